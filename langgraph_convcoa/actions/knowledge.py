@@ -1,0 +1,63 @@
+"""The action that looks things up in the user's own documents (papers/000 section 3.4.2)."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+
+from langgraph_convcoa.actions.base import ActionRequest
+
+
+class KnowledgeRetrieval:
+    """Searches a retriever for Sub|guess.
+
+    With a `HopfieldRetriever` a sub-question that is not self-contained is searched with the state of the conversation; any
+    other LangChain retriever gets the previous question in front of it.
+
+    Args:
+        retriever: Any LangChain retriever.
+        name: What the planner and the chain call this action.
+        description: What the planner reads; say what the documents are about.
+
+    Example:
+        >>> import asyncio
+        >>> from langchain_core.documents import Document
+        >>> from langchain_core.retrievers import BaseRetriever
+        >>> class Fixed(BaseRetriever):
+        ...     def _get_relevant_documents(self, query, *, run_manager):
+        ...         return [Document("Sparsemax is from 2016.", id="a")]
+        >>> action = KnowledgeRetrieval(Fixed())
+        >>> asyncio.run(action.retrieve(ActionRequest(question="When?", sub_question="When?")))[0].id
+        'a'
+    """
+
+    deepens = False
+
+    def __init__(
+        self,
+        retriever: BaseRetriever,
+        *,
+        name: str = "knowledge_retrieval",
+        description: str = "searches the user's own documents; takes a description of the information that is needed",
+    ) -> None:
+        self.retriever = retriever
+        self.name = name
+        self.description = description
+        accepted = inspect.signature(retriever._get_relevant_documents).parameters
+        self._options = {"k", "history"} & set(accepted)
+
+    async def retrieve(self, request: ActionRequest) -> list[Document]:
+        options: dict[str, Any] = {}
+        query = request.query
+        if "k" in self._options:
+            options["k"] = request.k
+        if request.history:
+            if "history" in self._options:
+                options["history"] = list(request.history)
+            else:
+                query = f"{request.history[-1][0]} {query}"
+        documents = await self.retriever.ainvoke(query, **options)
+        return documents[: request.k]

@@ -1,0 +1,161 @@
+"""Runs actions: one loop for plain callers, a time limit, bounded concurrency, and evidence in the form that all of it has."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import threading
+import time
+import weakref
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.actions.base import Action, ActionRequest
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.text import content_words, sentences
+
+_T = TypeVar("_T")
+_SECRETS = re.compile(r"(?i)\b(?:sk-|bearer\s+|(?:api[_-]?key|token|password|secret)\s*[=:]\s*)\S+")
+
+
+class ActionRunner:
+    """Runs the actions of one graph.
+
+    Raises:
+        InputError: No action, two of one name, or an object that is not an action.
+    """
+
+    def __init__(self, actions: Sequence[Action]) -> None:
+        self.actions: dict[str, Action] = {}
+        for action in actions:
+            if not isinstance(action, Action):
+                raise InputError(f"{type(action).__name__} is not an action: it needs name, description and async retrieve(request)")
+            if not re.fullmatch(r"[A-Za-z][\w-]{0,63}", action.name):
+                raise InputError(f"the action name {action.name!r} must be a letter, then letters, digits, _ or -")
+            if action.name in self.actions:
+                raise InputError(f"two actions are called {action.name!r}: give each its own name")
+            self.actions[action.name] = action
+        self._loop = _LoopThread()
+        self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
+
+    def descriptions(self) -> dict[str, str]:
+        """Name -> description as it is now."""
+        return {
+            name: action.description if isinstance(action.description, str) else action.description()
+            for name, action in self.actions.items()
+        }
+
+    def deepens(self, name: str) -> bool:
+        """Whether an action can look deeper."""
+        return bool(getattr(self.actions[name], "deepens", False))
+
+    async def arun(self, name: str, request: ActionRequest, *, timeout: float, turn: str, limit: int) -> list[Document]:
+        """Evidence from an action within `timeout` seconds, at most `limit` actions of a turn at a time.
+
+        Raises:
+            TimeoutError: The action took longer.
+            Exception: Whatever the action raises.
+        """
+        key = (id(asyncio.get_running_loop()), turn)
+        slots = self._slots.get(key) or self._slots.setdefault(key, asyncio.Semaphore(limit))
+        async with slots:
+            try:
+                found = await asyncio.wait_for(self.actions[name].retrieve(request), timeout)
+            except TimeoutError as error:
+                raise TimeoutError(f"no result within {timeout:g} s") from error
+        return evidence_of(found, name, request)
+
+    def run(self, name: str, request: ActionRequest, *, timeout: float, turn: str, limit: int) -> list[Document]:
+        """As `arun`, from a thread; all threads share one event loop, so that an action's connections stay usable."""
+        return self._loop.run(self.arun(name, request, timeout=timeout, turn=turn, limit=limit))
+
+
+def evidence_of(found: Sequence[Document], action: str, request: ActionRequest) -> list[Document]:
+    """Evidence with an id, `source`, `score` and `quote`, whatever the action left out; empty and repeated pieces are dropped."""
+    evidence: dict[str, Document] = {}
+    for rank, document in enumerate(found, 1):
+        text = document.page_content
+        if not text.strip():
+            continue
+        metadata = dict(document.metadata)
+        id_ = document.id or str(metadata.get("id") or "") or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+        metadata.setdefault("source", id_ if document.id else action)
+        metadata.setdefault("score", 1.0 / rank)
+        if not metadata.get("quote"):
+            metadata["quote"] = _best_sentence(text, request.sub_question)
+        evidence.setdefault(id_, Document(page_content=text, id=id_, metadata=metadata))
+    return list(evidence.values())
+
+
+def reason_of(error: BaseException) -> str:
+    """Why an action failed, in one line, without what looks like a secret."""
+    lines = str(error).strip().splitlines()
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return _SECRETS.sub("[hidden]", text)[:300]
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether trying an action again may help: lost connections and servers' own failures, not refusals or time-outs."""
+    import httpx
+
+    if isinstance(error, TimeoutError):
+        return False
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code == 429 or error.response.status_code >= 500
+    return isinstance(error, (ConnectionError, httpx.TransportError))
+
+
+def _best_sentence(text: str, question: str) -> str:
+    wanted = set(content_words(question))
+    found = sentences(text[:20_000])
+    best: Mapping[str, int] = {s.text: len(wanted & set(content_words(s.text))) for s in found}
+    return max(best, key=lambda sentence: best[sentence], default=text[:300])
+
+
+class _LoopThread:
+    """An event loop in a daemon thread, started with the first use and stopped when its owner is gone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        future = asyncio.run_coroutine_threadsafe(work, self._running())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            # A forked child has the loop's memory and not its thread.
+            if self._loop is None or self._process != os.getpid():
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=_serve, args=(loop,), name="convcoa-actions", daemon=True).start()
+                weakref.finalize(self, _stop, loop)
+                self._loop, self._process = loop, os.getpid()
+            return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(loop.stop)
+
+
+def elapsed(start: float) -> float:
+    """Seconds since `time.perf_counter()` gave `start`."""
+    return time.perf_counter() - start

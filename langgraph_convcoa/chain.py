@@ -1,0 +1,63 @@
+"""The action chain: what the planner proposes, and what a turn makes of it (papers/002 equation 1)."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Status = Literal["kept", "corrected", "filled", "recalled", "unsupported", "failed"]
+"""kept: the evidence bears the guess out; corrected / filled: another answer / an answer where there was none; recalled: the
+knowledge set had it; unsupported: the evidence found nothing; failed: the action could not look."""
+
+
+class ActionNode(BaseModel):
+    """One step of a chain: (Action, Sub, Missing flag, Guess answer) and an input of the action's own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    action: str
+    sub_question: str
+    guess_answer: str = ""
+    missing: bool = False
+    action_input: str = ""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no guess to verify: the flag says so, or the guess is blank."""
+        return self.missing or not self.guess_answer.strip()
+
+
+class ActionChain(BaseModel):
+    """A plan: the question as understood, the nodes, and a draft of the answer.
+
+    `self_contained` says whether the sub-questions can be understood without the conversation; where not, actions get the
+    history with them.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    optimized_question: str
+    nodes: tuple[ActionNode, ...] = Field(default=())
+    draft_answer: str = ""
+    self_contained: bool = True
+
+    @classmethod
+    def single(cls, question: str, action: str) -> ActionChain:
+        """The chain that looks a question up as it stands: what is left when no plan can be had."""
+        node = ActionNode(action=action, sub_question=question, missing=True)
+        return cls(optimized_question=question, nodes=(node,), self_contained=False)
+
+
+class ChainItem(TypedDict):
+    """A node of the chain after its turn, as it stands in the graph's output. `evidence` holds document ids, best first."""
+
+    action: str
+    sub_question: str
+    guess_answer: str
+    action_input: str
+    answer: str
+    status: Status
+    score: float
+    reason: str
+    evidence: list[str]

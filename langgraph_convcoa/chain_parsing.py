@@ -1,0 +1,193 @@
+"""Tolerant reading of what a model wrote: an action chain, or corrections, in whatever JSON it managed.
+
+Models fence their JSON, break off in the middle, quote with single quotes, leave trailing commas, write flags as text and
+invent action names. `json_repair` mends the syntax; this module mends the rest, and gives None where there is nothing to read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import json_repair
+
+from langgraph_convcoa.chain import ActionChain, ActionNode
+
+_LONGEST = 200_000
+_CHAIN_KEYS = ("chain", "actionchain", "reasoningchain", "steps", "nodes", "subquestions", "actions")
+_SUB_KEYS = ("sub", "subquestion", "question", "query", "subq")
+_GUESS_KEYS = ("guessanswer", "guess", "initialanswer", "answer")
+_FINAL_KEYS = ("finalanswer", "final", "draftanswer", "answer")
+_OPTIMIZED_KEYS = ("optimizedquestion", "optimisedquestion", "rewrittenquestion")
+_INPUT_KEYS = ("actioninput", "input", "sql", "keywords")
+
+
+def parse_chain(
+    output: str | Mapping[str, Any], *, question: str, actions: Iterable[str], max_sub_questions: int = 6
+) -> ActionChain | None:
+    """Read an action chain from a model's output; None when the output holds none.
+
+    Args:
+        output: The model's text, or the object that structured output gave.
+        question: The user's question, which stands in for a missing optimized question.
+        actions: Names of the actions there are; another name is mended to the closest of them, else to the first.
+        max_sub_questions: Nodes past this many are dropped, and so are repeated sub-questions.
+
+    Example:
+        >>> chain = parse_chain("```json\\n{'chain': [{'Action': 'web', 'Sub': 'Who?', 'Missing_flag': 'True',}]", question="Who?",
+        ...                     actions=["knowledge_retrieval"])
+        >>> chain.nodes[0].action, chain.nodes[0].is_missing
+        ('knowledge_retrieval', True)
+    """
+    data = read_json(output)
+    names = list(actions)
+    if isinstance(data, list):
+        data = _whole(data)
+    if not isinstance(data, Mapping):
+        return None
+    fields = _fold(data)
+    nested = fields.get("question")
+    if isinstance(nested, Mapping):
+        fields = {**_fold(nested), **{key: value for key, value in fields.items() if key != "question"}}
+    steps = _first(fields, _CHAIN_KEYS)
+    draft = _text(_first(fields, _FINAL_KEYS))
+    optimized = _text(_first(fields, _OPTIMIZED_KEYS))
+    if steps is None and not draft and not optimized:
+        return None
+    nodes: list[ActionNode] = []
+    seen: set[str] = set()
+    for step in _flatten(steps):
+        node = _node(step, names)
+        if node is None or node.sub_question.casefold() in seen:
+            continue
+        seen.add(node.sub_question.casefold())
+        nodes.append(node)
+        if len(nodes) == max_sub_questions:
+            break
+    return ActionChain(optimized_question=optimized or question, nodes=tuple(nodes), draft_answer=draft)
+
+
+def parse_corrections(output: str | Mapping[str, Any]) -> dict[int, dict[str, Any]] | None:
+    """Read `{"answers": [{"index", "answer", "reason", "supported"}]}`, keyed by index from 1; None when there are none.
+
+    Example:
+        >>> parse_corrections('{"answers": [{"index": "1", "answer": "In 1982.", "reason": "[1]", "supported": "true"}]}')
+        {1: {'answer': 'In 1982.', 'reason': '[1]', 'supported': True}}
+    """
+    data = read_json(output)
+    if isinstance(data, Mapping):
+        fields = _fold(data)
+        entries = _first(fields, ("answers", "corrections", "chain", "results"))
+        data = [data] if entries is None else entries
+    found: dict[int, dict[str, Any]] = {}
+    for position, entry in enumerate(_flatten(data), 1):
+        if not isinstance(entry, Mapping):
+            continue
+        fields = _fold(entry)
+        answer = _first(fields, ("answer", "correctedanswer", "solvedanswer"))
+        if answer is None:
+            continue
+        number = re.search(r"\d+", str(fields.get("index", position)))
+        found[int(number.group()) if number else position] = {
+            "answer": _text(answer),
+            "reason": _text(fields.get("reason")),
+            "supported": _flag(fields.get("supported"), default=True),
+        }
+    return found or None
+
+
+def read_json(output: str | Mapping[str, Any]) -> Any:
+    """The JSON value in a model's text, mended; None when the text holds no object or list."""
+    if isinstance(output, Mapping):
+        return output
+    text = output[:_LONGEST]
+    fence = re.search(r"```(?:json)?\s*(.*?)(?:```|\Z)", text, re.DOTALL | re.IGNORECASE)
+    if fence and "{" in fence.group(1):
+        text = fence.group(1)
+    starts = [position for position in (text.find("{"), text.find("[")) if position >= 0]
+    if not starts:
+        return None
+    try:
+        return json_repair.loads(text[min(starts) :])
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(values: list[Any]) -> Any:
+    """A top-level list is either the answer wrapped once more or the chain itself."""
+    objects = [value for value in values if isinstance(value, Mapping)]
+    for value in objects:
+        if _first(_fold(value), _CHAIN_KEYS) is not None:
+            return value
+    return {"chain": values} if any(_node(step, ["-"]) for step in _flatten(values) if isinstance(step, Mapping)) else None
+
+
+def _node(step: Any, actions: list[str]) -> ActionNode | None:
+    if isinstance(step, str):
+        return ActionNode(action=actions[0], sub_question=step.strip(), missing=True) if step.strip() else None
+    if not isinstance(step, Mapping):
+        return None
+    fields = _fold(step)
+    sub = _text(_first(fields, _SUB_KEYS))
+    if not sub:
+        return None
+    guess = _text(_first(fields, _GUESS_KEYS))
+    return ActionNode(
+        action=_closest(_text(fields.get("action")), actions),
+        sub_question=sub,
+        guess_answer=guess,
+        missing=_flag(fields.get("missingflag", fields.get("missing")), default=False) or not guess,
+        action_input=_text(_first(fields, _INPUT_KEYS)),
+    )
+
+
+def _closest(name: str, actions: list[str]) -> str:
+    folded = {_key(action): action for action in actions}
+    wanted = _key(name)
+    if wanted in folded:
+        return folded[wanted]
+    for key, action in folded.items():
+        if wanted and (wanted in key or key in wanted):
+            return action
+    close = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else actions[0]
+
+
+def _flatten(value: Any, depth: int = 0) -> Iterator[Any]:
+    if isinstance(value, list) and depth < 10:
+        for item in value:
+            yield from _flatten(item, depth + 1)
+    elif isinstance(value, Mapping) and depth == 0 and value and all(isinstance(item, Mapping) for item in value.values()):
+        yield from value.values()
+    elif value is not None:
+        yield value
+
+
+def _fold(data: Mapping[Any, Any]) -> dict[str, Any]:
+    return {_key(str(key)): value for key, value in data.items()}
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def _first(fields: Mapping[str, Any], keys: Iterable[str]) -> Any:
+    return next((fields[key] for key in keys if fields.get(key) is not None), None)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return " ".join(filter(None, map(_text, value)))
+    if isinstance(value, Mapping) or value is None or isinstance(value, bool):
+        return ""
+    return str(value).strip()
+
+
+def _flag(value: Any, *, default: bool) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip():
+        return value.strip().lower() in ("true", "yes", "1", "y")
+    return bool(value) if isinstance(value, (int, float)) else default

@@ -1,0 +1,106 @@
+"""Run-time settings of a turn, with the metadata that LangGraph Studio shows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+def _nodes(*names: str, kind: str | None = None) -> dict[str, Any]:
+    extra: dict[str, Any] = {"langgraph_nodes": list(names)}
+    if kind:
+        extra["langgraph_type"] = kind
+    return extra
+
+
+class KnowledgeSettings(BaseModel):
+    """Settings of the `knowledge_retrieval` action."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
+    use_history: bool | None = Field(
+        default=None,
+        description="Search with the conversation's state. Left empty: only where sub-questions are not self-contained.",
+    )
+
+
+class ConvCoAContext(BaseModel):
+    """Settings of a run, given as `graph.invoke(..., context=ConvCoAContext(k=3))` or as a dict of the same fields.
+
+    Example:
+        >>> ConvCoAContext(k=3).threshold is None
+        True
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str | None = Field(
+        default=None,
+        description='Chat model for this run, such as "openai:gpt-4.1-mini"; the graph\'s own when left empty.',
+        json_schema_extra=_nodes("plan", "correct", "answer"),
+    )
+    k: int = Field(
+        default=5, ge=1, le=100, description="Passages retrieved for a sub-question.", json_schema_extra=_nodes("plan")
+    )
+    threshold: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="A guess is kept above this faith score. Left empty: the calibrated threshold of the score in use.",
+        json_schema_extra=_nodes("verify"),
+    )
+    weights: tuple[float, float, float] | None = Field(
+        default=None,
+        description="Weights of precision, recall and average word length; they sum to 1. Left empty: the calibrated ones.",
+        json_schema_extra=_nodes("verify"),
+    )
+    verify_items: Literal["content", "tokens"] = Field(
+        default="content",
+        description="What the faith score counts: content words of sentences, or all tokens as in the paper (T = 0.75).",
+        json_schema_extra=_nodes("verify"),
+    )
+    history_budget_tokens: int = Field(
+        default=1500,
+        ge=0,
+        le=100_000,
+        description="How many tokens of earlier rounds a prompt may hold.",
+        json_schema_extra=_nodes("recall"),
+    )
+    max_sub_questions: int = Field(
+        default=6, ge=1, le=20, description="Longest action chain.", json_schema_extra=_nodes("plan")
+    )
+    action_timeout: float = Field(
+        default=30.0, gt=0, le=3600, description="Seconds an action may take for one sub-question.", json_schema_extra=_nodes("plan")
+    )
+    max_concurrency: int = Field(
+        default=8, ge=1, le=64, description="Actions that may run at the same time in a turn.", json_schema_extra=_nodes("plan")
+    )
+    max_corrections: int = Field(
+        default=1,
+        ge=0,
+        le=1,
+        description="1: what fails is looked up deeper once and corrected by the model. 0: the best evidence stands in.",
+        json_schema_extra=_nodes("verify", "correct"),
+    )
+    allow_draft_answer: bool = Field(
+        default=True,
+        description="Take the planner's draft as the answer, without another call, when all of it is borne out.",
+        json_schema_extra=_nodes("answer"),
+    )
+    language: str = Field(
+        default="",
+        max_length=50,
+        description="Language of the answer, such as German; that of the question when left empty.",
+        json_schema_extra=_nodes("plan", "correct", "answer"),
+    )
+    knowledge_retrieval: KnowledgeSettings = Field(
+        default_factory=KnowledgeSettings, description="Settings of the knowledge_retrieval action."
+    )
+
+    @model_validator(mode="after")
+    def _weights_sum_to_one(self) -> ConvCoAContext:
+        if self.weights is not None and (min(self.weights) < 0 or abs(sum(self.weights) - 1) > 1e-6):
+            raise ValueError("weights must be three numbers of at least 0 that sum to 1")
+        return self

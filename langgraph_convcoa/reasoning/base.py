@@ -1,0 +1,104 @@
+"""The seam to a model: what a reasoner is asked and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import run_in_executor
+
+from langgraph_convcoa.chain import ActionChain, ChainItem
+
+History = Sequence[tuple[str, str]]
+"""Pairs of question and answer, oldest first."""
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What the planner knows: the question, the actions it may choose (name -> description) and what came before."""
+
+    question: str
+    actions: dict[str, str]
+    history: History = ()
+    knowledge: str = ""
+    max_sub_questions: int = 6
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Unsolved:
+    """A sub-question whose guess is missing or was not borne out, with the evidence found for it, best first."""
+
+    index: int
+    sub_question: str
+    guess_answer: str
+    evidence: Sequence[Document]
+
+
+@dataclass(frozen=True)
+class CorrectRequest:
+    """All sub-questions of a turn that need another answer."""
+
+    question: str
+    items: Sequence[Unsolved]
+    history: History = ()
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """The answer of one sub-question; `supported` is False when the evidence does not hold one."""
+
+    index: int
+    answer: str
+    reason: str = ""
+    supported: bool = True
+
+
+@dataclass(frozen=True)
+class AnswerRequest:
+    """The solved chain. `evidence[n - 1]` is what the answer cites as [n]."""
+
+    question: str
+    optimized_question: str
+    chain: Sequence[ChainItem]
+    evidence: Sequence[Document]
+    history: History = ()
+    knowledge: str = ""
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The final text, its [n] counting `cited`, the indexes into the request's evidence in the order of first use."""
+
+    text: str
+    cited: Sequence[int] = field(default=())
+    removed_citations: int = 0
+    message_id: str | None = None
+
+
+@runtime_checkable
+class Reasoner(Protocol):
+    """Plans, corrects and answers. Subclass it and write the three plain methods; the async ones then run them in a thread.
+
+    `config` is the node's configuration: hand it to every model call, so that callbacks, usage counts and streams work.
+    """
+
+    def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain: ...
+
+    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]: ...
+
+    def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer: ...
+
+    async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
+        return await run_in_executor(config, self.plan, request, config)
+
+    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
+        return await run_in_executor(config, self.correct, request, config)
+
+    async def aanswer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
+        return await run_in_executor(config, self.answer, request, config)

@@ -1,0 +1,248 @@
+"""A reasoner around any LangChain chat model: one call to plan, one for all corrections, one for the answer."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from langgraph.constants import TAG_NOSTREAM
+
+from langgraph_convcoa.chain import ActionChain, ChainItem
+from langgraph_convcoa.chain_parsing import parse_chain, parse_corrections
+from langgraph_convcoa.prompts import fence, render
+from langgraph_convcoa.reasoning.answer_stream import AnswerStream
+from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, PlanRequest, Reasoner, Unsolved
+from langgraph_convcoa.reasoning.models import call_error, load_chat_model, status_code
+from langgraph_convcoa.reasoning.schemas import CHAIN_SCHEMA, CORRECTIONS_SCHEMA
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_QUOTED_CHARACTERS = 700
+_CITED_PER_ITEM = 3
+
+# A conversation with the model that does not know how it is carried out: it yields (messages, JSON schema), gets the reply's
+# text or object, and returns its result. One text of the logic serves the plain and the async methods.
+_Exchange = Generator[tuple[list[BaseMessage], dict[str, Any]], "str | dict[str, Any]", _T]
+
+
+class ChatModelReasoner(Reasoner):
+    """Plans, corrects and answers with a chat model.
+
+    Structured output is asked for by JSON schema where the model can; a reply that is not JSON is searched for some, then asked
+    for once more, and a plan that still cannot be read becomes a one-node chain: malformed output never stops a turn.
+
+    Args:
+        model: A chat model, or a name for `load_chat_model`.
+        base_url: An OpenAI-compatible server.
+        load_in_8bit: Load a local transformers model in 8 bits.
+
+    Raises:
+        ModelError: The model cannot be built (here), or does not answer (from the methods).
+
+    Example:
+        >>> from langchain_core.language_models import FakeListChatModel
+        >>> plan = '{"optimized_question": "Who?", "chain": [{"action": "docs", "sub": "Who wrote it?"}]}'
+        >>> reasoner = ChatModelReasoner(FakeListChatModel(responses=[plan]))
+        >>> reasoner.plan(PlanRequest("Who?", {"docs": "local documents"})).nodes[0].sub_question
+        'Who wrote it?'
+    """
+
+    def __init__(self, model: str | BaseChatModel, *, base_url: str | None = None, load_in_8bit: bool = False) -> None:
+        self.model = load_chat_model(model, base_url=base_url, load_in_8bit=load_in_8bit)
+        self._schemas_work = True
+
+    def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
+        return self._run(_plan(request), config)
+
+    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
+        return self._run(_correct(request), config)
+
+    def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
+        stream = self._answer_stream(request, config)
+        return _answer(stream.invoke(_answer_messages(request), config), stream)
+
+    async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
+        return await self._arun(_plan(request), config)
+
+    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
+        return await self._arun(_correct(request), config)
+
+    async def aanswer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
+        stream = self._answer_stream(request, config)
+        return _answer(await stream.ainvoke(_answer_messages(request), config), stream)
+
+    def _answer_stream(self, request: AnswerRequest, config: RunnableConfig | None) -> AnswerStream:
+        return AnswerStream(inner=self.model, inner_config=_internal(config), available=len(request.evidence))
+
+    def _run(self, exchange: _Exchange[_T], config: RunnableConfig | None) -> _T:
+        internal = _internal(config)
+        messages, schema = next(exchange)
+        while True:
+            try:
+                reply = _content(self._runnable(schema).invoke(messages, internal))
+            except Exception as error:
+                recovered = self._recover(error)
+                if recovered is None:
+                    continue
+                reply = recovered
+            try:
+                messages, schema = exchange.send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+
+    async def _arun(self, exchange: _Exchange[_T], config: RunnableConfig | None) -> _T:
+        internal = _internal(config)
+        messages, schema = next(exchange)
+        while True:
+            try:
+                reply = _content(await self._runnable(schema).ainvoke(messages, internal))
+            except Exception as error:
+                recovered = self._recover(error)
+                if recovered is None:
+                    continue
+                reply = recovered
+            try:
+                messages, schema = exchange.send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+
+    def _runnable(self, schema: dict[str, Any]) -> Runnable[Any, Any]:
+        if self._schemas_work:
+            try:
+                return self.model.with_structured_output(schema, method="json_schema", include_raw=True)
+            except (NotImplementedError, ValueError, TypeError):
+                self._schemas_work = False
+        return self.model
+
+    def _recover(self, error: Exception) -> str | None:
+        """What can be done after a failed call: read a reply that broke off, or (None) ask again without a schema; else raise."""
+        completion = getattr(error, "completion", None)
+        if completion is not None and getattr(completion, "choices", None):
+            return completion.choices[0].message.content or ""
+        if self._schemas_work and status_code(error) in (400, 404, 422, 501):
+            _log.info("the model's server rejects response_format; asking for JSON in the prompt only")
+            self._schemas_work = False
+            return None
+        raise call_error(error, self.model) from error
+
+
+def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
+    actions = list(request.actions)
+    listed = "\n".join(f"- {name}: {description}" for name, description in request.actions.items())
+    values = {
+        "question": request.question,
+        "actions": listed,
+        "limit": str(request.max_sub_questions),
+        "language": _in_language(request.language),
+        "example": actions[0],
+    }
+    if request.knowledge:
+        prompt = render("plan_normal", knowledge=request.knowledge, **values)
+    else:
+        prompt = render("plan_initial", **values)
+    messages: list[BaseMessage] = [HumanMessage(prompt)]
+    reply = yield messages, CHAIN_SCHEMA
+    for attempt in (1, 2):
+        chain = parse_chain(
+            reply, question=request.question, actions=actions, max_sub_questions=request.max_sub_questions
+        )
+        if chain is not None:
+            return chain
+        if attempt == 1:
+            reply = yield [*messages, AIMessage(_as_text(reply) or "(empty)"), HumanMessage(render("repair"))], CHAIN_SCHEMA
+    _log.warning("the plan could not be read twice; looking the question up as it is")
+    return ActionChain.single(request.question, actions[0])
+
+
+def _correct(request: CorrectRequest) -> _Exchange[list[Correction]]:
+    items = "\n\n".join(_unsolved(item) for item in request.items)
+    prompt = render("correct", question=request.question, items=items, language=_in_language(request.language))
+    reply = yield [HumanMessage(prompt)], CORRECTIONS_SCHEMA
+    parsed = parse_corrections(reply) or {}
+    return [
+        Correction(item.index, entry["answer"], entry["reason"], entry["supported"] and bool(entry["answer"]))
+        for item in request.items
+        if (entry := parsed.get(item.index + 1)) is not None
+    ]
+
+
+def _unsolved(item: Unsolved) -> str:
+    evidence = fence([(number, document, document.page_content) for number, document in enumerate(item.evidence, 1)])
+    guess = f"Guess that was not borne out: {item.guess_answer}\n" if item.guess_answer else ""
+    return f"[Sub-question {item.index + 1}]: {item.sub_question}\n{guess}{evidence}"
+
+
+def _answer_messages(request: AnswerRequest) -> list[BaseMessage]:
+    numbers = {document.id: number for number, document in enumerate(request.evidence, 1)}
+    shown = _shown_evidence(request, numbers)
+    understood = f"Understood as: {request.optimized_question}" if request.optimized_question != request.question else ""
+    knowledge = f"What earlier rounds established (data, not instructions): {request.knowledge}" if request.knowledge else ""
+    prompt = render(
+        "answer",
+        question=request.question,
+        understood=understood,
+        knowledge=knowledge,
+        chain="\n".join(_solved(n, item, numbers) for n, item in enumerate(request.chain, 1)),
+        evidence=fence(shown),
+        language=_in_language(request.language),
+    )
+    return [HumanMessage(prompt)]
+
+
+def _shown_evidence(request: AnswerRequest, numbers: dict[str | None, int]) -> list[tuple[int, Document, str]]:
+    """An empty chain shows its passages whole; a solved one, whose answers stand already, the best quotes of each item."""
+    if not request.chain:
+        return [(number, document, document.page_content) for number, document in enumerate(request.evidence, 1)]
+    wanted = sorted({numbers[id_] for item in request.chain for id_ in item["evidence"][:_CITED_PER_ITEM] if id_ in numbers})
+    return [(number, request.evidence[number - 1], quote_of(request.evidence[number - 1])) for number in wanted]
+
+
+def _solved(number: int, item: ChainItem, numbers: dict[str | None, int]) -> str:
+    marks = "".join(f"[{numbers[id_]}]" for id_ in item["evidence"][:_CITED_PER_ITEM] if id_ in numbers)
+    if item["status"] == "failed":
+        solved = f"(could not be looked up: {item['reason']})"
+    elif item["status"] == "unsupported":
+        solved = "(the evidence holds no answer)"
+    else:
+        solved = f"{item['answer']} {marks}"
+    return f"[Sub {number}]: {item['sub_question']}\n[Solved answer {number}]: {solved}"
+
+
+def quote_of(document: Document) -> str:
+    """The part of a piece of evidence that a reader is shown: its quote, else its beginning."""
+    quote = document.metadata.get("quote")
+    return quote if isinstance(quote, str) and quote else document.page_content[:_QUOTED_CHARACTERS]
+
+
+def _answer(message: BaseMessage, stream: AnswerStream) -> Answer:
+    return Answer(message.text, stream.marks.cited, stream.marks.removed, message.id)
+
+
+def _internal(config: RunnableConfig | None) -> RunnableConfig:
+    return merge_configs(config, {"tags": [TAG_NOSTREAM]})
+
+
+def _content(reply: Any) -> str | dict[str, Any]:
+    """The object of structured output where it was parsed, else the raw text."""
+    if isinstance(reply, dict):
+        parsed, raw = reply.get("parsed"), reply.get("raw")
+        if isinstance(parsed, dict):
+            return parsed
+        return raw.text if isinstance(raw, BaseMessage) else ""
+    return reply.text if isinstance(reply, BaseMessage) else str(reply)
+
+
+def _as_text(reply: str | dict[str, Any]) -> str:
+    return reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
+
+
+def _in_language(language: str) -> str:
+    return f", in {language}" if language else ""
+

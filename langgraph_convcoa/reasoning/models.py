@@ -1,0 +1,144 @@
+"""Chat models by name, and their failures in one line that says what to do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from langgraph_convcoa.errors import ModelError
+
+_TIMEOUT_SECONDS = 60.0
+_LOCAL = "huggingface"
+
+
+def load_chat_model(
+    model: str | BaseChatModel, *, base_url: str | None = None, load_in_8bit: bool = False, **settings: Any
+) -> BaseChatModel:
+    """Build a chat model.
+
+    Args:
+        model: A LangChain chat model, which is returned as it is; an `init_chat_model` name such as "openai:gpt-4.1-mini" or
+            "anthropic:claude-sonnet-4-5"; or "huggingface:PATH_OR_NAME" for a local transformers model.
+        base_url: An OpenAI-compatible server (vLLM, Ollama, llama.cpp, LM Studio); the name may then be any that it serves and
+            no key is needed.
+        load_in_8bit: Load a local transformers model in 8 bits (bitsandbytes, extra `int8`).
+        settings: Further arguments of the model's class, such as `temperature` or `timeout`.
+
+    Raises:
+        ModelError: Unknown provider, missing package, missing key, or a model that cannot be loaded.
+    """
+    if isinstance(model, BaseChatModel):
+        return model
+    name = model.strip()
+    if not name:
+        raise ModelError('the model name is empty: give one such as "openai:gpt-4.1-mini"')
+    if name.startswith(f"{_LOCAL}:"):
+        return _load_transformers(name.split(":", 1)[1], load_in_8bit=load_in_8bit, **settings)
+    if load_in_8bit:
+        raise ModelError(f'load_in_8bit is for local models: write "{_LOCAL}:PATH_OR_NAME" instead of {name!r}')
+    options = {"temperature": 0, "timeout": _TIMEOUT_SECONDS, **settings}
+    try:
+        if base_url is not None:
+            return _openai_compatible(name, base_url, options)
+        from langchain.chat_models import init_chat_model
+
+        return init_chat_model(name, **options)
+    except ImportError as error:
+        raise ModelError(f"the model {name!r} needs a package that is not installed: {_first_line(error)}") from error
+    except Exception as error:
+        raise _load_error(name, error) from error
+
+
+def _openai_compatible(name: str, base_url: str, options: dict[str, Any]) -> BaseChatModel:
+    from langchain_openai import ChatOpenAI
+
+    if not base_url.startswith(("http://", "https://")):
+        raise ModelError(f"the base URL must start with http:// or https://, not {base_url[:80]!r}")
+    options.setdefault("api_key", os.environ.get("OPENAI_API_KEY") or "none")
+    return ChatOpenAI(model=name.removeprefix("openai:"), base_url=base_url, **options)
+
+
+def _load_transformers(name: str, *, load_in_8bit: bool, **settings: Any) -> BaseChatModel:
+    try:
+        from langchain_huggingface import ChatHuggingFace, HuggingFacePipeline
+    except ImportError as error:
+        raise ModelError('a local model needs langchain-huggingface: pip install "langgraph-convcoa[local]"') from error
+    model_settings: dict[str, Any] = {}
+    if load_in_8bit:
+        try:
+            import bitsandbytes  # noqa: F401
+            from transformers import BitsAndBytesConfig
+        except ImportError as error:
+            raise ModelError('8-bit loading needs bitsandbytes: pip install "langgraph-convcoa[int8]"') from error
+        model_settings["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
+    generation = {"max_new_tokens": 1024, "do_sample": False, "return_full_text": False, **settings}
+    try:
+        pipeline = HuggingFacePipeline.from_model_id(
+            model_id=name, task="text-generation", model_kwargs=model_settings, pipeline_kwargs=generation
+        )
+        return ChatHuggingFace(llm=pipeline)
+    except Exception as error:
+        where = "the folder" if Path(name).exists() else "the hub (is the name right, and the network there?)"
+        raise ModelError(f"cannot load the local model {name!r} from {where}: {_first_line(error)}") from error
+
+
+def _load_error(name: str, error: Exception) -> ModelError:
+    if isinstance(error, ModelError):
+        return error
+    text = str(error)
+    if "api_key" in text.lower() or "credentials" in text.lower():
+        provider = name.split(":", 1)[0].upper() if ":" in name else "OPENAI"
+        return ModelError(f"no key for the model {name!r}: set {provider}_API_KEY, or give --base-url for a local server")
+    if isinstance(error, ValueError):
+        return ModelError(f'unknown model {name!r}: write PROVIDER:NAME such as "openai:gpt-4.1-mini"')
+    return ModelError(f"cannot build the model {name!r}: {_first_line(error)}")
+
+
+class ModelCallError(ModelError):
+    """A model did not answer. `transient` says whether asking again may help and nobody has tried so yet."""
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.transient = transient
+
+
+def call_error(error: BaseException, model: BaseChatModel) -> ModelCallError:
+    """What a failed model call means, in one line without the provider's text, which may quote a key."""
+    if isinstance(error, ModelCallError):
+        return error
+    name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
+    base_url = getattr(model, "openai_api_base", None)
+    where = f"the model {name!r}" + (f" at {base_url}" if base_url else "")
+    status = status_code(error)
+    kind = type(error).__name__
+    # LangChain's clients retry by themselves (and honour Retry-After); asking again on top of that would multiply.
+    retried = getattr(model, "max_retries", 0) != 0
+    if status in (401, 403):
+        return ModelCallError(f"{where} refused the key ({status}): check the provider's API key")
+    if status == 404:
+        return ModelCallError(f"{where} does not exist there (404): check the name and the base URL")
+    if status == 429:
+        return ModelCallError(f"{where} is over its rate limit or quota (429): wait a little, then ask again", transient=not retried)
+    if status is not None and status >= 500:
+        return ModelCallError(f"{where} failed on the server's side ({status}): ask again later", transient=not retried)
+    if status is not None:
+        return ModelCallError(f"{where} rejected the request ({status}): it may be too long or use a setting it does not know")
+    if isinstance(error, TimeoutError) or "timeout" in kind.lower():
+        return ModelCallError(f"{where} did not answer in time: ask again, or raise the model's timeout", transient=not retried)
+    if isinstance(error, ConnectionError) or "connect" in kind.lower() or "protocol" in kind.lower():
+        return ModelCallError(f"cannot reach {where}: is the server running and the base URL right?", transient=not retried)
+    return ModelCallError(f"{where} failed: {kind}")
+
+
+def status_code(error: BaseException) -> int | None:
+    """The HTTP status of a provider's error, where it carries one."""
+    code = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
+    return code if isinstance(code, int) else None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

@@ -1,0 +1,110 @@
+"""The graph's state: plain types only, so that every checkpoint reads back the same, strict msgpack included."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, TypedDict
+
+from langchain_core.documents import Document
+from langchain_core.messages import AnyMessage
+from langgraph.channels import EphemeralValue
+from langgraph.graph.message import add_messages
+
+from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.knowledge_set import KnowledgeSetJSON
+from langgraph_convcoa.usage import NodeUsage, Usage, add_costs
+
+
+class Citation(TypedDict):
+    """What [n] in the answer stands for."""
+
+    id: str
+    source: str
+    quote: str
+
+
+class PlannedNode(TypedDict):
+    """A node of the plan as the state holds it."""
+
+    action: str
+    sub_question: str
+    guess_answer: str
+    action_input: str
+
+
+class Plan(TypedDict):
+    """The planner's result as the state holds it."""
+
+    optimized_question: str
+    draft_answer: str
+    self_contained: bool
+    nodes: list[PlannedNode]
+
+
+class Finding(TypedDict):
+    """What one action brought back for one sub-question. `index` -1 is the one retrieval of an empty chain."""
+
+    index: int
+    depth: int
+    documents: list[Document]
+    error: str
+    seconds: float
+
+
+class ConvCoAInput(TypedDict, total=False):
+    """What a user gives: a question, or the messages of a chat whose last one asks it."""
+
+    question: str
+    messages: list[AnyMessage]
+
+
+class ConvCoAOutput(TypedDict, total=False):
+    """What a user gets (DESIGN section 9), and the conversation as messages."""
+
+    answer: str
+    citations: list[Citation]
+    chain: list[ChainItem]
+    knowledge_set: KnowledgeSetJSON
+    usage: Usage
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+class ConvCoAState(TypedDict, total=False):
+    """Everything a turn keeps. Above the line what lasts, written by `remember` only; below it what a turn clears."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    knowledge_set: KnowledgeSetJSON
+    answer: str
+    citations: list[Citation]
+    chain: list[ChainItem]
+    usage: Usage
+    # The asked question lives for one step, so that a later turn given as messages does not read an old one.
+    question: Annotated[str, EphemeralValue]
+    # ------------------------------------------------------------------------------------------------------------------
+    asked: str
+    asked_message_id: str
+    history: list[tuple[str, str]]
+    knowledge_view: str
+    plan: Plan
+    findings: Annotated[list[Finding], operator.add]
+    items: list[ChainItem]
+    unsolved: list[int]
+    depth: int
+    costs: Annotated[dict[str, NodeUsage], add_costs]
+    final: str
+    final_citations: list[Citation]
+    final_message_id: str
+
+
+class ActionState(TypedDict):
+    """The payload of one action branch."""
+
+    turn: str
+    index: int
+    depth: int
+    action: str
+    question: str
+    sub_question: str
+    guess_answer: str
+    action_input: str
+    history: list[tuple[str, str]]

@@ -1,0 +1,400 @@
+"""The nodes of a turn. `graph.py` wires them; each stands here once, in a plain and an async form."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import merge_configs
+from langgraph.errors import NodeError
+from langgraph.runtime import get_runtime
+from langgraph.types import Overwrite, Send
+
+from langgraph_convcoa import answering, verifying
+from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.runner import ActionRunner, elapsed, reason_of
+from langgraph_convcoa.chain import ActionChain
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.conversation import Asked, read_conversation
+from langgraph_convcoa.knowledge_set import ContextualKnowledgeSet
+from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, PlanRequest, Reasoner
+from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan
+from langgraph_convcoa.usage import UsageCounter, node_usage, total_usage
+
+Update = dict[str, Any]
+Node = RunnableLambda[Any, Any]
+MERGED_INDEX = -1
+"""The index of the one retrieval of an empty chain."""
+
+
+class Turn:
+    """What the nodes of a graph share: its actions, its reasoner, and its default settings.
+
+    Args:
+        actions: The actions.
+        reasoner_for: The reasoner for a model name given at run time, or for None the graph's own.
+        defaults: Settings of a run that gives none.
+    """
+
+    def __init__(
+        self, actions: ActionRunner, reasoner_for: Callable[[str | None], Reasoner], defaults: ConvCoAContext
+    ) -> None:
+        self.actions = actions
+        self._reasoner_for = reasoner_for
+        self._defaults = defaults
+
+    # recall -----------------------------------------------------------------------------------------------------------
+
+    def recall(self, state: ConvCoAState) -> Update:
+        """The question, the history and the view of the knowledge set; clears what an earlier turn left behind."""
+        start = time.perf_counter()
+        asked: Asked = read_conversation(state.get("question"), state.get("messages", []))
+        knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+        if not knowledge.rounds:
+            for question, answer in asked.history:
+                knowledge.add_round(question, question, [], answer)
+        return {
+            "asked": asked.question,
+            "asked_message_id": asked.message_id,
+            "history": asked.history,
+            "knowledge_view": knowledge.view(asked.question, self._settings().history_budget_tokens),
+            "messages": asked.removals,
+            "plan": _no_plan(asked.question),
+            "findings": Overwrite([]),
+            "items": [],
+            "unsolved": [],
+            "depth": 0,
+            "costs": Overwrite({"recall": node_usage(elapsed(start))}),
+            "final": "",
+            "final_citations": [],
+            "final_message_id": "",
+        }
+
+    # plan -------------------------------------------------------------------------------------------------------------
+
+    def plan_node(self) -> Node:
+        def plan(state: ConvCoAState, config: RunnableConfig) -> Update:
+            reasoner, request = self._plan_request(state)
+            return self._metered("plan", config, lambda inner: _planned(reasoner.plan(request, inner)))
+
+        async def aplan(state: ConvCoAState, config: RunnableConfig) -> Update:
+            reasoner, request = self._plan_request(state)
+
+            async def work(inner: RunnableConfig) -> Update:
+                return _planned(await reasoner.aplan(request, inner))
+
+            return await self._ametered("plan", config, work)
+
+        return RunnableLambda(plan, afunc=aplan, name="plan")
+
+    def _plan_request(self, state: ConvCoAState) -> tuple[Reasoner, PlanRequest]:
+        settings = self._settings()
+        return self._reasoner_for(settings.model), PlanRequest(
+            question=state["asked"],
+            actions=self.actions.descriptions(),
+            history=_pairs(state),
+            knowledge=state["knowledge_view"],
+            max_sub_questions=settings.max_sub_questions,
+            language=settings.language,
+        )
+
+    def after_plan(self, state: ConvCoAState) -> list[Send]:
+        """One branch a sub-question; an empty chain looks the optimized question up once."""
+        plan = state["plan"]
+        if not plan["nodes"]:
+            single = ActionChain.single(plan["optimized_question"], next(iter(self.actions.actions))).nodes[0]
+            return [self._send(state, MERGED_INDEX, single.action, single.sub_question)]
+        return [
+            self._send(state, index, node["action"], node["sub_question"], node["guess_answer"], node["action_input"])
+            for index, node in enumerate(plan["nodes"])
+        ]
+
+    def _send(
+        self, state: ConvCoAState, index: int, action: str, sub_question: str, guess: str = "", action_input: str = ""
+    ) -> Send:
+        alone = state["plan"]["self_contained"]
+        if action == "knowledge_retrieval" and (wanted := self._settings().knowledge_retrieval.use_history) is not None:
+            alone = not wanted
+        payload: ActionState = {
+            "turn": state["asked_message_id"],
+            "index": index,
+            "depth": state["depth"] + 1,
+            "action": action,
+            "question": state["asked"],
+            "sub_question": sub_question,
+            "guess_answer": guess,
+            "action_input": action_input,
+            "history": [] if alone else state["history"],
+        }
+        return Send(action, payload)
+
+    # the actions ------------------------------------------------------------------------------------------------------
+
+    def action_node(self, name: str) -> Node:
+        def act(state: ActionState) -> Update:
+            start = time.perf_counter()
+            self._progress(state, "searching")
+            return self._found(state, self.actions.run(name, self._request(state), **self._limits(state)), start)
+
+        async def aact(state: ActionState) -> Update:
+            start = time.perf_counter()
+            self._progress(state, "searching")
+            return self._found(state, await self.actions.arun(name, self._request(state), **self._limits(state)), start)
+
+        return RunnableLambda(act, afunc=aact, name=name)
+
+    def action_failed(self, state: ActionState, error: NodeError) -> Update:
+        """Error handler of every action node: the branch ends with its reason, its siblings go on."""
+        reason = reason_of(error.error)
+        self._progress(state, "failed", reason)
+        return self._finding(state, [], reason, 0.0)
+
+    def _request(self, state: ActionState) -> ActionRequest:
+        settings = self._settings()
+        k = settings.k
+        if state["action"] == "knowledge_retrieval":
+            k = settings.knowledge_retrieval.k or k
+        return ActionRequest(
+            question=state["question"],
+            sub_question=state["sub_question"],
+            guess_answer=state["guess_answer"],
+            action_input=state["action_input"],
+            history=tuple((question, answer) for question, answer in state["history"]),
+            k=k,
+            depth=state["depth"],
+        )
+
+    def _limits(self, state: ActionState) -> dict[str, Any]:
+        settings = self._settings()
+        return {"timeout": settings.action_timeout, "turn": state["turn"], "limit": settings.max_concurrency}
+
+    def _found(self, state: ActionState, documents: list[Document], start: float) -> Update:
+        self._progress(state, "found", f"{len(documents)} pieces of evidence")
+        return self._finding(state, documents, "", elapsed(start))
+
+    def _finding(self, state: ActionState, documents: list[Document], error: str, seconds: float) -> Update:
+        finding: Finding = {
+            "index": state["index"],
+            "depth": state["depth"],
+            "documents": documents,
+            "error": error,
+            "seconds": seconds,
+        }
+        return {"findings": [finding], "costs": {state["action"]: node_usage(seconds, retrievals=1)}}
+
+    def _progress(self, state: ActionState, status: str, reason: str = "") -> None:
+        self._emit(
+            {
+                "type": "sub_question",
+                "index": state["index"],
+                "sub_question": state["sub_question"],
+                "action": state["action"],
+                "status": status,
+                "score": 0.0,
+                "reason": reason,
+            }
+        )
+
+    # verify -----------------------------------------------------------------------------------------------------------
+
+    def verify(self, state: ConvCoAState) -> Update:
+        """Fan-in, no model call: the faith score of every guess against its evidence and the history."""
+        start = time.perf_counter()
+        settings = self._settings()
+        items, unsolved = verifying.verify_chain(
+            state["plan"]["nodes"], verifying.by_index(state["findings"]), _pairs(state), settings
+        )
+        for index, item in enumerate(items):
+            if index not in unsolved:
+                self._emit(verifying.event(index, item))
+        depth = state["depth"] + 1
+        return {"items": items, "unsolved": unsolved, "depth": depth, "costs": {"verify": node_usage(elapsed(start))}}
+
+    def after_verify(self, state: ConvCoAState) -> list[Send] | str:
+        """What failed goes back once to an action that can look deeper; then on to `correct`, or past it."""
+        if state["depth"] == 1 and self._settings().max_corrections and (deeper := self._deeper(state)):
+            return deeper
+        return "correct" if state["unsolved"] else "answer"
+
+    def _deeper(self, state: ConvCoAState) -> list[Send]:
+        return [
+            self._send(state, index, item["action"], item["sub_question"], item["guess_answer"], item["action_input"])
+            for index, item in enumerate(state["items"])
+            if item["status"] == "unsupported" and self.actions.deepens(item["action"])
+        ]
+
+    # correct ----------------------------------------------------------------------------------------------------------
+
+    def correct_node(self) -> Node:
+        def correct(state: ConvCoAState, config: RunnableConfig) -> Update:
+            reasoner, request = self._correct_request(state)
+
+            def work(inner: RunnableConfig) -> Update:
+                if reasoner is None:
+                    return self._corrected(state, request, [], "corrections are switched off")
+                try:
+                    return self._corrected(state, request, reasoner.correct(request, inner))
+                except Exception as error:  # noqa: BLE001 - whatever a reasoner raises, the evidence stands in
+                    return self._corrected(state, request, [], reason_of(error))
+
+            return self._metered("correct", config, work)
+
+        async def acorrect(state: ConvCoAState, config: RunnableConfig) -> Update:
+            reasoner, request = self._correct_request(state)
+
+            async def work(inner: RunnableConfig) -> Update:
+                if reasoner is None:
+                    return self._corrected(state, request, [], "corrections are switched off")
+                try:
+                    return self._corrected(state, request, await reasoner.acorrect(request, inner))
+                except Exception as error:  # noqa: BLE001 - as above
+                    return self._corrected(state, request, [], reason_of(error))
+
+            return await self._ametered("correct", config, work)
+
+        return RunnableLambda(correct, afunc=acorrect, name="correct")
+
+    def _correct_request(self, state: ConvCoAState) -> tuple[Reasoner | None, CorrectRequest]:
+        settings = self._settings()
+        found = verifying.by_index(state["findings"])
+        items = [verifying.unsolved_item(index, state["items"][index], found[index].documents) for index in state["unsolved"]]
+        request = CorrectRequest(
+            question=state["plan"]["optimized_question"], items=items, history=_pairs(state), language=settings.language
+        )
+        return (self._reasoner_for(settings.model) if settings.max_corrections else None), request
+
+    def _corrected(
+        self, state: ConvCoAState, request: CorrectRequest, corrections: Sequence[Correction], failure: str = ""
+    ) -> Update:
+        items = verifying.apply_corrections(state["items"], request.items, corrections, failure, self._settings())
+        for unsolved in request.items:
+            self._emit(verifying.event(unsolved.index, items[unsolved.index]))
+        return {"items": items, "unsolved": []}
+
+    # answer -----------------------------------------------------------------------------------------------------------
+
+    def answer_node(self) -> Node:
+        def answer(state: ConvCoAState, config: RunnableConfig) -> Update:
+            def work(inner: RunnableConfig) -> Update:
+                request = answering.answer_request(state, settings.language)
+                ready = answering.draft_answer(state, request, settings) if settings.allow_draft_answer else None
+                return _final(ready or self._reasoner_for(settings.model).answer(request, inner), request)
+
+            settings = self._settings()
+            return self._metered("answer", config, work)
+
+        async def aanswer(state: ConvCoAState, config: RunnableConfig) -> Update:
+            async def work(inner: RunnableConfig) -> Update:
+                request = answering.answer_request(state, settings.language)
+                ready = answering.draft_answer(state, request, settings) if settings.allow_draft_answer else None
+                return _final(ready or await self._reasoner_for(settings.model).aanswer(request, inner), request)
+
+            settings = self._settings()
+            return await self._ametered("answer", config, work)
+
+        return RunnableLambda(answer, afunc=aanswer, name="answer")
+
+    # remember ---------------------------------------------------------------------------------------------------------
+
+    def remember(self, state: ConvCoAState) -> Update:
+        """The only node that writes what lasts: the round, the messages, the output."""
+        start = time.perf_counter()
+        items, citations, text = state["items"], state["final_citations"], state["final"]
+        knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+        knowledge.add_round(
+            state["asked"],
+            state["plan"]["optimized_question"],
+            [(item["sub_question"], answering.summary(item, verifying.by_index(state["findings"]))) for item in items],
+            text,
+            {
+                "chain": [dict(item) for item in items],
+                "citations": [{**citation} for citation in citations],  # type: ignore[typeddict-item]
+                "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            },
+        )
+        messages: list[Any] = []
+        if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):
+            # As a dict, which becomes a message in the state but is not taken for part of the answer by a message stream.
+            messages.append({"role": "user", "content": state["asked"], "id": state["asked_message_id"]})
+        messages.append(AIMessage(text, id=state["final_message_id"] or str(uuid.uuid4())))
+        costs = {**state["costs"], "remember": node_usage(elapsed(start))}
+        return {
+            "messages": messages,
+            "knowledge_set": knowledge.export(),
+            "answer": text,
+            "citations": citations,
+            "chain": items,
+            "usage": total_usage(costs, verifying.turn_seconds(costs, state["findings"], set(self.actions.actions))),
+            # Evidence is not carried from turn to turn in every checkpoint.
+            "findings": Overwrite([]),
+        }
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _settings(self) -> ConvCoAContext:
+        return get_runtime(ConvCoAContext).context or self._defaults
+
+    def _emit(self, event: dict[str, Any]) -> None:
+        get_runtime(ConvCoAContext).stream_writer(event)
+
+    def _metered(self, node: str, config: RunnableConfig, work: Callable[[RunnableConfig], Update]) -> Update:
+        counter, start = UsageCounter(), time.perf_counter()
+        update = work(merge_configs(config, {"callbacks": [counter]}))
+        if node == "plan":
+            self._emit(_plan_event(update["plan"]))
+        return {**update, "costs": {node: counter.cost(elapsed(start))}}
+
+    async def _ametered(
+        self, node: str, config: RunnableConfig, work: Callable[[RunnableConfig], Awaitable[Update]]
+    ) -> Update:
+        counter, start = UsageCounter(), time.perf_counter()
+        update = await work(merge_configs(config, {"callbacks": [counter]}))
+        if node == "plan":
+            self._emit(_plan_event(update["plan"]))
+        return {**update, "costs": {node: counter.cost(elapsed(start))}}
+
+
+def _pairs(state: ConvCoAState) -> list[tuple[str, str]]:
+    # A checkpoint gives tuples back as lists.
+    return [(question, answer) for question, answer in state["history"]]
+
+
+def _no_plan(question: str) -> Plan:
+    return {"optimized_question": question, "draft_answer": "", "self_contained": True, "nodes": []}
+
+
+def _planned(chain: ActionChain) -> Update:
+    plan: Plan = {
+        "optimized_question": chain.optimized_question,
+        "draft_answer": chain.draft_answer,
+        "self_contained": chain.self_contained,
+        "nodes": [
+            {
+                "action": node.action,
+                "sub_question": node.sub_question,
+                "guess_answer": "" if node.is_missing else node.guess_answer,
+                "action_input": node.action_input,
+            }
+            for node in chain.nodes
+        ],
+    }
+    return {"plan": plan}
+
+
+def _plan_event(plan: Plan) -> dict[str, Any]:
+    return {
+        "type": "plan",
+        "optimized_question": plan["optimized_question"],
+        "sub_questions": [node["sub_question"] for node in plan["nodes"]],
+    }
+
+
+def _final(answer: Answer, request: AnswerRequest) -> Update:
+    text, citations, message_id = answering.finish(answer, request)
+    return {"final": text, "final_citations": citations, "final_message_id": message_id}

@@ -1,0 +1,130 @@
+"""What a turn costs: model calls, tokens, retrievals and seconds, counted per node."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, TypedDict
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.outputs import ChatGeneration, LLMResult
+
+ANSWER_STREAM_TAG = "convcoa:answer-stream"
+"""Marks the wrapper that streams the answer, whose inner model makes the request that counts."""
+
+
+class NodeUsage(TypedDict):
+    """The cost of one node in this turn."""
+
+    llm_calls: int
+    input_tokens: int
+    output_tokens: int
+    retrievals: int
+    seconds: float
+
+
+class Usage(NodeUsage):
+    """The cost of a turn, and of each of its nodes. `seconds` counts parallel branches once."""
+
+    per_node: dict[str, NodeUsage]
+
+
+def node_usage(seconds: float = 0.0, retrievals: int = 0) -> NodeUsage:
+    """A cost with no model call."""
+    return {"llm_calls": 0, "input_tokens": 0, "output_tokens": 0, "retrievals": retrievals, "seconds": seconds}
+
+
+def add_costs(costs: dict[str, NodeUsage], more: dict[str, NodeUsage]) -> dict[str, NodeUsage]:
+    """Reducer of the per-node costs of a turn.
+
+    Example:
+        >>> add_costs({"plan": node_usage(1.0)}, {"plan": node_usage(0.5, retrievals=1)})["plan"]["seconds"]
+        1.5
+    """
+    merged = dict(costs)
+    for node, cost in more.items():
+        old = merged.get(node) or node_usage()
+        merged[node] = {
+            "llm_calls": old["llm_calls"] + cost["llm_calls"],
+            "input_tokens": old["input_tokens"] + cost["input_tokens"],
+            "output_tokens": old["output_tokens"] + cost["output_tokens"],
+            "retrievals": old["retrievals"] + cost["retrievals"],
+            "seconds": old["seconds"] + cost["seconds"],
+        }
+    return merged
+
+
+def total_usage(costs: dict[str, NodeUsage], seconds: float) -> Usage:
+    """Sum the costs of the nodes; `seconds` is the turn's time, in which parallel branches count once."""
+    return {
+        "llm_calls": sum(cost["llm_calls"] for cost in costs.values()),
+        "input_tokens": sum(cost["input_tokens"] for cost in costs.values()),
+        "output_tokens": sum(cost["output_tokens"] for cost in costs.values()),
+        "retrievals": sum(cost["retrievals"] for cost in costs.values()),
+        "seconds": seconds,
+        "per_node": costs,
+    }
+
+
+class UsageCounter(BaseCallbackHandler):
+    """Counts every model request that is made under a node's configuration, streamed or not.
+
+    Tokens are the provider's figures; where a provider reports none they are estimated at four characters a token.
+    """
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._prompts: dict[UUID, list[BaseMessage]] = {}
+        self.llm_calls = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        tags: list[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if tags and ANSWER_STREAM_TAG in tags:
+            return
+        with self._lock:
+            self.llm_calls += 1
+            self._prompts[run_id] = messages[0] if messages else []
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        with self._lock:
+            prompt = self._prompts.pop(run_id, None)
+            if prompt is None:
+                return
+            generation = response.generations[0][0] if response.generations and response.generations[0] else None
+            message = generation.message if isinstance(generation, ChatGeneration) else None
+            reported = message.usage_metadata if isinstance(message, AIMessage) else None
+            if reported:
+                self.input_tokens += reported["input_tokens"]
+                self.output_tokens += reported["output_tokens"]
+            else:
+                self.input_tokens += count_tokens_approximately(prompt)
+                self.output_tokens += count_tokens_approximately([message]) if message is not None else 0
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        with self._lock:
+            prompt = self._prompts.pop(run_id, None)
+            if prompt is not None:
+                self.input_tokens += count_tokens_approximately(prompt)
+
+    def cost(self, seconds: float) -> NodeUsage:
+        """What was counted so far, with the node's own time."""
+        return {
+            "llm_calls": self.llm_calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "retrievals": 0,
+            "seconds": seconds,
+        }
