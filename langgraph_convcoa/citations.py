@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 _MARK = re.compile(r"\[\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\s*\]")
 # What may still become a mark: an opening bracket and digits, commas, dashes after it. White space before it is held back
@@ -14,7 +15,7 @@ _LONGEST_RANGE = 50
 class CitationFilter:
     """Lets text through with every [n] checked and renumbered.
 
-    `[n]` must lie in 1..available. A valid mark gets the number of its first use, so that the n-th entry of `cited` is what
+    `[n]` must be one of `available`, given as a count (1..n) or as the numbers themselves. A valid mark gets the number of its first use, so that the n-th entry of `cited` is what
     [n] means in the filtered text; an invalid one is dropped and counted in `removed`. `[1, 3]` and `[1-3]` become single marks.
     The joined pieces equal the filtered whole, whatever the chunks.
 
@@ -26,8 +27,8 @@ class CitationFilter:
         ([3, 1], 1)
     """
 
-    def __init__(self, available: int) -> None:
-        self.available = available
+    def __init__(self, available: int | Collection[int]) -> None:
+        self.available = range(1, available + 1) if isinstance(available, int) else available
         self.cited: list[int] = []
         self.removed = 0
         self._held = ""
@@ -58,7 +59,7 @@ class CitationFilter:
         return match.group(1) + marks if marks else ""
 
     def _number(self, number: int) -> int:
-        if not 1 <= number <= self.available:
+        if number not in self.available:
             self.removed += 1
             return 0
         if number - 1 not in self.cited:

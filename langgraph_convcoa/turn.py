@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import NodeError
 from langgraph.runtime import get_runtime
-from langgraph.types import Overwrite, Send
+from langgraph.types import Command, Overwrite, Send
 
 from langgraph_convcoa import answering, verifying
 from langgraph_convcoa.actions.base import ActionRequest
@@ -149,11 +149,12 @@ class Turn:
 
         return RunnableLambda(act, afunc=aact, name=name)
 
-    def action_failed(self, state: ActionState, error: NodeError) -> Update:
+    def action_failed(self, state: ActionState, error: NodeError) -> Command[Literal["verify"]]:
         """Error handler of every action node: the branch ends with its reason, its siblings go on."""
         reason = reason_of(error.error)
         self._progress(state, "failed", reason)
-        return self._finding(state, [], reason, 0.0)
+        # A handler does not follow the node's edges; without this a turn whose actions all fail would end without an answer.
+        return Command(update=self._finding(state, [], reason, 0.0), goto="verify")
 
     def _request(self, state: ActionState) -> ActionRequest:
         settings = self._settings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from typing import Any
 
@@ -46,8 +47,10 @@ class KnowledgeRetrieval:
         self.retriever = retriever
         self.name = name
         self.description = description
-        accepted = inspect.signature(retriever._get_relevant_documents).parameters
-        self._options = {"k", "history"} & set(accepted)
+        # A retriever without an async method of its own is run in a thread: the inherited one drops `k` and `history`.
+        self._plain = type(retriever)._aget_relevant_documents is BaseRetriever._aget_relevant_documents
+        search = retriever._get_relevant_documents if self._plain else retriever._aget_relevant_documents
+        self._options = {"k", "history"} & set(inspect.signature(search).parameters)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         options: dict[str, Any] = {}
@@ -59,5 +62,8 @@ class KnowledgeRetrieval:
                 options["history"] = list(request.history)
             else:
                 query = f"{request.history[-1][0]} {query}"
-        documents = await self.retriever.ainvoke(query, **options)
+        if self._plain:
+            documents = await asyncio.to_thread(self.retriever.invoke, query, **options)
+        else:
+            documents = await self.retriever.ainvoke(query, **options)
         return documents[: request.k]

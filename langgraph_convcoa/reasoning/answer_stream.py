@@ -26,7 +26,7 @@ class AnswerStream(BaseChatModel):
 
     inner: BaseChatModel
     inner_config: RunnableConfig
-    available: int
+    available: frozenset[int]
     tags: list[str] | None = [ANSWER_STREAM_TAG]
     _marks: CitationFilter = PrivateAttr()
 

@@ -56,6 +56,9 @@ class ChatModelReasoner(Reasoner):
 
     def __init__(self, model: str | BaseChatModel, *, base_url: str | None = None, load_in_8bit: bool = False) -> None:
         self.model = load_chat_model(model, base_url=base_url, load_in_8bit=load_in_8bit)
+        # Plans and corrections are read whole; streaming them because somebody streams the answer would only lose the usage
+        # figures that some servers leave out of streams.
+        self._whole = self.model.model_copy(update={"disable_streaming": True})
         self._schemas_work = True
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
@@ -65,8 +68,8 @@ class ChatModelReasoner(Reasoner):
         return self._run(_correct(request), config)
 
     def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
-        stream = self._answer_stream(request, config)
-        return _answer(stream.invoke(_answer_messages(request), config), stream)
+        messages, stream = self._answer_stream(request, config)
+        return _answer(stream.invoke(messages, config), stream)
 
     async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         return await self._arun(_plan(request), config)
@@ -75,11 +78,14 @@ class ChatModelReasoner(Reasoner):
         return await self._arun(_correct(request), config)
 
     async def aanswer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
-        stream = self._answer_stream(request, config)
-        return _answer(await stream.ainvoke(_answer_messages(request), config), stream)
+        messages, stream = self._answer_stream(request, config)
+        return _answer(await stream.ainvoke(messages, config), stream)
 
-    def _answer_stream(self, request: AnswerRequest, config: RunnableConfig | None) -> AnswerStream:
-        return AnswerStream(inner=self.model, inner_config=_internal(config), available=len(request.evidence))
+    def _answer_stream(
+        self, request: AnswerRequest, config: RunnableConfig | None
+    ) -> tuple[list[BaseMessage], AnswerStream]:
+        messages, shown = _answer_messages(request)
+        return messages, AnswerStream(inner=self.model, inner_config=_internal(config), available=shown)
 
     def _run(self, exchange: _Exchange[_T], config: RunnableConfig | None) -> _T:
         internal = _internal(config)
@@ -116,10 +122,10 @@ class ChatModelReasoner(Reasoner):
     def _runnable(self, schema: dict[str, Any]) -> Runnable[Any, Any]:
         if self._schemas_work:
             try:
-                return self.model.with_structured_output(schema, method="json_schema", include_raw=True)
+                return self._whole.with_structured_output(schema, method="json_schema", include_raw=True)
             except (NotImplementedError, ValueError, TypeError):
                 self._schemas_work = False
-        return self.model
+        return self._whole
 
     def _recover(self, error: Exception) -> str | None:
         """What can be done after a failed call: read a reply that broke off, or (None) ask again without a schema; else raise."""
@@ -179,7 +185,8 @@ def _unsolved(item: Unsolved) -> str:
     return f"[Sub-question {item.index + 1}]: {item.sub_question}\n{guess}{evidence}"
 
 
-def _answer_messages(request: AnswerRequest) -> list[BaseMessage]:
+def _answer_messages(request: AnswerRequest) -> tuple[list[BaseMessage], frozenset[int]]:
+    """The prompt, and the numbers of the evidence that it shows, the only ones that may be cited."""
     numbers = {document.id: number for number, document in enumerate(request.evidence, 1)}
     shown = _shown_evidence(request, numbers)
     understood = f"Understood as: {request.optimized_question}" if request.optimized_question != request.question else ""
@@ -193,7 +200,7 @@ def _answer_messages(request: AnswerRequest) -> list[BaseMessage]:
         evidence=fence(shown),
         language=_in_language(request.language),
     )
-    return [HumanMessage(prompt)]
+    return [HumanMessage(prompt)], frozenset(number for number, _, _ in shown)
 
 
 def _shown_evidence(request: AnswerRequest, numbers: dict[str | None, int]) -> list[tuple[int, Document, str]]:

@@ -1,0 +1,52 @@
+"""A fast encoder that counts words, and the command line with it: `python -m tests.fake_encoder ask ...`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from langgraph_convcoa.retrieval.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.text import content_words
+
+DIMENSION = 512
+
+
+class WordEncoder(Encoder):
+    """A text's vector counts its content words, hashed; texts that share words are similar."""
+
+    name = "words"
+    dimension = DIMENSION
+    max_tokens = 256
+
+    def __init__(self) -> None:
+        self.encoded: list[str] = []
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split()) + 2
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return self._encode(texts)
+
+    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+        self.encoded += texts
+        return self._encode(texts)
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        vectors = np.zeros((len(texts), DIMENSION), dtype=np.float32)
+        for row, text in enumerate(texts):
+            for word in content_words(text):
+                vectors[row, zlib.crc32(word.encode()) % DIMENSION] += 1
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+
+
+if __name__ == "__main__":
+    from langgraph_convcoa.cli import main
+    from langgraph_convcoa.retrieval import retriever
+
+    words = WordEncoder()
+    retriever.as_encoder = lambda _encoder: words
+    main()

@@ -1,0 +1,141 @@
+"""Fakes that the tests share: a model with a script, a retriever over a few facts, actions that wait or fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.retrievers import BaseRetriever
+from pydantic import PrivateAttr
+
+from langgraph_convcoa.actions.base import ActionRequest
+
+FACTS = {
+    "hopfield-1982": "John Hopfield described the Hopfield network in 1982. It stores patterns as minima of an energy function.",
+    "sparsemax-2016": "Sparsemax was introduced by Martins and Astudillo in 2016. It gives sparse probabilities.",
+    "dpr-2020": "Dense passage retrieval was published by Karpukhin and colleagues in 2020. It trains two encoders.",
+    "nobel-2024": "The Nobel Prize in Physics 2024 went to John Hopfield and Geoffrey Hinton.",
+}
+
+
+def documents() -> list[Document]:
+    return [Document(text, id=id_, metadata={"source": f"{id_}.md"}) for id_, text in FACTS.items()]
+
+
+def node(sub: str, guess: str = "", action: str = "knowledge_retrieval", **more: Any) -> dict[str, Any]:
+    return {"action": action, "sub": sub, "guess_answer": guess, "missing_flag": not guess, "action_input": "", **more}
+
+
+def plan(*nodes: dict[str, Any], final: str = "", optimized: str = "optimized?") -> str:
+    return json.dumps({"optimized_question": optimized, "chain": list(nodes), "final_answer": final})
+
+
+def corrections(*answers: str, supported: bool = True) -> str:
+    entries = [{"index": n, "answer": a, "reason": "[1] says so", "supported": supported} for n, a in enumerate(answers, 1)]
+    return json.dumps({"answers": entries})
+
+
+class KeywordRetriever(BaseRetriever):
+    """Finds the facts that share the most words with the query."""
+
+    k: int = 2
+    _asked: list[str] = PrivateAttr(default_factory=list)
+
+    @property
+    def asked(self) -> list[str]:
+        return self._asked
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        self._asked.append(query)
+        words = set(query.lower().replace("?", "").replace(".", "").split())
+
+        def shared(document: Document) -> int:
+            return len(words & set(document.page_content.lower().replace(".", "").split()))
+
+        found = sorted((d for d in documents() if shared(d)), key=shared, reverse=True)
+        return found[: k or self.k]
+
+
+class ScriptedModel(BaseChatModel):
+    """Replies in order from a list, or by a function of the prompt; streams in small pieces; may raise what it is given."""
+
+    replies: list[Any] = []
+    by_prompt: Callable[[str], str] | None = None
+    _prompts: list[str] = PrivateAttr(default_factory=list)
+
+    @property
+    def prompts(self) -> list[str]:
+        return self._prompts
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _next(self, messages: list[BaseMessage]) -> str:
+        prompt = "\n".join(message.text for message in messages)
+        self._prompts.append(prompt)
+        reply = self.by_prompt(prompt) if self.by_prompt else self.replies.pop(0)
+        if isinstance(reply, BaseException):
+            raise reply
+        return str(reply)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        message = AIMessage(
+            self._next(messages), usage_metadata={"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        text = self._next(messages)
+        for start in range(0, len(text), 4):
+            yield ChatGenerationChunk(message=AIMessageChunk(text[start : start + 4]))
+        usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+        yield ChatGenerationChunk(message=AIMessageChunk("", usage_metadata=usage))
+
+
+class WaitingAction:
+    """An action that waits, then finds one document; or raises."""
+
+    def __init__(self, name: str, seconds: float = 0.0, error: Exception | None = None, deepens: bool = False) -> None:
+        self.name = name
+        self.description = f"looks up things of the kind {name}"
+        self.deepens = deepens
+        self.seconds = seconds
+        self.error = error
+        self.requests: list[ActionRequest] = []
+        self.running = 0
+        self.most_running = 0
+
+    async def retrieve(self, request: ActionRequest) -> list[Document]:
+        self.requests.append(request)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self.running -= 1
+        if self.error is not None:
+            raise self.error
+        text = f"{request.sub_question.rstrip('?')}: {request.guess_answer or 'Fact.'}"
+        return [Document(text, id=f"{self.name}-{request.sub_question}")]

@@ -1,0 +1,92 @@
+import math
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from langgraph_convcoa.hopfield.energy import conjugate, energy, similarity, update
+from langgraph_convcoa.hopfield.sparsity import sparsemax
+
+BETA = st.floats(0.05, 50)
+
+
+@st.composite
+def memories(draw):
+    """A state and stored patterns, of length one or not."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(1, 12)), draw(st.integers(1, 8))
+    scale = draw(st.sampled_from([0.1, 1.0, 3.0]))
+    patterns = scale * torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return scale * torch.randn(d, generator=generator, dtype=torch.float64), patterns
+
+
+@given(memories(), BETA)
+def test_a_step_lowers_the_energy_by_half_its_squared_length(memory, beta):
+    x, patterns = memory
+    after = update(x, patterns, beta)
+    drop = energy(x, patterns, beta) - energy(after, patterns, beta)
+    assert float(drop) >= 0.5 * float((x - after).square().sum()) - 1e-9
+
+
+@given(memories(), BETA)
+def test_a_pattern_with_the_margin_is_retrieved_exactly(memory, beta):
+    x, patterns = memory
+    products = patterns @ x
+    best = int(products.argmax())
+    others = products[torch.arange(len(products)) != best]
+    assume(len(others) == 0 or float(products[best] - others.max()) >= 1 / beta + 1e-9)
+    assert torch.equal(update(x, patterns, beta), patterns[best])
+
+
+def test_the_margin_is_tight():
+    patterns = torch.eye(2, dtype=torch.float64)
+    x = torch.tensor([0.6, 0.0], dtype=torch.float64)
+    assert torch.equal(update(x, patterns, 1 / 0.59), patterns[0])
+    assert not torch.equal(update(x, patterns, 1 / 0.61), patterns[0])
+
+
+@given(memories(), st.one_of(BETA, st.just(0.0), st.just(math.inf)))
+def test_similarity_lies_between_the_mean_and_the_best_pattern(memory, beta):
+    x, patterns = memory
+    value, weights = similarity(x, patterns, beta)
+    products = patterns @ x
+    assert float(products.mean()) - 1e-9 <= float(value) <= float(products.max()) + 1e-9
+    assert float(value) == pytest.approx(float(update(x, patterns, beta) @ x), abs=1e-9)
+    assert float(weights.sum()) == pytest.approx(1)
+
+
+@given(memories())
+def test_similarity_is_the_mean_at_zero_and_the_best_at_infinity(memory):
+    x, patterns = memory
+    products = patterns @ x
+    assert float(similarity(x, patterns, 0.0)[0]) == pytest.approx(float(products.mean()), abs=1e-9)
+    assert float(similarity(x, patterns, math.inf)[0]) == pytest.approx(float(products.max()), abs=1e-9)
+
+
+@given(memories())
+def test_conjugate_is_as_the_paper_writes_it_and_its_gradient_is_sparsemax(memory):
+    z = (memory[1] @ memory[0]).requires_grad_()
+    weights = sparsemax(z.detach())
+    support = weights > 0
+    tau = float((z.detach()[support].sum() - 1) / support.sum())
+    paper = 0.5 * (z.detach()[support].square() - tau**2).sum() + 0.5
+    value = conjugate(z)
+    value.backward()
+    assert float(value.detach()) == pytest.approx(float(paper), abs=1e-8)
+    torch.testing.assert_close(z.grad, weights, atol=1e-8, rtol=0)
+
+
+def test_batches_and_masks():
+    patterns = torch.eye(3)
+    states = torch.tensor([[0.9, 0.2, 0.0], [0.0, 0.1, 0.8]])
+    assert update(states, patterns, math.inf).tolist() == [[1, 0, 0], [0, 0, 1]]
+    mask = torch.tensor([[False, True, True], [False, False, False]])
+    assert update(states, patterns, math.inf, mask).tolist() == [[0, 1, 0], [0, 0, 0]]
+    assert energy(states, patterns, 1.0).shape == (2,)
+
+
+@pytest.mark.parametrize("beta", [0.0, math.inf, -1.0])
+def test_energy_needs_a_finite_beta_above_zero(beta):
+    with pytest.raises(ValueError, match="beta"):
+        energy(torch.zeros(2), torch.eye(2), beta)

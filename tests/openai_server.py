@@ -1,0 +1,140 @@
+"""A chat-completions server on loopback in the OpenAI wire format, which answers from a script and keeps what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Reply:
+    """One reply: a text, or a failure by status."""
+
+    text: str = ""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+    finish_reason: str = "stop"
+    usage: tuple[int, int] | None = (100, 20)
+    drop: bool = False
+    """Close the connection without an answer."""
+
+
+Script = Callable[[dict[str, Any]], "Reply | str"]
+
+
+class OpenAIServer:
+    """Serves `script(request body) -> Reply`; as a context manager it stops itself."""
+
+    def __init__(self, script: Script | list[Reply | str]) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        self._lock = threading.Lock()
+        if isinstance(script, list):
+            queue = list(script)
+            self._script: Script = lambda body: queue.pop(0)
+        else:
+            self._script = script
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with outer._lock:
+                    outer.requests.append(body)
+                    outer.keys.append(self.headers.get("Authorization", ""))
+                    reply = outer._script(body)
+                if isinstance(reply, str):
+                    reply = Reply(reply)
+                time.sleep(reply.delay)
+                try:
+                    outer._send(self, body, reply)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> OpenAIServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _send(self, handler: BaseHTTPRequestHandler, body: dict[str, Any], reply: Reply) -> None:
+        if reply.drop:
+            handler.connection.close()
+            return
+        if reply.status != 200:
+            payload = {"error": {"message": reply.text or f"failure {reply.status}", "type": "error", "code": None}}
+            self._json(handler, reply.status, payload, reply.headers)
+            return
+        head = {"id": "chatcmpl-1", "created": 1, "model": body["model"]}
+        usage = None
+        if reply.usage:
+            prompt, output = reply.usage
+            usage = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
+        if not body.get("stream"):
+            choice = {"index": 0, "message": {"role": "assistant", "content": reply.text}, "finish_reason": reply.finish_reason}
+            self._json(
+                handler, 200, {**head, "object": "chat.completion", "choices": [choice], "usage": usage}, reply.headers
+            )
+            return
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.end_headers()
+        head["object"] = "chat.completion.chunk"
+        pieces = [reply.text[i : i + 3] for i in range(0, len(reply.text), 3)]
+        for piece in pieces:
+            self._event(handler, {**head, "choices": [{"index": 0, "delta": {"role": "assistant", "content": piece}}]})
+        self._event(handler, {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]})
+        if usage and (body.get("stream_options") or {}).get("include_usage"):
+            self._event(handler, {**head, "choices": [], "usage": usage})
+        handler.wfile.write(b"data: [DONE]\n\n")
+
+    @staticmethod
+    def _event(handler: BaseHTTPRequestHandler, payload: dict[str, Any]) -> None:
+        handler.wfile.write(f"data: {json.dumps(payload)}\n\n".encode())
+        handler.wfile.flush()
+
+    @staticmethod
+    def _json(handler: BaseHTTPRequestHandler, status: int, payload: dict[str, Any], headers: dict[str, str]) -> None:
+        data = json.dumps(payload).encode()
+        handler.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(data)
+
+
+def prompt_of(body: dict[str, Any]) -> str:
+    """The text of a request's messages."""
+    return "\n".join(str(message["content"]) for message in body["messages"])
+
+
+def kind_of(body: dict[str, Any]) -> str:
+    """Which of the library's prompts a request holds: plan, normal plan, correct, answer or repair."""
+    text = prompt_of(body)
+    if "could not be read as JSON" in text:
+        return "repair"
+    if "Answer sub-questions from evidence" in text:
+        return "correct"
+    if "Answer the question from the solved reasoning chain" in text:
+        return "answer"
+    return "plan_normal" if "[Contextual knowledge set]" in text else "plan"
