@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 Status = Literal["kept", "corrected", "filled", "recalled", "unsupported", "failed"]
 """kept: the evidence bears the guess out; corrected / filled: another answer / an answer where there was none; recalled: the

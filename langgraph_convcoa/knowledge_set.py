@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from langchain_core.messages.utils import count_tokens_approximately
+from typing_extensions import NotRequired, TypedDict
 
 from langgraph_convcoa.errors import InputError
 

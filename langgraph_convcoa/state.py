@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
 from langgraph.channels import EphemeralValue
 from langgraph.graph.message import add_messages
+from typing_extensions import TypedDict
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.knowledge_set import KnowledgeSetJSON

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, TypedDict
+from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
+from typing_extensions import TypedDict
 
 ANSWER_STREAM_TAG = "convcoa:answer-stream"
 """Marks the wrapper that streams the answer, whose inner model makes the request that counts."""

@@ -1,0 +1,61 @@
+# Everything here works on a fresh clone: the virtual environment is made and filled when it is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export HF_HUB_OFFLINE ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: demo test test-slow lint types doctest validate check bench format clean help
+
+help: ## Show the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.demo ## A three-turn conversation, offline. DOCS=path asks about your own documents.
+	$(BIN)/convcoa demo $(if $(DOCS),--docs "$(DOCS)")
+
+test: $(VENV)/.dev ## The suite to run all day.
+	$(BIN)/python -m pytest -m "not slow" -n 2
+
+test-slow: $(VENV)/.dev ## What takes longer: real servers, subprocesses, Studio.
+	$(BIN)/python -m pytest -m slow
+
+doctest: $(VENV)/.dev ## Run the examples in the docstrings.
+	$(BIN)/python -m pytest --doctest-modules langgraph_convcoa
+
+lint: $(VENV)/.dev ## Style and formatting.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev ## Strict types.
+	$(BIN)/mypy
+
+validate: $(VENV)/.dev ## Check langgraph.json.
+	$(BIN)/langgraph validate
+
+check: lint types doctest validate ## Everything but the tests.
+
+bench: $(VENV)/.dev ## The overhead of a turn.
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-only
+
+format: $(VENV)/.dev ## Mend style and formatting.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove the virtual environment and caches.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+		{ echo "Python 3.11 to 3.13 is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch alone first, so that the pinned build is there before anything else can ask for another.
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) torch
+	$(PIP) --editable ".[offline,sqlite]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	$(PIP) --editable ".[dev,offline,sqlite,local]"
+	@touch $@

@@ -1,0 +1,29 @@
+"""The conversational retriever alone for LangGraph Studio: a chat in, the passages for its last message out."""
+
+import logging
+import os
+
+from langchain_core.documents import Document
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langgraph_convcoa.session import open_retriever
+
+
+class RetrieverState(MessagesState):
+    """A chat and what was found for its last message."""
+
+    documents: list[Document]
+
+
+retriever = open_retriever(
+    os.environ.get("CONVCOA_DOCS") or "demo", k=5, max_mb=50, cache=True, progress=False, warn=logging.warning
+).history_aware()
+
+
+async def retrieve(state: RetrieverState) -> dict[str, list[Document]]:
+    """Search with the state of the conversation."""
+    *history, question = state["messages"]
+    return {"documents": await retriever.ainvoke({"input": question.text, "chat_history": history})}
+
+
+graph = StateGraph(RetrieverState).add_node("retrieve", retrieve).add_edge(START, "retrieve").compile()

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from typing import Any
+
+import httpx
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+
+from langgraph_convcoa import KnowledgeRetrieval
+from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.runner import ActionRunner, evidence_of, is_transient, reason_of
+from langgraph_convcoa.errors import InputError
+from tests.fakes import KeywordRetriever, WaitingAction
+
+REQUEST = ActionRequest(question="When?", sub_question="When was sparsemax introduced?", guess_answer="In 2016.")
+LIMITS: dict[str, Any] = {"timeout": 5, "turn": "t", "limit": 4}
+
+
+def test_evidence_gets_what_the_action_left_out() -> None:
+    found = evidence_of([Document("One. Sparsemax was introduced in 2016. Two."), Document(" "), Document("One. Sparsemax was introduced in 2016. Two.")], "web", REQUEST)
+    assert len(found) == 1
+    assert found[0].id
+    assert found[0].metadata == {"source": "web", "score": 1.0, "quote": "Sparsemax was introduced in 2016."}
+
+
+def test_evidence_keeps_what_the_action_gave() -> None:
+    document = Document("Text.", id="x", metadata={"source": "s", "score": 0.3, "quote": "Te", "page": 2})
+    assert evidence_of([document], "web", REQUEST) == [document]
+
+
+def test_ids_of_equal_texts_are_stable() -> None:
+    assert evidence_of([Document("a")], "x", REQUEST)[0].id == evidence_of([Document("a")], "y", REQUEST)[0].id
+
+
+def test_actions_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match="not an action"):
+        ActionRunner([object()])  # type: ignore[list-item]
+    with pytest.raises(InputError, match="action name"):
+        ActionRunner([WaitingAction("two words")])
+
+
+def test_a_description_may_be_asked_for_anew() -> None:
+    action = WaitingAction("a")
+    answers = iter(["first", "second"])
+    action.description = lambda: next(answers)  # type: ignore[assignment]
+    runner = ActionRunner([action])
+    assert [runner.descriptions(), runner.descriptions()] == [{"a": "first"}, {"a": "second"}]
+
+
+def test_plain_callers_share_one_loop() -> None:
+    loops = []
+
+    class Looping(WaitingAction):
+        async def retrieve(self, request: ActionRequest) -> list[Document]:
+            loops.append(asyncio.get_running_loop())
+            return []
+
+    runner = ActionRunner([Looping("a")])
+    threads = [threading.Thread(target=runner.run, args=("a", REQUEST), kwargs=LIMITS) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(loops)) == 1
+
+
+def test_the_loop_ends_with_its_runner() -> None:
+    runner = ActionRunner([WaitingAction("a")])
+    runner.run("a", REQUEST, **LIMITS)
+    [thread] = [t for t in threading.enumerate() if t.name == "convcoa-actions" and t.is_alive()][-1:]
+    del runner
+    gc.collect()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_a_time_out_says_how_long() -> None:
+    runner = ActionRunner([WaitingAction("a", seconds=5)])
+    with pytest.raises(TimeoutError, match=r"0\.01 s"):
+        runner.run("a", REQUEST, **{**LIMITS, "timeout": 0.01})
+
+
+@pytest.mark.parametrize(
+    ("error", "transient"),
+    [
+        (ConnectionError(), True),
+        (httpx.ConnectError("x"), True),
+        (httpx.ReadTimeout("x"), True),
+        (httpx.HTTPStatusError("x", request=httpx.Request("GET", "http://a"), response=httpx.Response(503)), True),
+        (httpx.HTTPStatusError("x", request=httpx.Request("GET", "http://a"), response=httpx.Response(429)), True),
+        (httpx.HTTPStatusError("x", request=httpx.Request("GET", "http://a"), response=httpx.Response(404)), False),
+        (TimeoutError(), False),
+        (ValueError(), False),
+        (FileNotFoundError(), False),
+    ],
+)
+def test_what_is_worth_another_try(error: Exception, transient: bool) -> None:
+    assert is_transient(error) is transient
+
+
+def test_reasons_are_one_line_without_secrets() -> None:
+    assert reason_of(ValueError("api_key=sk-abc failed\nmore")) == "ValueError: [hidden] failed"
+    assert reason_of(ValueError("Authorization: Bearer abc.def")) == "ValueError: Authorization: [hidden]"
+    assert reason_of(KeyError()) == "KeyError"
+
+
+class Historical(BaseRetriever):
+    k: int = 5
+    seen: list[Any] = []
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, history: Any = None) -> list[Document]:
+        self.seen.append((query, k, history))
+        return [Document(str(n)) for n in range(9)]
+
+
+def test_a_retriever_that_takes_the_history_gets_it() -> None:
+    retriever = Historical()
+    request = ActionRequest("q?", "when?", history=(("a?", "b"),), k=3)
+    found = asyncio.run(KnowledgeRetrieval(retriever).retrieve(request))
+    assert retriever.seen == [("when?", 3, [("a?", "b")])]
+    assert len(found) == 3
+
+
+def test_any_other_gets_the_last_question_in_front() -> None:
+    retriever = KeywordRetriever()
+    asyncio.run(KnowledgeRetrieval(retriever).retrieve(ActionRequest("q?", "when?", "1982", history=(("who?", "b"),))))
+    assert retriever.asked == ["who? when? 1982"]

@@ -1,0 +1,92 @@
+"""What a turn costs beyond its model and its actions: `make bench`.
+
+The model and the actions answer at once, so that the time is the graph's own: planning, dispatch, verification of four guesses
+against five passages each, the draft's citations, and the round's bookkeeping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langgraph.checkpoint.memory import InMemorySaver
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from langgraph_convcoa import build_graph
+from langgraph_convcoa.actions.base import ActionRequest
+from tests.fakes import FACTS, ScriptedModel, WaitingAction, node, plan
+
+FILLER = " ".join(
+    f"Sentence {n} of this passage tells of networks, patterns, queries and the {1900 + n} experiments." for n in range(8)
+)
+SUBS = {
+    "When was the Hopfield network described?": "John Hopfield described the Hopfield network in 1982.",
+    "Who introduced sparsemax?": "Sparsemax was introduced by Martins and Astudillo in 2016.",
+    "Who published dense passage retrieval?": "Dense passage retrieval was published by Karpukhin and colleagues in 2020.",
+    "Who won the Nobel Prize in Physics 2024?": "The Nobel Prize in Physics 2024 went to John Hopfield and Geoffrey Hinton.",
+}
+
+
+class Instant:
+    """Five passages of about a hundred words, at once."""
+
+    name = "instant"
+    description = "finds everything at once"
+
+    async def retrieve(self, request: ActionRequest) -> list[Document]:
+        return [Document(f"{fact} {FILLER}", id=id_, metadata={"quote": fact}) for id_, fact in FACTS.items()] + [
+            Document(FILLER, id="filler", metadata={"quote": FILLER[:80]})
+        ]
+
+
+def graph() -> Any:
+    chain = plan(*(node(sub, guess, action="instant") for sub, guess in SUBS.items()), final=" ".join(SUBS.values()))
+    return build_graph(model=ScriptedModel(by_prompt=lambda prompt: chain), actions=[Instant()]).compile()
+
+
+@pytest.mark.benchmark(group="turn")
+def test_a_turn_of_four_sub_questions(benchmark: BenchmarkFixture) -> None:
+    compiled = graph()
+    out = benchmark.pedantic(compiled.invoke, args=({"question": "All four?"},), rounds=100, warmup_rounds=5)
+    assert [item["status"] for item in out["chain"]] == ["kept"] * 4
+    assert out["usage"]["llm_calls"] == 1
+
+
+@pytest.mark.benchmark(group="turn")
+def test_the_same_turn_async(benchmark: BenchmarkFixture) -> None:
+    compiled = graph()
+    with asyncio.Runner() as runner:
+        out = benchmark.pedantic(
+            lambda: runner.run(compiled.ainvoke({"question": "All four?"})), rounds=100, warmup_rounds=5
+        )
+    assert [item["status"] for item in out["chain"]] == ["kept"] * 4
+
+
+@pytest.mark.benchmark(group="turn")
+def test_the_same_turn_in_a_stored_conversation(benchmark: BenchmarkFixture) -> None:
+    compiled = build_graph(
+        model=ScriptedModel(
+            by_prompt=lambda prompt: plan(*(node(s, g, action="instant") for s, g in SUBS.items()), final=" ".join(SUBS.values()))
+        ),
+        actions=[Instant()],
+    ).compile(checkpointer=InMemorySaver())
+    counter = iter(range(10_000))
+
+    def turn() -> dict[str, Any]:
+        return dict(compiled.invoke({"question": "All four?"}, {"configurable": {"thread_id": str(next(counter) // 5)}}))
+
+    out = benchmark.pedantic(turn, rounds=100, warmup_rounds=5)
+    assert out["usage"]["llm_calls"] == 1
+
+
+@pytest.mark.benchmark(group="parallel actions")
+def test_four_actions_that_each_wait_half_a_second(benchmark: BenchmarkFixture) -> None:
+    """The whole turn; the actions' phase is this less the overhead above, and stays near 0.5 s when they run side by side."""
+    action = WaitingAction("instant", seconds=0.5)
+    chain = plan(*(node(sub, guess, action="instant") for sub, guess in SUBS.items()), final=" ".join(SUBS.values()))
+    compiled = build_graph(model=ScriptedModel(by_prompt=lambda prompt: chain), actions=[action]).compile()
+    out = benchmark.pedantic(compiled.invoke, args=({"question": "All four?"},), rounds=5, warmup_rounds=1)
+    assert [item["status"] for item in out["chain"]] == ["kept"] * 4
+    assert action.most_running == 4

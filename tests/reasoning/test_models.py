@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import HumanMessage
+from langchain_openai import ChatOpenAI
+
+from langgraph_convcoa import build_graph
+from langgraph_convcoa.errors import ModelError
+from langgraph_convcoa.reasoning.models import ModelCallError, call_error, load_chat_model
+from tests.fakes import KeywordRetriever
+
+
+def test_a_model_object_is_taken_as_it_is() -> None:
+    model = FakeListChatModel(responses=["a"])
+    assert load_chat_model(model) is model
+
+
+def test_a_name_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    model = load_chat_model("openai:gpt-4.1-mini")
+    assert isinstance(model, ChatOpenAI)
+    assert (model.model_name, model.temperature) == ("gpt-4.1-mini", 0)
+
+
+def test_a_base_url_needs_no_key() -> None:
+    model = load_chat_model("qwen3:8b", base_url="http://127.0.0.1:9/v1")
+    assert isinstance(model, ChatOpenAI)
+    assert model.model_name == "qwen3:8b"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("openai:gpt-4.1-mini", {}, "set OPENAI_API_KEY"),
+        ("gpt-4.1-mini", {}, "set OPENAI_API_KEY"),
+        ("nonsense", {}, "unknown model"),
+        ("no-such-provider:x", {}, "unknown model"),
+        ("mistralai:x", {}, "package that is not installed"),
+        ("", {}, "empty"),
+        ("openai:x", {"base_url": "ftp://x"}, "http"),
+        ("openai:x", {"load_in_8bit": True}, "local models"),
+        ("huggingface:/no/such/folder", {}, "cannot load the local model"),
+    ],
+)
+def test_what_cannot_be_built_says_why_in_one_line(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelError, match=message) as caught:
+        load_chat_model(name, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failed_call_keeps_its_first_meaning() -> None:
+    error = ModelCallError("x", transient=True)
+    assert call_error(error, FakeListChatModel(responses=[])) is error
+
+
+def test_a_client_without_retries_of_its_own_may_be_asked_again() -> None:
+    model = FakeListChatModel(responses=[])
+    assert call_error(ConnectionError(), model).transient
+    assert not call_error(ConnectionError(), ChatOpenAI(model="x", api_key="x")).transient
+    assert not call_error(ValueError("a secret"), model).transient
+    assert "a secret" not in str(call_error(ValueError("a secret"), model))
+
+
+def tiny_model(folder: Path) -> Path:
+    """A random two-layer Qwen2 whose tokens are bytes, with a chat template: real loading, no download."""
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+
+    vocabulary = {token: n for n, token in enumerate(["<|endoftext|>", *sorted(ByteLevel.alphabet())])}
+    tokenizer = Qwen2Tokenizer(vocab=vocabulary, merges=[])
+    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}assistant "
+    tokenizer.save_pretrained(folder)
+    config = Qwen2Config(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        eos_token_id=0,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_local_transformers_model_answers(tmp_path: Path) -> None:
+    model = load_chat_model(f"huggingface:{tiny_model(tmp_path)}", max_new_tokens=4)
+    reply = model.invoke([HumanMessage("hopfield network")])
+    assert isinstance(reply.text, str)
+    assert "hopfield network" not in reply.text, "only what was generated, not the prompt"
+
+
+@pytest.mark.slow
+def test_a_local_model_in_8_bits(tmp_path: Path) -> None:
+    linear = pytest.importorskip("bitsandbytes", reason="the int8 extra is not installed").nn.Linear8bitLt
+    model = load_chat_model(f"huggingface:{tiny_model(tmp_path)}", load_in_8bit=True, max_new_tokens=4)
+    layers = model.llm.pipeline.model.modules()  # type: ignore[attr-defined]
+    assert any(isinstance(layer, linear) for layer in layers)
+    assert isinstance(model.invoke([HumanMessage("hopfield network")]).text, str)
+
+
+@pytest.mark.slow
+def test_a_local_model_that_writes_nonsense_stops_no_turn(tmp_path: Path) -> None:
+    model = load_chat_model(f"huggingface:{tiny_model(tmp_path)}", max_new_tokens=8)
+    out = build_graph(model=model, retriever=KeywordRetriever()).compile().invoke({"question": "Who introduced sparsemax?"})
+    assert out["chain"][0]["answer"] == "Sparsemax was introduced by Martins and Astudillo in 2016."
+    assert out["answer"]
+    assert out["usage"]["llm_calls"] == 4, "plan, repair, correct, answer"
