@@ -1,0 +1,1 @@
+"""Data sets, measures and reports. The library never imports this package."""

@@ -1,0 +1,149 @@
+"""Sentences, words and content words: the one place that decides what they are.
+
+Retrieval cuts its windows, verification compares its items and the extractive reasoner picks its sentences with the
+functions of this module, so that a quote found by one is a quote for the others.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import snowballstemmer
+from sentencex import get_sentence_boundaries
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# Scripts that are written without spaces and with vowel signs that `\w` does not hold: Thai, Lao, Myanmar, Khmer.
+_UNSPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3"
+_UNSPACED_SIGN = "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u17b4-\u17d3"
+# Combining accents, Hebrew points, Arabic signs, the vowel signs of the scripts of India: parts of a word, no breaks.
+_SIGN = (
+    "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8"
+    "\u06ea-\u06ed\u0900-\u0903\u093a-\u0963\u0980-\u09e3\u0a00-\u0a65\u0a70-\u0ae3\u0b00-\u0b65\u0b80-\u0be5\u0c00-\u0c65\u0c80-\u0ce5"
+    "\u0d00-\u0d65\u0d80-\u0de5\u0df2\u0df3"
+)
+_PLAIN = rf"[^\W_{_CJK}{_UNSPACED}]"
+_LETTERS = rf"{_PLAIN}+(?:[{_SIGN}]+{_PLAIN}*)*"
+# A CJK character is a word of its own, and so is a Thai letter with its signs; elsewhere a word may hold inner
+# apostrophes, a number its separators.
+_WORD = re.compile(
+    rf"[{_CJK}]|\d+(?:[.,:/]\d+)*(?:[^\W\d_{_CJK}{_UNSPACED}]+)?|{_LETTERS}(?:['’]{_LETTERS})*|[{_UNSPACED}][{_UNSPACED_SIGN}]*"
+)
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?![\d,])")
+
+STOP_WORDS = frozenset(
+    """a about above after again against all also am an and any are as at be because been before being below between both
+    but by can could did do does doing down during each few for from further had has have having he her here hers herself
+    him himself his how i if in into is it its itself just let me more most must my myself no nor not now of off on once
+    only or other our ours ourselves out over own same shall she should so some such than that the their theirs them
+    themselves then there these they this those through to too under until up upon very was we were what when where which
+    while who whom whose why will with would you your yours yourself yourselves s t d ll re ve m""".split()  # noqa: SIM905
+)
+
+
+class Sentence(NamedTuple):
+    """A sentence and where it stands: `text == source[start:end]`."""
+
+    text: str
+    start: int
+    end: int
+
+
+def sentences(text: str, language: str = "en") -> list[Sentence]:
+    """Split text into sentences, without the white space around them.
+
+    Example:
+        >>> [s.text for s in sentences("Dr. Hopfield wrote it in 1982. It has 2 parts.")]
+        ['Dr. Hopfield wrote it in 1982.', 'It has 2 parts.']
+    """
+    return list(_sentences(text, language))
+
+
+def _sentences(text: str, language: str) -> Iterator[Sentence]:
+    position = 0
+    for boundary in get_sentence_boundaries(language, text):
+        piece = boundary["text"]
+        stripped = piece.strip()
+        if not stripped:
+            continue
+        # Searched for, not computed: the library's offsets count something else in text outside the basic plane.
+        start = text.find(stripped, position)
+        if start < 0:
+            continue
+        position = start + len(stripped)
+        yield Sentence(stripped, start, position)
+
+
+class Word(NamedTuple):
+    """A content word: as it is written and as it is compared."""
+
+    raw: str
+    item: str
+
+
+def words(text: str) -> list[str]:
+    """Lower-cased words of a text in order, punctuation and the commas of thousands dropped.
+
+    Example:
+        >>> words("He got an apple, 3.5 pears (and U.S. plums) for 1,200.")
+        ['he', 'got', 'an', 'apple', '3.5', 'pears', 'and', 'u', 's', 'plums', 'for', '1200']
+    """
+    return [word.lower() for word in _raw_words(text)]
+
+
+def content_words(text: str) -> list[str]:
+    """Stemmed words of a text without function words; numbers and names always count.
+
+    A word that is a stop word in lower case counts when it stands in capitals inside a text that is not all capitals
+    ("the WHO", "IT").
+
+    Example:
+        >>> content_words("Was the network stored by the WHO in 1982?")
+        ['network', 'store', 'who', '1982']
+    """
+    return [word.item for word in content_tokens(text)]
+
+
+def content_tokens(text: str) -> list[Word]:
+    """The words behind `content_words`, with their written form.
+
+    Example:
+        >>> content_tokens("Networks of the WHO")
+        [Word(raw='Networks', item='network'), Word(raw='WHO', item='who')]
+    """
+    shouting = text.isupper()
+    found = []
+    for raw in _raw_words(text):
+        word = raw.lower()
+        if word.endswith("'s"):
+            raw, word = raw[:-2], word[:-2]
+        if word in STOP_WORDS and not (len(raw) > 1 and raw.isupper() and not shouting):
+            continue
+        if "'" in word and word.split("'")[0] in _CONTRACTED:
+            continue
+        found.append(Word(raw, stem(word)))
+    return found
+
+
+def _raw_words(text: str) -> Iterator[str]:
+    # One form for what looks alike: full-width digits, composed and decomposed accents.
+    for match in _WORD.finditer(text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'")):
+        word = match.group()
+        yield word.replace(",", "") if "," in word and _THOUSANDS.match(word) else word
+
+
+_CONTRACTED = STOP_WORDS | frozenset(
+    "don doesn didn isn aren wasn weren won wouldn couldn shouldn hasn haven hadn can".split()  # noqa: SIM905
+)
+
+
+@lru_cache(maxsize=200_000)
+def stem(word: str) -> str:
+    """Snowball stem of an English word; words with digits and words of other scripts are returned unchanged."""
+    if not word.isascii() or not word.isalpha():
+        return word
+    # A stemmer keeps its word in itself, so that one shared between threads would mix theirs: a new one for each new word.
+    return str(snowballstemmer.stemmer("english").stemWord(word))

@@ -1,0 +1,8 @@
+"""Verification: faith score, Conv-MRFS and their calibration (papers/000 section 3, papers/002 section 2.2.2)."""
+
+from langgraph_convcoa.verification.faith_score import FaithScore, faith_score
+from langgraph_convcoa.verification.mrfs import ConvMRFS, conv_mrfs
+from langgraph_convcoa.verification.references import References
+from langgraph_convcoa.verification.support import SentenceSupport, support_sentences
+
+__all__ = ["ConvMRFS", "FaithScore", "References", "SentenceSupport", "conv_mrfs", "faith_score", "support_sentences"]

@@ -1,0 +1,202 @@
+"""Conv-MRFS: the best faith score of a candidate over the segments of evidence and history (papers/000 section 3, B1-B6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.text import content_tokens
+from langgraph_convcoa.verification.faith_score import (
+    PAPER_THRESHOLD,
+    PAPER_WEIGHTS,
+    Items,
+    Weights,
+    check_weights,
+    faith_score,
+)
+from langgraph_convcoa.verification.polar import polar_claim, polar_parts
+from langgraph_convcoa.verification.references import References, Segment, content_items, segments
+from langgraph_convcoa.verification.relevance import WRONG_KIND, is_of_kind, relevances
+from langgraph_convcoa.verification.support import (
+    WEIGHTS,
+    Array,
+    SentenceSupport,
+    Similarity,
+    claim_parts,
+    support_of,
+)
+
+Mode = Literal["default", "plain"]
+
+THRESHOLD = 0.56
+"""T for statements: best balanced accuracy on one half, split by conversation, of MTRAG's human faithfulness ratings
+(unfaithful: below 3). `convcoa evaluate faithfulness JUDGEMENTS` fits it again and measures it on both halves."""
+GUESS_THRESHOLD = 0.61
+"""T for guesses to a question: best balanced accuracy on 3,000 SQuAD 2.0 training questions, right answer against another
+answer of the same passage. `convcoa evaluate guesses SQUAD2_FOLDER --split train --sample 3000` fits it again."""
+UNFOUND_SHARE = 0.25
+"""What is left of a guess with a number or a name that the references do not hold."""
+REPEATED_SHARE = 0.5
+"""What is left of a guess that only repeats the question."""
+
+
+@dataclass(frozen=True)
+class ConvMRFS:
+    """The verdict on a candidate.
+
+    Attributes:
+        score: In [0, 1].
+        faithful: Whether the score is above the threshold.
+        reference: Index of the best reference (answers of the history count on after the references); None: nothing matches.
+        quote: The segment of it that supports the candidate best; in plain mode the whole reference.
+        sentences: The support of each sentence of the candidate; one for the whole candidate in plain mode.
+        threshold: The threshold that was used.
+    """
+
+    score: float
+    faithful: bool
+    reference: int | None
+    quote: str
+    sentences: tuple[SentenceSupport, ...]
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the score of a candidate is made of, before the weights.
+
+    Attributes:
+        claims: The candidate's sentences.
+        parts: For each of them precision, recall and scaled word length against each of m segments, (m, 3).
+        gates: How far each segment is about the question, (m,); None without a question.
+        factor: What the question leaves of the score beside that.
+    """
+
+    claims: tuple[Segment, ...]
+    parts: tuple[Array, ...]
+    gates: Array | None
+    factor: float
+
+    def score(self, references: References, weights: Weights) -> tuple[float, list[SentenceSupport]]:
+        """The score in [0, 1] and the support of each sentence."""
+        supports = [support_of(c, p, references, weights) for c, p in zip(self.claims, self.parts, strict=True)]
+        total = sum(s.weight for s in supports)
+        score = sum(s.score * s.weight for s in supports) / total if total else 0.0
+        if self.gates is None or not score:
+            return score, supports
+        gated = [support_of(c, p, references, weights, self.gates) for c, p in zip(self.claims, self.parts, strict=True)]
+        # One sentence of the candidate must stand where the question is spoken of; the others need support alone.
+        return min(score, max(s.score for s in gated)) * self.factor, gated
+
+
+def conv_mrfs(
+    candidate: str,
+    references: Sequence[str | Document] | References,
+    *,
+    question: str | None = None,
+    history: Sequence[tuple[str, str]] = (),
+    weights: tuple[float, float, float] | None = None,
+    threshold: float | None = None,
+    items: Items | None = None,
+    mode: Mode = "default",
+    similarity: Similarity | None = None,
+) -> ConvMRFS:
+    """Verify a candidate against the evidence and the answers of earlier turns.
+
+    The default form compares content words. Each sentence of the candidate is scored by its best segment (`claim_parts`); the
+    candidate's score is their mean, each sentence counting by its items. With a question, the segment must also be about it
+    (`relevances`), and a guess with a number or a name that the references do not hold fails.
+
+    The plain form is the papers': the best `faith_score` over whole references, T = 0.75.
+
+    Args:
+        candidate: A guess or a draft answer.
+        references: Evidence, or `References` prepared once for several candidates.
+        question: The (sub-)question that a guess answers; leave it out for a text that is not one answer to one question.
+        history: Earlier pairs of question and answer; the answers count as references.
+        weights: alpha, beta, gamma; the calibrated ones by default.
+        threshold: T; `THRESHOLD`, or with a question `GUESS_THRESHOLD`, by default.
+        items: Of the plain form only: "tokens" (the paper's, default) or "content".
+        mode: "default" or "plain".
+        similarity: An encoder's similarities of texts; joins the word shares. Off by default: it costs an encoder's time.
+
+    Raises:
+        InputError: The weights are not at least 0 with sum 1, or mode or items are unknown.
+
+    Example:
+        >>> evidence = ["John Hopfield described the network in 1982. Kohonen wrote about associative memory in 1977."]
+        >>> conv_mrfs("1982", evidence, question="When did Hopfield describe the network?").faithful
+        True
+        >>> conv_mrfs("1977", evidence, question="When did Hopfield describe the network?").faithful
+        False
+        >>> conv_mrfs("Hopfield described it in 1982.", evidence).quote
+        'John Hopfield described the network in 1982.'
+    """
+    if mode not in ("default", "plain"):
+        raise InputError(f'mode must be "default" or "plain", not {mode!r}')
+    prepared = References.of(references, history)
+    if mode == "plain":
+        return _plain(
+            candidate, prepared, weights or PAPER_WEIGHTS, PAPER_THRESHOLD if threshold is None else threshold, items
+        )
+    question = (question or "").strip()
+    checked = check_weights(weights or WEIGHTS)
+    score, supports = candidate_parts(candidate, prepared, question, similarity).score(prepared, checked)
+    if threshold is None:
+        threshold = GUESS_THRESHOLD if question else THRESHOLD
+    best = max(supports, key=lambda s: s.score * s.weight, default=None)
+    return ConvMRFS(
+        score=score,
+        faithful=score > threshold,
+        reference=best.reference if best else None,
+        quote=best.quote if best else "",
+        sentences=tuple(supports),
+        threshold=threshold,
+    )
+
+
+def candidate_parts(candidate: str, references: References, question: str = "", similarity: Similarity | None = None) -> Parts:
+    """Everything about a candidate that does not depend on the weights."""
+    polar = polar_claim(candidate, question) if question else None
+    if polar is not None:
+        return Parts((polar,), (polar_parts(polar, references),), None, 1.0)
+    claims = segments(candidate)
+    texts = [segment.text for segment in references.segments]
+    near: Sequence[Array | None] = [None] * len(claims)
+    if similarity is not None and claims and texts:
+        near = [row.astype(float) for row in similarity([claim.text for claim in claims], texts)]
+    parts = tuple(claim_parts(claim, references, row) for claim, row in zip(claims, near, strict=True))
+    if not question:
+        return Parts(claims, parts, None, 1.0)
+    # "When was it?" names nothing that a sentence could be about.
+    asked = dict.fromkeys(item.form for item in content_items(question)) if content_tokens(question) else {}
+    items = [item for claim in claims for item in claim.items]
+    new = [item for item in items if item.form not in asked]
+    gates = relevances(references, list(asked), {item.form for item in new or items})
+    factor = 1.0
+    if not is_of_kind(question, candidate):
+        factor *= WRONG_KIND
+    if not new:
+        factor *= REPEATED_SHARE
+    if any((item.is_number or item.is_name) and item.form not in references.where for item in new):
+        factor *= UNFOUND_SHARE
+    return Parts(claims, parts, gates, factor)
+
+
+def _plain(
+    candidate: str, references: References, weights: tuple[float, float, float], threshold: float, items: Items | None
+) -> ConvMRFS:
+    best, score = None, 0.0
+    for n, reference in enumerate(references.references):
+        found = faith_score(candidate, reference.text, weights=weights, items=items or "tokens").score
+        if found > score:
+            best, score = n, found
+    if best is None:
+        return ConvMRFS(0.0, threshold < 0, None, "", (), threshold)
+    quote = references.references[best].text
+    support = SentenceSupport(candidate, 0, len(candidate), score, best, quote, 1.0)
+    return ConvMRFS(score, score > threshold, best, quote, (support,), threshold)

@@ -1,0 +1,208 @@
+"""References: evidence and history cut into sentence segments, each text once however many candidates it verifies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from langgraph_convcoa.text import content_tokens, sentences, words
+
+_CITATION = re.compile(r"\[\d+(?:\s*[,;-]\s*\d+)*\]")
+_LIST_MARK = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•#>]+)(?:\s+|$)")
+_NEGATION = re.compile(r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|\w+n['’]t)\b", re.IGNORECASE)
+_SMALL_NUMBERS = (
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+    " twenty"
+)
+# "one" is left out: it is a pronoun more often than a number.
+_NUMBER_WORDS = {word: str(n) for n, word in enumerate(_SMALL_NUMBERS.split(), start=2)} | {
+    "thirti": "30",
+    "forti": "40",
+    "fifti": "50",
+    "sixti": "60",
+    "seventi": "70",
+    "eighti": "80",
+    "nineti": "90",
+}
+_AUXILIARY = re.compile(
+    r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|will|would|should|must|may|might)\b", re.IGNORECASE
+)
+_ASSERTION_ITEMS = 4
+NAME_WEIGHT = 2.0
+"""A number or a name counts as much as this many other content words: it is what a wrong answer gets wrong."""
+
+
+class Item(NamedTuple):
+    """What is compared: the form that must match, its letters, and whether it is a number or a name."""
+
+    form: str
+    letters: int
+    is_number: bool
+    is_name: bool
+
+    @property
+    def weight(self) -> float:
+        """The item's share in precision, relative to another content word's 1."""
+        return NAME_WEIGHT if self.is_number or self.is_name else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A sentence of a text, ready to be compared. `text` is the text's [start:end].
+
+    `negated`: it holds a "not" or the like; `asserts`: it says something that a "not" would turn round, unlike a bare name.
+    """
+
+    text: str
+    start: int
+    end: int
+    items: tuple[Item, ...]
+    forms: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
+    negated: bool
+    asserts: bool
+
+
+def content_items(text: str) -> tuple[Item, ...]:
+    """The items of a text in order, without citation and list marks; its function words where it has nothing else.
+
+    Example:
+        >>> [(i.form, i.is_number or i.is_name) for i in content_items("Stored by John Hopfield in three steps [2].")]
+        [('store', False), ('john', True), ('hopfield', True), ('3', True), ('step', False)]
+    """
+    text = _CITATION.sub(" ", _LIST_MARK.sub("", text))
+    tokens = content_tokens(text)
+    if not tokens:
+        return tuple(Item(word, len(word), False, False) for word in words(text))
+    if tokens[0].item == "yes" and len(tokens) > 1:
+        tokens = tokens[1:]
+    shouting = text.isupper()
+    opens = text.lstrip(" \"'“‘(*_").startswith(tokens[0].raw)
+    items = []
+    for n, token in enumerate(tokens):
+        form = _NUMBER_WORDS.get(token.item, token.item)
+        is_number = not form.isalpha() and any(c.isdigit() for c in form)
+        is_name = not is_number and not shouting and token.raw[0].isupper()
+        if n == 0 and opens and is_name:
+            # A capital that opens a sentence says nothing, unless the next word has one too ("Ada Lovelace wrote").
+            is_name = len(token.raw) > 1 and (
+                token.raw.isupper() or (len(tokens) > 1 and _follows(text, token.raw, tokens[1].raw))
+            )
+        items.append(Item(form, len(token.raw), is_number, is_name))
+    return tuple(items)
+
+
+def _follows(text: str, first: str, second: str) -> bool:
+    return second[0].isupper() and re.search(rf"{re.escape(first)}\s+{re.escape(second)}", text) is not None
+
+
+@lru_cache(maxsize=4096)
+def segments(text: str) -> tuple[Segment, ...]:
+    r"""The sentences of a text, line by line, that hold a word. Kept for texts that come again.
+
+    Example:
+        >>> [(s.text, s.start) for s in segments("A title\nIt has one line. It has two.")]
+        [('A title', 0), ('It has one line.', 8), ('It has two.', 25)]
+    """
+    found = []
+    offset = 0
+    for line in text.split("\n"):
+        for sentence in sentences(line):
+            items = content_items(sentence.text)
+            if items:
+                found.append(segment_of(sentence.text, offset + sentence.start, items))
+        offset += len(line) + 1
+    return tuple(found)
+
+
+def segment_of(text: str, start: int, items: tuple[Item, ...]) -> Segment:
+    """A sentence with its items; it starts at `start` of its text."""
+    forms = [item.form for item in items]
+    return Segment(
+        text=text,
+        start=start,
+        end=start + len(text),
+        items=items,
+        forms=frozenset(forms),
+        pairs=frozenset(pairwise(forms)),
+        negated=(negated := _NEGATION.search(text) is not None),
+        asserts=negated or len(items) >= _ASSERTION_ITEMS or _AUXILIARY.search(text) is not None,
+    )
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One reference text; `about` holds the forms of what it is about: its title, or the question that it answers."""
+
+    text: str
+    segments: tuple[Segment, ...]
+    about: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """Everything that a candidate may be faithful to. Build it once for several candidates.
+
+    Attributes:
+        references: The evidence in the order given, then the answers of the history.
+        segments: The segments of all references in order, m of them.
+        owners: For each segment the index of its reference.
+        where: For each item's form the segments that hold it.
+        sizes: Distinct items of each segment, an (m,) array.
+
+    Example:
+        >>> refs = References.of(["Modern Hopfield networks store patterns."], history=[("Who?", "John Hopfield, in 1982.")])
+        >>> len(refs.references), refs.where["hopfield"]
+        (2, [0, 1])
+    """
+
+    references: tuple[Reference, ...]
+    segments: tuple[Segment, ...] = field(repr=False)
+    owners: tuple[int, ...] = field(repr=False)
+    where: dict[str, list[int]] = field(repr=False)
+    sizes: NDArray[np.float64] = field(repr=False)
+
+    @classmethod
+    def of(cls, references: Sequence[str | Document] | References, history: Sequence[tuple[str, str]] = ()) -> References:
+        """Prepare evidence texts or documents, and the answers of earlier turns."""
+        if isinstance(references, References):
+            if not history:
+                return references
+            found = list(references.references)
+        else:
+            found = [_reference(reference) for reference in references]
+        # Only what was answered is evidence; what was asked says what the answer is about.
+        found += [Reference(answer, segments(answer), _forms(question)) for question, answer in history]
+        every = [(owner, segment) for owner, reference in enumerate(found) for segment in reference.segments]
+        where: dict[str, list[int]] = {}
+        for n, (_, segment) in enumerate(every):
+            for form in segment.forms:
+                where.setdefault(form, []).append(n)
+        return cls(
+            references=tuple(found),
+            segments=tuple(segment for _, segment in every),
+            owners=tuple(owner for owner, _ in every),
+            where=where,
+            sizes=np.array([len(segment.forms) for _, segment in every], dtype=np.float64),
+        )
+
+
+def _reference(reference: str | Document) -> Reference:
+    if isinstance(reference, str):
+        return Reference(reference, segments(reference))
+    title = reference.metadata.get("title")
+    return Reference(
+        reference.page_content, segments(reference.page_content), _forms(title) if isinstance(title, str) else frozenset()
+    )
+
+
+def _forms(text: str) -> frozenset[str]:
+    return frozenset(item.form for item in content_items(text))
