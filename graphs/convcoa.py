@@ -1,7 +1,7 @@
 """The conversation graph for LangGraph Studio.
 
-CONVCOA_DOCS is a file or folder (the demonstration's documents without it), CONVCOA_MODEL a chat model and CONVCOA_BASE_URL its
-server; without a model, answers are extracted from the documents.
+CONVCOA_DOCS is a file or folder (the demonstration's documents without it), CONVCOA_MODEL a chat model and CONVCOA_BASE_URL
+its server; without a model, answers are extracted from the documents.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""From a solved chain to the final answer: the draft when all of it is borne out, citations, and what to say without a model."""
+"""From a solved chain to the final answer: the draft when all of it is borne out, citations, words without a model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from langchain_core.documents import Document
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.citations import check_citations
 from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.knowledge_set import Citation
 from langgraph_convcoa.reasoning.base import Answer, AnswerRequest
-from langgraph_convcoa.state import Citation, ConvCoAState
+from langgraph_convcoa.state import ConvCoAState
 from langgraph_convcoa.verification.mrfs import THRESHOLD
 from langgraph_convcoa.verification.support import support_sentences
 from langgraph_convcoa.verifying import Found, by_index

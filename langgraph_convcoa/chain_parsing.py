@@ -27,7 +27,7 @@ _INPUT_KEYS = ("actioninput", "input", "sql", "keywords")
 def parse_chain(
     output: str | Mapping[str, Any], *, question: str, actions: Iterable[str], max_sub_questions: int = 6
 ) -> ActionChain | None:
-    """Read an action chain from a model's output; None when the output holds none.
+    r"""Read an action chain from a model's output; None when the output holds none.
 
     Args:
         output: The model's text, or the object that structured output gave.
@@ -36,8 +36,8 @@ def parse_chain(
         max_sub_questions: Nodes past this many are dropped, and so are repeated sub-questions.
 
     Example:
-        >>> chain = parse_chain("```json\\n{'chain': [{'Action': 'web', 'Sub': 'Who?', 'Missing_flag': 'True',}]", question="Who?",
-        ...                     actions=["knowledge_retrieval"])
+        >>> text = "```json\n{'chain': [{'Action': 'web', 'Sub': 'Who?', 'Missing_flag': 'True',}]"
+        >>> chain = parse_chain(text, question="Who?", actions=["knowledge_retrieval"])
         >>> chain.nodes[0].action, chain.nodes[0].is_missing
         ('knowledge_retrieval', True)
     """

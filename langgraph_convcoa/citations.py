@@ -15,9 +15,9 @@ _LONGEST_RANGE = 50
 class CitationFilter:
     """Lets text through with every [n] checked and renumbered.
 
-    `[n]` must be one of `available`, given as a count (1..n) or as the numbers themselves. A valid mark gets the number of its first use, so that the n-th entry of `cited` is what
-    [n] means in the filtered text; an invalid one is dropped and counted in `removed`. `[1, 3]` and `[1-3]` become single marks.
-    The joined pieces equal the filtered whole, whatever the chunks.
+    `[n]` must be one of `available`, given as a count (1..n) or as the numbers themselves. A valid mark gets the number of its
+    first use, so that the n-th entry of `cited` is what [n] means in the filtered text; an invalid one is dropped and counted
+    in `removed`. `[1, 3]` and `[1-3]` become single marks. The joined pieces equal the filtered whole, whatever the chunks.
 
     Example:
         >>> marks = CitationFilter(available=5)

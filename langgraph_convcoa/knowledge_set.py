@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import NotRequired
 
 from langchain_core.messages.utils import count_tokens_approximately
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
+from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.errors import InputError
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
 
 
+class Citation(TypedDict):
+    """What [n] in an answer stands for."""
+
+    id: str
+    source: str
+    quote: str
+
+
 class RoundExtra(TypedDict):
     """Our own fields of a round, under the key "convcoa"."""
 
-    chain: list[dict[str, Any]]
-    citations: list[dict[str, str]]
+    chain: list[ChainItem]
+    citations: list[Citation]
     time: str
 
 
@@ -65,7 +74,7 @@ class ContextualKnowledgeSet:
             parsed = json.loads(data) if isinstance(data, str) else data
             rounds = parsed[ROOT]
             for entry in rounds:
-                int(entry["round"]), str(entry["original_question"]), str(entry["answer"])
+                entry["round"] + 1, entry["original_question"] + entry["answer"]
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"not a contextual knowledge set: expected a JSON object with the key {ROOT!r}") from error
         return cls(rounds)

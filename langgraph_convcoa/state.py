@@ -9,19 +9,11 @@ from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
 from langgraph.channels import EphemeralValue
 from langgraph.graph.message import add_messages
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, wants this one before Python 3.12
 
 from langgraph_convcoa.chain import ChainItem
-from langgraph_convcoa.knowledge_set import KnowledgeSetJSON
+from langgraph_convcoa.knowledge_set import Citation, KnowledgeSetJSON
 from langgraph_convcoa.usage import NodeUsage, Usage, add_costs
-
-
-class Citation(TypedDict):
-    """What [n] in the answer stands for."""
-
-    id: str
-    source: str
-    quote: str
 
 
 class PlannedNode(TypedDict):

@@ -173,7 +173,7 @@ class Turn:
 
     def _limits(self, state: ActionState) -> dict[str, Any]:
         settings = self._settings()
-        return {"timeout": settings.action_timeout, "turn": state["turn"], "limit": settings.max_concurrency}
+        return {"within": settings.action_timeout, "turn": state["turn"], "limit": settings.max_concurrency}
 
     def _found(self, state: ActionState, documents: list[Document], start: float) -> Update:
         self._progress(state, "found", f"{len(documents)} pieces of evidence")
@@ -314,8 +314,8 @@ class Turn:
             [(item["sub_question"], answering.summary(item, verifying.by_index(state["findings"]))) for item in items],
             text,
             {
-                "chain": [dict(item) for item in items],
-                "citations": [{**citation} for citation in citations],  # type: ignore[typeddict-item]
+                "chain": items,
+                "citations": citations,
                 "time": datetime.now(UTC).isoformat(timespec="seconds"),
             },
         )

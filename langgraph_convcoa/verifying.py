@@ -62,15 +62,17 @@ def verify_chain(
         guess = node["guess_answer"]
         verdict = judge(guess, here.documents, node["sub_question"], history, settings) if guess else None
         if verdict is not None and verdict.faithful:
-            item.update(answer=guess, status="kept", score=verdict.score, reason=verdict.quote)
+            item |= {"answer": guess, "status": "kept", "score": verdict.score, "reason": verdict.quote}
             _first(item, here.documents, verdict)
             continue
         item["score"] = verdict.score if verdict else 0.0
         if here.documents:
-            item["reason"] = "no guess" if verdict is None else f"score {verdict.score:.2f} is not above {verdict.threshold:.2f}"
+            item["reason"] = (
+                "no guess" if verdict is None else f"score {verdict.score:.2f} is not above {verdict.threshold:.2f}"
+            )
             unsolved.append(index)
         elif here.error:
-            item.update(status="failed", reason=here.error)
+            item |= {"status": "failed", "reason": here.error}
         else:
             item["reason"] = "no evidence was found"
     return items, unsolved
@@ -111,7 +113,8 @@ def apply_corrections(
         item = result[open_item.index]
         correction = given.get(open_item.index)
         if correction is not None and not correction.supported:
-            item.update(answer="", status="unsupported", reason=correction.reason or "the evidence holds no answer")
+            reason = correction.reason or "the evidence holds no answer"
+            item |= {"answer": "", "status": "unsupported", "reason": reason}
             continue
         if correction is None:
             answer = best_sentence(open_item)
@@ -119,12 +122,12 @@ def apply_corrections(
         else:
             answer, reason = correction.answer, correction.reason
         verdict = judge(answer, open_item.evidence, open_item.sub_question, (), settings)
-        item.update(
-            answer=answer,
-            status="corrected" if open_item.guess_answer else "filled",
-            score=verdict.score,
-            reason=reason,
-        )
+        item |= {
+            "answer": answer,
+            "status": "corrected" if open_item.guess_answer else "filled",
+            "score": verdict.score,
+            "reason": reason,
+        }
         _first(item, open_item.evidence, verdict)
     return result
 

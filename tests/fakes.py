@@ -13,12 +13,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.retrievers import BaseRetriever
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from langgraph_convcoa.actions.base import ActionRequest
 
 FACTS = {
-    "hopfield-1982": "John Hopfield described the Hopfield network in 1982. It stores patterns as minima of an energy function.",
+    "hopfield-1982": "John Hopfield described the Hopfield network in 1982. "
+    "It stores patterns as minima of an energy function.",
     "sparsemax-2016": "Sparsemax was introduced by Martins and Astudillo in 2016. It gives sparse probabilities.",
     "dpr-2020": "Dense passage retrieval was published by Karpukhin and colleagues in 2020. It trains two encoders.",
     "nobel-2024": "The Nobel Prize in Physics 2024 went to John Hopfield and Geoffrey Hinton.",
@@ -68,7 +69,7 @@ class KeywordRetriever(BaseRetriever):
 class ScriptedModel(BaseChatModel):
     """Replies in order from a list, or by a function of the prompt; streams in small pieces; may raise what it is given."""
 
-    replies: list[Any] = []
+    replies: list[Any] = Field(default_factory=list)
     by_prompt: Callable[[str], str] | None = None
     _prompts: list[str] = PrivateAttr(default_factory=list)
 
@@ -95,9 +96,7 @@ class ScriptedModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        message = AIMessage(
-            self._next(messages), usage_metadata={"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
-        )
+        message = AIMessage(self._next(messages), usage_metadata={"input_tokens": 10, "output_tokens": 5, "total_tokens": 15})
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _stream(

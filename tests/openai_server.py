@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -52,10 +53,8 @@ class OpenAIServer:
                 if isinstance(reply, str):
                     reply = Reply(reply)
                 time.sleep(reply.delay)
-                try:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     outer._send(self, body, reply)
-                except (BrokenPipeError, ConnectionResetError):
-                    pass
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -91,10 +90,12 @@ class OpenAIServer:
             prompt, output = reply.usage
             usage = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
         if not body.get("stream"):
-            choice = {"index": 0, "message": {"role": "assistant", "content": reply.text}, "finish_reason": reply.finish_reason}
-            self._json(
-                handler, 200, {**head, "object": "chat.completion", "choices": [choice], "usage": usage}, reply.headers
-            )
+            choice = {
+                "index": 0,
+                "message": {"role": "assistant", "content": reply.text},
+                "finish_reason": reply.finish_reason,
+            }
+            self._json(handler, 200, {**head, "object": "chat.completion", "choices": [choice], "usage": usage}, reply.headers)
             return
         handler.send_response(200)
         handler.send_header("Content-Type", "text/event-stream")

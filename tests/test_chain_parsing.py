@@ -36,7 +36,10 @@ def test_action_names_are_mended(written: str | None, meant: str) -> None:
     assert parse({"chain": [{"action": written, "sub": "s?"}]}).nodes[0].action == meant
 
 
-@pytest.mark.parametrize(("flag", "missing"), [("True", True), ("true", True), (True, True), (1, True), ("False", False), (False, False), (None, False)])
+@pytest.mark.parametrize(
+    ("flag", "missing"),
+    [("True", True), ("true", True), (True, True), (1, True), ("False", False), (False, False), (None, False)],
+)
 def test_missing_flags(flag: object, missing: bool) -> None:
     node = parse({"chain": [{"Sub": "s?", "Guess_answer": "a guess", "Missing_flag": flag}]}).nodes[0]
     assert node.is_missing is missing
@@ -79,8 +82,14 @@ def test_any_text_is_survived(text: str) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["chain", "sub", "action", "guess_answer", "missing_flag", "answers", "index", "x"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["chain", "sub", "action", "guess_answer", "missing_flag", "answers", "index", "x"]),
+            inner,
+            max_size=4,
+        )
+    ),
     max_leaves=12,
 )
 
@@ -92,7 +101,11 @@ def test_any_json_is_survived(value: Any) -> None:
     parse_corrections(json.dumps(value))
 
 
-@given(st.lists(st.text(min_size=1, max_size=30).filter(str.strip), min_size=1, max_size=6, unique_by=lambda s: s.strip().casefold()))
+@given(
+    st.lists(
+        st.text(min_size=1, max_size=30).filter(str.strip), min_size=1, max_size=6, unique_by=lambda s: s.strip().casefold()
+    )
+)
 def test_well_formed_chains_come_back_whole(subs: list[str]) -> None:
     text = json.dumps({"chain": [{"action": "web_querying", "sub": sub} for sub in subs]})
     assert [node.sub_question for node in parse(text).nodes] == [sub.strip() for sub in subs]

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from langgraph_convcoa.citations import CitationFilter, check_citations
 
 TEXT = st.lists(
-    st.sampled_from(["[1]", "[2]", "[9]", "[1, 3]", "[2-3]", " ", "\n", "word", ".", "[", "]", "[x]", "🦜", "[ 2 ]", "12", ",", "[1", "3]"]), max_size=25
+    st.sampled_from(
+        ["[1]", "[2]", "[9]", "[1, 3]", "[2-3]", " ", "\n", "word", ".", "[", "]", "[x]", "🦜", "[ 2 ]", "12", ",", "[1", "3]"]
+    ),
+    max_size=25,
 ).map("".join)
 
 

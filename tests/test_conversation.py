@@ -18,14 +18,27 @@ def test_the_last_message_asks_under_its_own_id() -> None:
 
 
 def test_unanswered_questions_are_taken_out() -> None:
-    messages = [HumanMessage("a", id="1"), HumanMessage("b", id="2"), AIMessage("B"), HumanMessage("c", id="3"), HumanMessage("d", id="4")]
+    messages = [
+        HumanMessage("a", id="1"),
+        HumanMessage("b", id="2"),
+        AIMessage("B"),
+        HumanMessage("c", id="3"),
+        HumanMessage("d", id="4"),
+    ]
     asked = read_conversation(None, messages)
     assert asked.history == [("b", "B")]
     assert [removal["id"] for removal in asked.removals] == ["1", "3"]
 
 
 def test_other_messages_are_passed_over() -> None:
-    messages = [SystemMessage("s"), HumanMessage("a"), AIMessage(""), ToolMessage("t", tool_call_id="1"), AIMessage("A"), HumanMessage("b")]
+    messages = [
+        SystemMessage("s"),
+        HumanMessage("a"),
+        AIMessage(""),
+        ToolMessage("t", tool_call_id="1"),
+        AIMessage("A"),
+        HumanMessage("b"),
+    ]
     assert read_conversation(None, messages).history == [("a", "A")]
 
 

@@ -41,7 +41,9 @@ def test_export_and_load_round_trip() -> None:
     assert ContextualKnowledgeSet.load(None).rounds == []
 
 
-@pytest.mark.parametrize("data", ["x", "[]", "{}", '{"Contextual knowledge set": [{}]}', '{"Contextual knowledge set": 3}', {"a": []}])
+@pytest.mark.parametrize(
+    "data", ["x", "[]", "{}", '{"Contextual knowledge set": [{}]}', '{"Contextual knowledge set": 3}', {"a": []}]
+)
 def test_something_else_is_refused(data: object) -> None:
     with pytest.raises(InputError, match="contextual knowledge set"):
         ContextualKnowledgeSet.load(data)  # type: ignore[arg-type]
@@ -52,7 +54,9 @@ def test_a_view_is_the_last_rounds_within_the_budget(rounds: int, budget: int, l
     knowledge = filled(rounds, "x" * length)
     view = knowledge.view("q?", budget)
     if not view:
-        assert not rounds or count_tokens_approximately([ContextualKnowledgeSet(knowledge.rounds[-1:]).view("", 10**9)]) > budget
+        assert (
+            not rounds or count_tokens_approximately([ContextualKnowledgeSet(knowledge.rounds[-1:]).view("", 10**9)]) > budget
+        )
         return
     shown = [entry["round"] for entry in json.loads(view)["Contextual knowledge set"]]
     assert shown == list(range(rounds - len(shown) + 1, rounds + 1))

@@ -33,7 +33,9 @@ class ActionRunner:
         self.actions: dict[str, Action] = {}
         for action in actions:
             if not isinstance(action, Action):
-                raise InputError(f"{type(action).__name__} is not an action: it needs name, description and async retrieve(request)")
+                raise InputError(
+                    f"{type(action).__name__} is not an action: it needs name, description and async retrieve(request)"
+                )
             if not re.fullmatch(r"[A-Za-z][\w-]{0,63}", action.name):
                 raise InputError(f"the action name {action.name!r} must be a letter, then letters, digits, _ or -")
             if action.name in self.actions:
@@ -53,8 +55,8 @@ class ActionRunner:
         """Whether an action can look deeper."""
         return bool(getattr(self.actions[name], "deepens", False))
 
-    async def arun(self, name: str, request: ActionRequest, *, timeout: float, turn: str, limit: int) -> list[Document]:
-        """Evidence from an action within `timeout` seconds, at most `limit` actions of a turn at a time.
+    async def arun(self, name: str, request: ActionRequest, *, within: float, turn: str, limit: int) -> list[Document]:
+        """Evidence from an action in at most `within` seconds, at most `limit` actions of a turn at a time.
 
         Raises:
             TimeoutError: The action took longer.
@@ -64,18 +66,18 @@ class ActionRunner:
         slots = self._slots.get(key) or self._slots.setdefault(key, asyncio.Semaphore(limit))
         async with slots:
             try:
-                found = await asyncio.wait_for(self.actions[name].retrieve(request), timeout)
+                found = await asyncio.wait_for(self.actions[name].retrieve(request), within)
             except TimeoutError as error:
-                raise TimeoutError(f"no result within {timeout:g} s") from error
+                raise TimeoutError(f"no result within {within:g} s") from error
         return evidence_of(found, name, request)
 
-    def run(self, name: str, request: ActionRequest, *, timeout: float, turn: str, limit: int) -> list[Document]:
+    def run(self, name: str, request: ActionRequest, *, within: float, turn: str, limit: int) -> list[Document]:
         """As `arun`, from a thread; all threads share one event loop, so that an action's connections stay usable."""
-        return self._loop.run(self.arun(name, request, timeout=timeout, turn=turn, limit=limit))
+        return self._loop.run(self.arun(name, request, within=within, turn=turn, limit=limit))
 
 
 def evidence_of(found: Sequence[Document], action: str, request: ActionRequest) -> list[Document]:
-    """Evidence with an id, `source`, `score` and `quote`, whatever the action left out; empty and repeated pieces are dropped."""
+    """Evidence with an id, `source`, `score` and `quote`, whatever the action left out; without empty and repeated pieces."""
     evidence: dict[str, Document] = {}
     for rank, document in enumerate(found, 1):
         text = document.page_content

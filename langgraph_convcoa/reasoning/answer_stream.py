@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableConfig
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from langgraph_convcoa.citations import CitationFilter
 from langgraph_convcoa.reasoning.models import ModelCallError, call_error, status_code
@@ -27,7 +27,7 @@ class AnswerStream(BaseChatModel):
     inner: BaseChatModel
     inner_config: RunnableConfig
     available: frozenset[int]
-    tags: list[str] | None = [ANSWER_STREAM_TAG]
+    tags: list[str] | None = Field(default_factory=lambda: [ANSWER_STREAM_TAG])
     _marks: CitationFilter = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
@@ -110,7 +110,7 @@ class AnswerStream(BaseChatModel):
         yield _piece(self._marks.close())
 
     def _stream_options(self) -> list[dict[str, Any]]:
-        """OpenAI's wire format reports usage in a stream only when asked; a server that rejects the asking is asked without."""
+        """OpenAI's wire format reports usage in a stream only when asked; a server that rejects this is asked without."""
         return [{"stream_usage": True}, {}] if getattr(self.inner, "stream_usage", True) is None else [{}]
 
     def _failure(self, error: Exception, shown: bool) -> ModelCallError:
@@ -128,4 +128,4 @@ def _rejected_options(error: Exception, options: dict[str, Any], shown: bool) ->
 
 
 def _piece(text: str) -> ChatGenerationChunk:
-    return ChatGenerationChunk(message=AIMessageChunk(text))
+    return ChatGenerationChunk(message=AIMessageChunk(content=text))

@@ -35,8 +35,8 @@ _Exchange = Generator[tuple[list[BaseMessage], dict[str, Any]], "str | dict[str,
 class ChatModelReasoner(Reasoner):
     """Plans, corrects and answers with a chat model.
 
-    Structured output is asked for by JSON schema where the model can; a reply that is not JSON is searched for some, then asked
-    for once more, and a plan that still cannot be read becomes a one-node chain: malformed output never stops a turn.
+    Structured output is asked for by JSON schema where the model can; a reply that is not JSON is searched for some, then
+    asked for once more, and a plan that still cannot be read becomes a one-node chain: malformed output never stops a turn.
 
     Args:
         model: A chat model, or a name for `load_chat_model`.
@@ -81,9 +81,7 @@ class ChatModelReasoner(Reasoner):
         messages, stream = self._answer_stream(request, config)
         return _answer(await stream.ainvoke(messages, config), stream)
 
-    def _answer_stream(
-        self, request: AnswerRequest, config: RunnableConfig | None
-    ) -> tuple[list[BaseMessage], AnswerStream]:
+    def _answer_stream(self, request: AnswerRequest, config: RunnableConfig | None) -> tuple[list[BaseMessage], AnswerStream]:
         messages, shown = _answer_messages(request)
         return messages, AnswerStream(inner=self.model, inner_config=_internal(config), available=shown)
 
@@ -93,7 +91,7 @@ class ChatModelReasoner(Reasoner):
         while True:
             try:
                 reply = _content(self._runnable(schema).invoke(messages, internal))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - raised again as a ModelError unless it can be mended
                 recovered = self._recover(error)
                 if recovered is None:
                     continue
@@ -109,7 +107,7 @@ class ChatModelReasoner(Reasoner):
         while True:
             try:
                 reply = _content(await self._runnable(schema).ainvoke(messages, internal))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - raised again as a ModelError unless it can be mended
                 recovered = self._recover(error)
                 if recovered is None:
                     continue
@@ -128,7 +126,7 @@ class ChatModelReasoner(Reasoner):
         return self._whole
 
     def _recover(self, error: Exception) -> str | None:
-        """What can be done after a failed call: read a reply that broke off, or (None) ask again without a schema; else raise."""
+        """After a failed call: the reply where one broke off, or None to ask again without a schema; else it raises."""
         completion = getattr(error, "completion", None)
         if completion is not None and getattr(completion, "choices", None):
             return completion.choices[0].message.content or ""
@@ -156,9 +154,7 @@ def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
     messages: list[BaseMessage] = [HumanMessage(prompt)]
     reply = yield messages, CHAIN_SCHEMA
     for attempt in (1, 2):
-        chain = parse_chain(
-            reply, question=request.question, actions=actions, max_sub_questions=request.max_sub_questions
-        )
+        chain = parse_chain(reply, question=request.question, actions=actions, max_sub_questions=request.max_sub_questions)
         if chain is not None:
             return chain
         if attempt == 1:
@@ -252,4 +248,3 @@ def _as_text(reply: str | dict[str, Any]) -> str:
 
 def _in_language(language: str) -> str:
     return f", in {language}" if language else ""
-

@@ -45,7 +45,8 @@ def load_chat_model(
             return _openai_compatible(name, base_url, options)
         from langchain.chat_models import init_chat_model
 
-        return init_chat_model(name, **options)
+        built: BaseChatModel = init_chat_model(name, **options)
+        return built
     except ImportError as error:
         raise ModelError(f"the model {name!r} needs a package that is not installed: {_first_line(error)}") from error
     except Exception as error:
@@ -73,7 +74,7 @@ def _load_transformers(name: str, *, load_in_8bit: bool, **settings: Any) -> Bas
             from transformers import BitsAndBytesConfig
         except ImportError as error:
             raise ModelError('8-bit loading needs bitsandbytes: pip install "langgraph-convcoa[int8]"') from error
-        model_settings["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
+        model_settings["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)  # type: ignore[no-untyped-call]
     generation = {"max_new_tokens": 1024, "do_sample": False, "return_full_text": False, **settings}
     try:
         pipeline = HuggingFacePipeline.from_model_id(
@@ -121,13 +122,17 @@ def call_error(error: BaseException, model: BaseChatModel) -> ModelCallError:
     if status == 404:
         return ModelCallError(f"{where} does not exist there (404): check the name and the base URL")
     if status == 429:
-        return ModelCallError(f"{where} is over its rate limit or quota (429): wait a little, then ask again", transient=not retried)
+        return ModelCallError(
+            f"{where} is over its rate limit or quota (429): wait a little, then ask again", transient=not retried
+        )
     if status is not None and status >= 500:
         return ModelCallError(f"{where} failed on the server's side ({status}): ask again later", transient=not retried)
     if status is not None:
         return ModelCallError(f"{where} rejected the request ({status}): it may be too long or use a setting it does not know")
     if isinstance(error, TimeoutError) or "timeout" in kind.lower():
-        return ModelCallError(f"{where} did not answer in time: ask again, or raise the model's timeout", transient=not retried)
+        return ModelCallError(
+            f"{where} did not answer in time: ask again, or raise the model's timeout", transient=not retried
+        )
     if isinstance(error, ConnectionError) or "connect" in kind.lower() or "protocol" in kind.lower():
         return ModelCallError(f"cannot reach {where}: is the server running and the base URL right?", transient=not retried)
     return ModelCallError(f"{where} failed: {kind}")

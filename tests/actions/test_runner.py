@@ -10,6 +10,7 @@ import pytest
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
+from pydantic import Field
 
 from langgraph_convcoa import KnowledgeRetrieval
 from langgraph_convcoa.actions.base import ActionRequest
@@ -18,11 +19,19 @@ from langgraph_convcoa.errors import InputError
 from tests.fakes import KeywordRetriever, WaitingAction
 
 REQUEST = ActionRequest(question="When?", sub_question="When was sparsemax introduced?", guess_answer="In 2016.")
-LIMITS: dict[str, Any] = {"timeout": 5, "turn": "t", "limit": 4}
+LIMITS: dict[str, Any] = {"within": 5, "turn": "t", "limit": 4}
 
 
 def test_evidence_gets_what_the_action_left_out() -> None:
-    found = evidence_of([Document("One. Sparsemax was introduced in 2016. Two."), Document(" "), Document("One. Sparsemax was introduced in 2016. Two.")], "web", REQUEST)
+    found = evidence_of(
+        [
+            Document("One. Sparsemax was introduced in 2016. Two."),
+            Document(" "),
+            Document("One. Sparsemax was introduced in 2016. Two."),
+        ],
+        "web",
+        REQUEST,
+    )
     assert len(found) == 1
     assert found[0].id
     assert found[0].metadata == {"source": "web", "score": 1.0, "quote": "Sparsemax was introduced in 2016."}
@@ -82,7 +91,7 @@ def test_the_loop_ends_with_its_runner() -> None:
 def test_a_time_out_says_how_long() -> None:
     runner = ActionRunner([WaitingAction("a", seconds=5)])
     with pytest.raises(TimeoutError, match=r"0\.01 s"):
-        runner.run("a", REQUEST, **{**LIMITS, "timeout": 0.01})
+        runner.run("a", REQUEST, **{**LIMITS, "within": 0.01})
 
 
 @pytest.mark.parametrize(
@@ -111,9 +120,11 @@ def test_reasons_are_one_line_without_secrets() -> None:
 
 class Historical(BaseRetriever):
     k: int = 5
-    seen: list[Any] = []
+    seen: list[Any] = Field(default_factory=list)
 
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, history: Any = None) -> list[Document]:
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, history: Any = None
+    ) -> list[Document]:
         self.seen.append((query, k, history))
         return [Document(str(n)) for n in range(9)]
 

@@ -1,4 +1,4 @@
-"""The whole graph against a server that speaks the OpenAI wire format on loopback: what goes right and every way to go wrong."""
+"""The whole graph against a server on loopback that speaks the OpenAI wire format: what goes right, and what can go wrong."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ MALFORMED = {
     "nested lists": json.dumps({"chain": [[[{"Action": "Knowledge-retrieval", "Sub": SUB}]]]}),
     "bare list": json.dumps([{"action": "Knowledge", "sub_question": SUB}]),
     "strings for nodes": json.dumps({"chain": [SUB]}),
-    "the paper's shape": '{"question": {"optimized_question": "When?"}, "chain": {"action": "Knowledge-retrieval", "Sub": "' + SUB + '", "guess_answer": ""}, "final_answer": ""}',
+    "the paper's shape": '{"question": {"optimized_question": "When?"}, "chain": {"action": "Knowledge-retrieval", "Sub": "'
+    + SUB
+    + '", "guess_answer": ""}, "final_answer": ""}',
 }
 
 
@@ -127,7 +129,9 @@ def test_malformed_plans_are_read_without_a_repair(text: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["I would look it up in a book.", "", "I cannot help with that.", "{}", "[]", "null", "42", '{"a": 1}'])
+@pytest.mark.parametrize(
+    "text", ["I would look it up in a book.", "", "I cannot help with that.", "{}", "[]", "null", "42", '{"a": 1}']
+)
 def test_a_plan_without_json_costs_one_repair(text: str) -> None:
     with OpenAIServer(by_kind(plan=text)) as server:
         out = ask(graph_for(server))

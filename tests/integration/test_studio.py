@@ -27,8 +27,13 @@ def free_port() -> int:
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     port = free_port()
     folder = tmp_path_factory.mktemp("studio")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI", "LANGSMITH", "LANGCHAIN"))}
-    environment |= {"CONVCOA_CACHE_DIR": str(folder / "cache"), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OPENAI", "LANGSMITH", "LANGCHAIN"))
+    }
+    environment |= {
+        "CONVCOA_CACHE_DIR": str(folder / "cache"),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
     # Strict checkpoints are what the graph is tested with everywhere else; here they would bind the server's own code too.
     environment.pop("LANGGRAPH_STRICT_MSGPACK", None)
     log = (folder / "log").open("w")
