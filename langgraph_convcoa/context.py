@@ -72,10 +72,18 @@ class ConvCoAContext(BaseModel):
         default=6, ge=1, le=20, description="Longest action chain.", json_schema_extra=_nodes("plan")
     )
     action_timeout: float = Field(
-        default=30.0, gt=0, le=3600, description="Seconds an action may take for one sub-question.", json_schema_extra=_nodes("plan")
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="Seconds an action may take for one sub-question.",
+        json_schema_extra=_nodes("plan"),
     )
     max_concurrency: int = Field(
-        default=8, ge=1, le=64, description="Actions that may run at the same time in a turn.", json_schema_extra=_nodes("plan")
+        default=8,
+        ge=1,
+        le=64,
+        description="Actions that may run at the same time in a turn.",
+        json_schema_extra=_nodes("plan"),
     )
     max_corrections: int = Field(
         default=1,

@@ -87,10 +87,10 @@ def build_graph(
     for name in names:
         graph.add_node(
             name,
-            turn.action_node(name),
+            turn.action_nodes.node(name),
             input_schema=ActionState,
             retry_policy=look_again,
-            error_handler=turn.action_failed,
+            error_handler=turn.action_nodes.failed,
         )
     graph.add_node("verify", turn.verify)
     graph.add_node("correct", turn.correct_node())

@@ -6,31 +6,23 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
-from langgraph.errors import NodeError
-from langgraph.runtime import get_runtime
-from langgraph.types import Command, Overwrite, Send
+from langgraph.types import Overwrite, Send
 
 from langgraph_convcoa import answering, verifying
-from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.acting import MERGED_INDEX, ActionNodes, Node, Update, emit
 from langgraph_convcoa.actions.runner import ActionRunner, elapsed, reason_of
 from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.conversation import Asked, read_conversation
 from langgraph_convcoa.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, PlanRequest, Reasoner
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan
+from langgraph_convcoa.state import ConvCoAState, Plan
 from langgraph_convcoa.usage import UsageCounter, node_usage, total_usage
-
-Update = dict[str, Any]
-Node = RunnableLambda[Any, Any]
-MERGED_INDEX = -1
-"""The index of the one retrieval of an empty chain."""
 
 
 class Turn:
@@ -47,7 +39,12 @@ class Turn:
     ) -> None:
         self.actions = actions
         self._reasoner_for = reasoner_for
-        self._defaults = defaults
+        self._nodes = ActionNodes(actions, defaults)
+
+    @property
+    def action_nodes(self) -> ActionNodes:
+        """The nodes of the actions."""
+        return self._nodes
 
     # recall -----------------------------------------------------------------------------------------------------------
 
@@ -63,7 +60,7 @@ class Turn:
             "asked": asked.question,
             "asked_message_id": asked.message_id,
             "history": asked.history,
-            "knowledge_view": knowledge.view(asked.question, self._settings().history_budget_tokens),
+            "knowledge_view": knowledge.view(asked.question, self._nodes.settings().history_budget_tokens),
             "messages": asked.removals,
             "plan": _no_plan(asked.question),
             "findings": Overwrite([]),
@@ -94,7 +91,7 @@ class Turn:
         return RunnableLambda(plan, afunc=aplan, name="plan")
 
     def _plan_request(self, state: ConvCoAState) -> tuple[Reasoner, PlanRequest]:
-        settings = self._settings()
+        settings = self._nodes.settings()
         return self._reasoner_for(settings.model), PlanRequest(
             question=state["asked"],
             actions=self.actions.descriptions(),
@@ -109,123 +106,36 @@ class Turn:
         plan = state["plan"]
         if not plan["nodes"]:
             single = ActionChain.single(plan["optimized_question"], next(iter(self.actions.actions))).nodes[0]
-            return [self._send(state, MERGED_INDEX, single.action, single.sub_question)]
+            return [self._nodes.send(state, MERGED_INDEX, single.action, single.sub_question)]
         return [
-            self._send(state, index, node["action"], node["sub_question"], node["guess_answer"], node["action_input"])
+            self._nodes.send(state, index, node["action"], node["sub_question"], node["guess_answer"], node["action_input"])
             for index, node in enumerate(plan["nodes"])
         ]
-
-    def _send(
-        self, state: ConvCoAState, index: int, action: str, sub_question: str, guess: str = "", action_input: str = ""
-    ) -> Send:
-        alone = state["plan"]["self_contained"]
-        if action == "knowledge_retrieval" and (wanted := self._settings().knowledge_retrieval.use_history) is not None:
-            alone = not wanted
-        payload: ActionState = {
-            "turn": state["asked_message_id"],
-            "index": index,
-            "depth": state["depth"] + 1,
-            "action": action,
-            "question": state["asked"],
-            "sub_question": sub_question,
-            "guess_answer": guess,
-            "action_input": action_input,
-            "history": [] if alone else state["history"],
-        }
-        return Send(action, payload)
-
-    # the actions ------------------------------------------------------------------------------------------------------
-
-    def action_node(self, name: str) -> Node:
-        def act(state: ActionState) -> Update:
-            start = time.perf_counter()
-            self._progress(state, "searching")
-            return self._found(state, self.actions.run(name, self._request(state), **self._limits(state)), start)
-
-        async def aact(state: ActionState) -> Update:
-            start = time.perf_counter()
-            self._progress(state, "searching")
-            return self._found(state, await self.actions.arun(name, self._request(state), **self._limits(state)), start)
-
-        return RunnableLambda(act, afunc=aact, name=name)
-
-    def action_failed(self, state: ActionState, error: NodeError) -> Command[Literal["verify"]]:
-        """Error handler of every action node: the branch ends with its reason, its siblings go on."""
-        reason = reason_of(error.error)
-        self._progress(state, "failed", reason)
-        # A handler does not follow the node's edges; without this a turn whose actions all fail would end without an answer.
-        return Command(update=self._finding(state, [], reason, 0.0), goto="verify")
-
-    def _request(self, state: ActionState) -> ActionRequest:
-        settings = self._settings()
-        k = settings.k
-        if state["action"] == "knowledge_retrieval":
-            k = settings.knowledge_retrieval.k or k
-        return ActionRequest(
-            question=state["question"],
-            sub_question=state["sub_question"],
-            guess_answer=state["guess_answer"],
-            action_input=state["action_input"],
-            history=tuple((question, answer) for question, answer in state["history"]),
-            k=k,
-            depth=state["depth"],
-        )
-
-    def _limits(self, state: ActionState) -> dict[str, Any]:
-        settings = self._settings()
-        return {"within": settings.action_timeout, "turn": state["turn"], "limit": settings.max_concurrency}
-
-    def _found(self, state: ActionState, documents: list[Document], start: float) -> Update:
-        self._progress(state, "found", f"{len(documents)} pieces of evidence")
-        return self._finding(state, documents, "", elapsed(start))
-
-    def _finding(self, state: ActionState, documents: list[Document], error: str, seconds: float) -> Update:
-        finding: Finding = {
-            "index": state["index"],
-            "depth": state["depth"],
-            "documents": documents,
-            "error": error,
-            "seconds": seconds,
-        }
-        return {"findings": [finding], "costs": {state["action"]: node_usage(seconds, retrievals=1)}}
-
-    def _progress(self, state: ActionState, status: str, reason: str = "") -> None:
-        self._emit(
-            {
-                "type": "sub_question",
-                "index": state["index"],
-                "sub_question": state["sub_question"],
-                "action": state["action"],
-                "status": status,
-                "score": 0.0,
-                "reason": reason,
-            }
-        )
 
     # verify -----------------------------------------------------------------------------------------------------------
 
     def verify(self, state: ConvCoAState) -> Update:
         """Fan-in, no model call: the faith score of every guess against its evidence and the history."""
         start = time.perf_counter()
-        settings = self._settings()
+        settings = self._nodes.settings()
         items, unsolved = verifying.verify_chain(
             state["plan"]["nodes"], verifying.by_index(state["findings"]), _pairs(state), settings
         )
         for index, item in enumerate(items):
             if index not in unsolved:
-                self._emit(verifying.event(index, item))
+                emit(verifying.event(index, item))
         depth = state["depth"] + 1
         return {"items": items, "unsolved": unsolved, "depth": depth, "costs": {"verify": node_usage(elapsed(start))}}
 
     def after_verify(self, state: ConvCoAState) -> list[Send] | str:
         """What failed goes back once to an action that can look deeper; then on to `correct`, or past it."""
-        if state["depth"] == 1 and self._settings().max_corrections and (deeper := self._deeper(state)):
+        if state["depth"] == 1 and self._nodes.settings().max_corrections and (deeper := self._deeper(state)):
             return deeper
         return "correct" if state["unsolved"] else "answer"
 
     def _deeper(self, state: ConvCoAState) -> list[Send]:
         return [
-            self._send(state, index, item["action"], item["sub_question"], item["guess_answer"], item["action_input"])
+            self._nodes.send(state, index, item["action"], item["sub_question"], item["guess_answer"], item["action_input"])
             for index, item in enumerate(state["items"])
             if item["status"] == "unsupported" and self.actions.deepens(item["action"])
         ]
@@ -262,7 +172,7 @@ class Turn:
         return RunnableLambda(correct, afunc=acorrect, name="correct")
 
     def _correct_request(self, state: ConvCoAState) -> tuple[Reasoner | None, CorrectRequest]:
-        settings = self._settings()
+        settings = self._nodes.settings()
         found = verifying.by_index(state["findings"])
         items = [verifying.unsolved_item(index, state["items"][index], found[index].documents) for index in state["unsolved"]]
         request = CorrectRequest(
@@ -273,9 +183,9 @@ class Turn:
     def _corrected(
         self, state: ConvCoAState, request: CorrectRequest, corrections: Sequence[Correction], failure: str = ""
     ) -> Update:
-        items = verifying.apply_corrections(state["items"], request.items, corrections, failure, self._settings())
+        items = verifying.apply_corrections(state["items"], request.items, corrections, failure, self._nodes.settings())
         for unsolved in request.items:
-            self._emit(verifying.event(unsolved.index, items[unsolved.index]))
+            emit(verifying.event(unsolved.index, items[unsolved.index]))
         return {"items": items, "unsolved": []}
 
     # answer -----------------------------------------------------------------------------------------------------------
@@ -287,7 +197,7 @@ class Turn:
                 ready = answering.draft_answer(state, request, settings) if settings.allow_draft_answer else None
                 return _final(ready or self._reasoner_for(settings.model).answer(request, inner), request)
 
-            settings = self._settings()
+            settings = self._nodes.settings()
             return self._metered("answer", config, work)
 
         async def aanswer(state: ConvCoAState, config: RunnableConfig) -> Update:
@@ -296,7 +206,7 @@ class Turn:
                 ready = answering.draft_answer(state, request, settings) if settings.allow_draft_answer else None
                 return _final(ready or await self._reasoner_for(settings.model).aanswer(request, inner), request)
 
-            settings = self._settings()
+            settings = self._nodes.settings()
             return await self._ametered("answer", config, work)
 
         return RunnableLambda(answer, afunc=aanswer, name="answer")
@@ -338,17 +248,11 @@ class Turn:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _settings(self) -> ConvCoAContext:
-        return get_runtime(ConvCoAContext).context or self._defaults
-
-    def _emit(self, event: dict[str, Any]) -> None:
-        get_runtime(ConvCoAContext).stream_writer(event)
-
     def _metered(self, node: str, config: RunnableConfig, work: Callable[[RunnableConfig], Update]) -> Update:
         counter, start = UsageCounter(), time.perf_counter()
         update = work(merge_configs(config, {"callbacks": [counter]}))
         if node == "plan":
-            self._emit(_plan_event(update["plan"]))
+            emit(_plan_event(update["plan"]))
         return {**update, "costs": {node: counter.cost(elapsed(start))}}
 
     async def _ametered(
@@ -357,7 +261,7 @@ class Turn:
         counter, start = UsageCounter(), time.perf_counter()
         update = await work(merge_configs(config, {"callbacks": [counter]}))
         if node == "plan":
-            self._emit(_plan_event(update["plan"]))
+            emit(_plan_event(update["plan"]))
         return {**update, "costs": {node: counter.cost(elapsed(start))}}
 
 

@@ -14,5 +14,12 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "LANGSMITH_API_KEY", "LANGCHAIN_TRACING_V2", "CONVCOA_MODEL"):
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "OPENAI_API_BASE",
+        "LANGSMITH_API_KEY",
+        "LANGCHAIN_TRACING_V2",
+        "CONVCOA_MODEL",
+    ):
         monkeypatch.delenv(name, raising=False)

@@ -58,9 +58,7 @@ def test_a_turn_of_four_sub_questions(benchmark: BenchmarkFixture) -> None:
 def test_the_same_turn_async(benchmark: BenchmarkFixture) -> None:
     compiled = graph()
     with asyncio.Runner() as runner:
-        out = benchmark.pedantic(
-            lambda: runner.run(compiled.ainvoke({"question": "All four?"})), rounds=100, warmup_rounds=5
-        )
+        out = benchmark.pedantic(lambda: runner.run(compiled.ainvoke({"question": "All four?"})), rounds=100, warmup_rounds=5)
     assert [item["status"] for item in out["chain"]] == ["kept"] * 4
 
 
@@ -68,7 +66,9 @@ def test_the_same_turn_async(benchmark: BenchmarkFixture) -> None:
 def test_the_same_turn_in_a_stored_conversation(benchmark: BenchmarkFixture) -> None:
     compiled = build_graph(
         model=ScriptedModel(
-            by_prompt=lambda prompt: plan(*(node(s, g, action="instant") for s, g in SUBS.items()), final=" ".join(SUBS.values()))
+            by_prompt=lambda prompt: plan(
+                *(node(s, g, action="instant") for s, g in SUBS.items()), final=" ".join(SUBS.values())
+            )
         ),
         actions=[Instant()],
     ).compile(checkpointer=InMemorySaver())
