@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.actions.base import Action, ActionRequest
+    from langgraph_convcoa.actions.base import ActionRequest
     from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
     from langgraph_convcoa.chain import ActionChain, ActionNode
     from langgraph_convcoa.context import ConvCoAContext
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from langgraph_convcoa.verification.mrfs import conv_mrfs
 
 _HOMES = {
-    "Action": "actions.base",
     "ActionChain": "chain",
     "ActionNode": "chain",
     "ActionRequest": "actions.base",
@@ -38,7 +37,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "Action",
     "ActionChain",
     "ActionNode",
     "ActionRequest",
