@@ -1,0 +1,259 @@
+"""The `convcoa` command. What it prints goes through `console`, what it runs through `session`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from langgraph_convcoa.cli_chat import converse, proper_text, run_turn
+from langgraph_convcoa.cli_errors import USER_ERROR, ErrorLineGroup, warn
+from langgraph_convcoa.cli_evaluate import app as evaluate_app
+from langgraph_convcoa.cli_options import (
+    DEFAULT_K,
+    DEFAULT_MAX_MB,
+    AsJson,
+    BaseUrl,
+    Docs,
+    MaxMb,
+    Model,
+    NoCache,
+    PassageCount,
+    Store,
+    Thread,
+    Threshold,
+)
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.session import Session, SessionSettings, documents_path, open_retriever, open_session, read_history
+
+if TYPE_CHECKING:
+    pass
+
+app = typer.Typer(
+    name="convcoa",
+    cls=ErrorLineGroup,
+    help="Ask your documents questions, in conversation; every answer verified and cited.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.add_typer(evaluate_app, name="evaluate")
+
+
+def main() -> None:
+    """Entry point of the command."""
+    import warnings
+
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"convcoa {version('langgraph-convcoa')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.", show_default=False)],
+    docs: Docs = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    thread: Thread = "default",
+    store: Store = None,
+    k: PassageCount = DEFAULT_K,
+    threshold: Threshold = None,
+    as_json: AsJson = False,
+    max_mb: MaxMb = DEFAULT_MAX_MB,
+    no_cache: NoCache = False,
+) -> None:
+    """Answer one question.
+
+    [bold]Examples[/bold]
+
+      convcoa ask "Who introduced sparsemax?" --docs demo
+
+      convcoa ask "When was it?" --docs papers/ --store chats.sqlite --thread thesis
+
+      convcoa ask "What did we spend in May?" --docs ledger.csv --model openai:gpt-4.1-mini --json
+    """
+    from langgraph_convcoa.conversation import read_conversation
+
+    # Told before minutes of encoding, not after.
+    read_conversation(proper_text(question), [])
+    settings = SessionSettings(docs or "", model, base_url, thread, store, k, threshold, max_mb, not no_cache)
+    from langgraph_convcoa.console import consoles, print_json
+
+    with _session(settings, "ask QUESTION") as session:
+        if as_json:
+            print_json(session.ask(proper_text(question)))
+        else:
+            out, err = consoles()
+            run_turn(session, proper_text(question), out, err)
+
+
+@app.command()
+def chat(
+    docs: Docs = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    thread: Thread = "default",
+    store: Store = None,
+    k: PassageCount = DEFAULT_K,
+    threshold: Threshold = None,
+    as_json: AsJson = False,
+    max_mb: MaxMb = DEFAULT_MAX_MB,
+    no_cache: NoCache = False,
+) -> None:
+    r"""Hold a conversation; from a pipe, every line is a question.
+
+    Ctrl-C stops a turn and keeps the conversation, Ctrl-D leaves. With --json each turn is one line of JSON.
+
+    [bold]Examples[/bold]
+
+      convcoa chat --docs demo
+
+      convcoa chat --docs papers/ --store chats.sqlite --thread thesis
+
+      printf 'Who introduced it?\nWhen?\n' | convcoa chat --docs demo
+    """
+    settings = SessionSettings(docs or "", model, base_url, thread, store, k, threshold, max_mb, not no_cache)
+    with _session(settings, "chat") as session:
+        if not converse(session, as_json):
+            raise typer.Exit(USER_ERROR)
+
+
+@app.command()
+def search(
+    path: Annotated[str, typer.Argument(help='File or folder of documents, or "demo".', show_default=False)],
+    query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
+    k: PassageCount = DEFAULT_K,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json",
+            help='Earlier turns: a list of \\[question, answer] pairs or of {"role", "content"} messages.',
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    max_mb: MaxMb = DEFAULT_MAX_MB,
+    no_cache: NoCache = False,
+) -> None:
+    """Find the passages that fit a question best, without answering it.
+
+    [bold]Examples[/bold]
+
+      convcoa search demo "capacity of a Hopfield network" -k 3
+
+      convcoa search papers/ "when was it published?" --history turns.json --json
+    """
+    if not query.strip():
+        raise InputError("the query is empty: write what to look for")
+    from langgraph_convcoa.console import citation_line, consoles, print_json
+
+    turns = read_history(history) if history else []
+    retriever = open_retriever(path, k=k, max_mb=max_mb, cache=not no_cache, progress=True, warn=warn)
+    found = retriever.invoke(proper_text(query), history=turns)
+    if as_json:
+        print_json(
+            [
+                {
+                    "id": document.id,
+                    "source": document.metadata.get("source"),
+                    "title": document.metadata.get("title", ""),
+                    "score": document.metadata["score"],
+                    "quote": document.metadata["quote"],
+                    "text": document.page_content,
+                }
+                for document in found
+            ]
+        )
+        return
+    out, err = consoles()
+    if not found:
+        err.print("Nothing was found.")
+    for number, document in enumerate(found, start=1):
+        line = citation_line(number, {"id": document.id, **document.metadata})
+        out.out(f"{document.metadata['score']:.3f} {line}", highlight=False)
+
+
+@app.command()
+def demo(
+    docs: Docs = "demo",
+    question: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--question", "-q", metavar="Q", help="A question of the conversation; may be repeated.", show_default=False
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Chat model; without one, offline.", show_default=False)
+    ] = None,
+    base_url: BaseUrl = None,
+    k: PassageCount = DEFAULT_K,
+    max_mb: MaxMb = DEFAULT_MAX_MB,
+    no_cache: NoCache = False,
+) -> None:
+    """Show a conversation of three turns over a few documents about this field, or over your own.
+
+    [bold]Examples[/bold]
+
+      convcoa demo
+
+      convcoa demo --docs papers/ -q "Who wrote it?" -q "When?"
+    """
+    from langgraph_convcoa.console import consoles
+
+    out, err = consoles()
+    settings = SessionSettings(docs or "", model, base_url, k=k, max_mb=max_mb, cache=not no_cache)
+    session = _session(settings, "demo")
+    questions = list(question or ())
+    if not questions and docs != "demo" and sys.stdin.isatty():
+        with session:
+            converse(session, False)
+        return
+    if not questions:
+        from langgraph_convcoa.demo import demo_questions
+
+        questions = demo_questions() if docs == "demo" else questions_about(session.titles)
+    err.print(f"Documents: {documents_path(docs or 'demo')}", highlight=False, soft_wrap=True)
+    with session:
+        for text in questions:
+            out.out(f"\n> {text}\n", highlight=False, style="bold")
+            run_turn(session, proper_text(text), out, err)
+
+
+def questions_about(titles: Sequence[str]) -> list[str]:
+    """A question about the first document that has a title, and one that needs the first to be understood.
+
+    Example:
+        >>> questions_about(["", "Bees"])
+        ['What is said about Bees?', 'What else is known about it?']
+    """
+    title = next((title for title in titles if title), "")
+    return [f"What is said about {title}?" if title else "What is this about?", "What else is known about it?"]
+
+
+def _session(settings: SessionSettings, command: str) -> Session:
+    if not settings.docs:
+        raise InputError(f"no documents: write convcoa {command} --docs PATH, or --docs demo for those of the demonstration")
+    return open_session(settings, progress=True, warn=warn)

@@ -1,0 +1,145 @@
+"""`convcoa evaluate`: the measurements behind the numbers that the library states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import typer
+
+from langgraph_convcoa.cli_errors import warn
+from langgraph_convcoa.cli_options import AsJson, NoCache
+from langgraph_convcoa.session import open_cache_or_warn
+
+app = typer.Typer(
+    help="Measure retrieval, answers and verification on your own data.", no_args_is_help=True, rich_markup_mode="rich"
+)
+
+Data = Annotated[
+    Path, typer.Argument(metavar="DATA", help="Folder of queries.jsonl(.gz) and corpus.jsonl(.gz).", show_default=False)
+]
+_WIDTH = 120
+
+
+class Report(Protocol):
+    """What every evaluation returns: numbers, which are also a table."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+@app.command()
+def retrieval(
+    data: Data,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="bm25, question, two-turns, history, rewrite, hopfield; all by default.", show_default=False
+        ),
+    ] = None,
+    split: Annotated[str | None, typer.Option(metavar="NAME", help="Only queries of this split.", show_default=False)] = None,
+    distractors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE:N", help="The first N passages of a corpus file join the pool; may be repeated.", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    no_cache: NoCache = False,
+) -> None:
+    """Compare retrieval methods: MRR, Recall@k, nDCG@10 for conversational questions.
+
+    [bold]Examples[/bold]
+
+      convcoa evaluate retrieval data/mtrag --distractors data/squad2/corpus.jsonl.gz:3000
+
+      convcoa evaluate retrieval data/abg_coqa --split dev --methods bm25,hopfield --json
+    """
+    from langgraph_convcoa.evaluation.datasets import load_dataset, load_distractors
+    from langgraph_convcoa.evaluation.retrieval import METHODS, evaluate_retrieval
+
+    chosen = [name.strip() for name in methods.split(",")] if methods is not None else METHODS
+    dataset = load_dataset(data, split=split)
+    more = [document for specification in distractors or () for document in load_distractors(specification)]
+    cache = None if no_cache else open_cache_or_warn(warn)
+    _print(evaluate_retrieval(dataset, methods=chosen, distractors=more, cache=cache, progress=True), as_json)
+
+
+@app.command()
+def faithfulness(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Judgements, .jsonl or .jsonl.gz.", show_default=False)],
+    history: Annotated[bool, typer.Option("--history", help="Earlier answers count as references too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the faith scores with human ratings of answers.
+
+    [bold]Example[/bold]
+
+      convcoa evaluate faithfulness data/mtrag_faithfulness/judgements.jsonl.gz
+    """
+    from langgraph_convcoa.evaluation.faithfulness import evaluate_faithfulness
+
+    _print(evaluate_faithfulness(file, history=history), as_json)
+
+
+@app.command()
+def guesses(
+    data: Data,
+    sample: Annotated[int, typer.Option(min=2, metavar="N", help="How many questions.")] = 300,
+    seed: Annotated[int, typer.Option(metavar="S", help="Which questions.")] = 0,
+    split: Annotated[str, typer.Option(metavar="NAME", help="Split of the questions.")] = "dev",
+    distractors: Annotated[int, typer.Option(min=0, metavar="N", help="Further passages of the same title.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Tell right guesses from other answers of the same passage.
+
+    [bold]Example[/bold]
+
+      convcoa evaluate guesses data/squad2 --sample 300
+    """
+    from langgraph_convcoa.evaluation.guesses import evaluate_guesses
+
+    _print(evaluate_guesses(data, n=sample, seed=seed, split=split, distractors=distractors), as_json)
+
+
+@app.command()
+def qa(
+    data: Data,
+    sample: Annotated[int, typer.Option(min=1, metavar="N", help="How many questions.")] = 1000,
+    seed: Annotated[int, typer.Option(metavar="S", help="Which questions.")] = 0,
+    split: Annotated[str, typer.Option(metavar="NAME", help="Split of the questions.")] = "dev",
+    k: Annotated[int, typer.Option("-k", "--k", min=1, max=100, metavar="N", help="Passages a sub-question.")] = 10,
+    max_words: Annotated[int, typer.Option(min=1, metavar="N", help="Longest extracted answer.")] = 60,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Chat model; extracted answers without one.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    no_cache: NoCache = False,
+) -> None:
+    """Ask questions over a whole corpus, and count the answers that hold the gold answer.
+
+    [bold]Example[/bold]
+
+      convcoa evaluate qa data/squad2 --sample 1000 --seed 0
+    """
+    from langgraph_convcoa.evaluation.qa import evaluate_qa
+
+    cache = None if no_cache else open_cache_or_warn(warn)
+    report = evaluate_qa(
+        data, split=split, sample=sample, seed=seed, model=model, max_words=max_words, k=k, cache=cache, progress=True
+    )
+    _print(report, as_json)
+
+
+def _print(report: Report, as_json: bool) -> None:
+    from langgraph_convcoa.console import consoles, print_json
+
+    if as_json:
+        print_json(report.to_dict())
+        return
+    out, _ = consoles()
+    if not hasattr(report, "__rich__"):
+        out.out(report.table() if hasattr(report, "table") else str(report), highlight=False)
+        return
+    if not out.is_terminal:
+        out.width = _WIDTH
+    out.print(report)

@@ -1,0 +1,52 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DEFAULT_K = 5
+DEFAULT_MAX_MB = 50.0
+
+Docs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help='File or folder of .txt .md .html .pdf .csv .json .jsonl(.gz); "demo" for the documents of the demonstration.',
+        show_default=False,
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        envvar="CONVCOA_MODEL",
+        help='Chat model, such as "openai:gpt-4.1-mini". Without one, answers are extracted offline.',
+        show_default=False,
+    ),
+]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option("--base-url", metavar="URL", help="An OpenAI-compatible server that has the model.", show_default=False),
+]
+Thread = Annotated[str, typer.Option(metavar="T", help="Which conversation of the store to go on with.")]
+Store = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="SQLite file that keeps conversations; made when missing.", show_default=False),
+]
+PassageCount = Annotated[int, typer.Option("-k", "--k", min=1, max=100, metavar="N", help="Passages a sub-question.")]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        metavar="T",
+        help="Faith score above which a guess is kept; calibrated by default.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else on standard output.")]
+MaxMb = Annotated[float, typer.Option("--max-mb", min=0.001, metavar="N", help="The most text to read, in megabytes.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the cache of encoded documents.")]

@@ -1,0 +1,197 @@
+"""What a person sees of a turn at a terminal: its sub-questions on standard error, answer and citations on standard output."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+_FINAL = {
+    "kept": "green",
+    "corrected": "yellow",
+    "filled": "yellow",
+    "recalled": "green",
+    "unsupported": "red",
+    "failed": "red",
+}
+_QUOTE_CHARACTERS = 240
+# Retrieved text must not steer the terminal: escape sequences, other control characters, changes of writing direction.
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    r"""The text without what a terminal would obey.
+
+    Example:
+        >>> printable("a\x1b[31mred\x07\nline")
+        'ared\nline'
+    """
+    return _CONTROL.sub("", text)
+
+
+def one_line(text: str, limit: int = _QUOTE_CHARACTERS) -> str:
+    r"""The text on one line, shortened at a word.
+
+    Example:
+        >>> one_line("one  two\nthree four", limit=14)
+        'one two three…'
+    """
+    line = " ".join(printable(text).split())
+    if len(line) <= limit:
+        return line
+    head = line[:limit]
+    return head.rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
+
+
+def citation_line(number: int, citation: Mapping[str, Any]) -> str:
+    """A citation as a line "[n] source - quote"; the id stands beside the source where it says more.
+
+    Example:
+        >>> citation_line(1, {"id": "a.md#2", "source": "a.md", "quote": "It is so."})
+        '[1] a.md - "It is so."'
+        >>> citation_line(2, {"id": "p7", "source": "rows.jsonl", "quote": "It is so."})
+        '[2] rows.jsonl (p7) - "It is so."'
+    """
+    source, identity = str(citation.get("source") or ""), str(citation.get("id") or "")
+    passage = identity.removeprefix(source)
+    known = not source or passage == "" or re.fullmatch(r"#\d+", passage)
+    where = source or identity
+    if not known:
+        where = f"{source} ({passage.lstrip(':') if identity.startswith(source) else identity})"
+    quote = one_line(str(citation.get("quote") or ""))
+    return one_line(f"[{number}] {where}", 400) + (f' - "{quote}"' if quote else "")
+
+
+def usage_line(usage: Mapping[str, Any]) -> str:
+    """The cost of a turn in one line.
+
+    Example:
+        >>> usage_line({"llm_calls": 2, "input_tokens": 1200, "output_tokens": 90, "retrievals": 1, "seconds": 1.234})
+        '2 model calls, 1,200 + 90 tokens, 1 retrieval, 1.2 s'
+    """
+    calls, found = int(usage.get("llm_calls", 0)), int(usage.get("retrievals", 0))
+    return (
+        f"{calls} model call{'' if calls == 1 else 's'}, {usage.get('input_tokens', 0):,} + {usage.get('output_tokens', 0):,} "
+        f"tokens, {found} retrieval{'' if found == 1 else 's'}, {usage.get('seconds', 0.0):.1f} s"
+    )
+
+
+def consoles() -> tuple[Console, Console]:
+    """Standard output and standard error; lines are left to the terminal to wrap, colours to what it can do."""
+    return Console(soft_wrap=True, highlight=False), Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def print_json(value: Any, indent: int | None = 2) -> None:
+    """Print JSON on standard output, in ASCII where that can take nothing else."""
+    out, _ = consoles()
+    unicode_out = out.encoding.startswith("utf")
+    out.out(json.dumps(value, ensure_ascii=not unicode_out, indent=indent), highlight=False)
+
+
+class TurnView:
+    """Shows one turn while it runs; made anew for each question."""
+
+    def __init__(self, out: Console, err: Console) -> None:
+        self._out = out
+        self._err = err
+        self._status: Status | None = None
+        self._streamed: list[str] = []
+        self._shown: dict[int, str] = {}
+
+    def __enter__(self) -> TurnView:
+        if self._err.is_terminal:
+            self._status = self._err.status("thinking", spinner="dots")
+            self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._quiet()
+        if error is not None and self._streamed:
+            self._out.out("")
+
+    def progress(self, event: Mapping[str, Any]) -> None:
+        """Take a progress event of the graph's custom stream."""
+        if event.get("type") == "plan" and self._status is not None:
+            count = len(event.get("sub_questions") or ())
+            self._status.update(f"looking up {count or 'the'} sub-question{'' if count == 1 else 's'}")
+        if event.get("type") != "sub_question" or event.get("status") not in _FINAL:
+            return
+        index, status = int(event.get("index", -1)), str(event["status"])
+        if self._shown.get(index) != status:
+            self._shown[index] = status
+            self._err.print(chain_line(index + 1, event))
+
+    def token(self, text: str) -> None:
+        """Take a piece of the answer."""
+        if text:
+            self._quiet()
+            self._streamed.append(text)
+            self._out.out(printable(text), end="", highlight=False)
+
+    def finish(self, output: Mapping[str, Any]) -> None:
+        """Show what the stream left out: the answer where it was not streamed, its citations and what the turn cost."""
+        self._quiet()
+        answer, streamed = str(output.get("answer") or ""), "".join(self._streamed)
+        if streamed:
+            self._out.out("")
+        if streamed.strip() != answer.strip():
+            self._out.out(printable(answer), highlight=False)
+        citations: Sequence[Mapping[str, Any]] = output.get("citations") or ()
+        if citations:
+            self._out.out("")
+        for number, citation in enumerate(citations, start=1):
+            self._out.out(citation_line(number, citation), highlight=False, style="dim")
+        if usage := output.get("usage"):
+            self._err.print(Text(usage_line(usage), style="dim"))
+
+    def _quiet(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def chain_line(number: int, item: Mapping[str, Any]) -> Text:
+    """A sub-question with its action, its status and its score, and the reason where it was not borne out."""
+    status = str(item.get("status", ""))
+    line = Text(f"  {number}. ", no_wrap=False)
+    line.append(f"{one_line(str(item.get('action', '')))} ", style="cyan")
+    line.append(status, style=_FINAL.get(status, ""))
+    if status != "failed":
+        line.append(f" {float(item.get('score') or 0.0):.2f}")
+    line.append(f"  {one_line(str(item.get('sub_question', '')))}")
+    if (reason := one_line(str(item.get("reason") or ""))) and status != "kept":
+        line.append(f" ({reason})", style="dim")
+    return line
+
+
+def show_why(err: Console, output: Mapping[str, Any]) -> None:
+    """How the last answer came about: each link of the chain with its guess, its answer and its evidence."""
+    items: Sequence[Mapping[str, Any]] = output.get("chain") or ()
+    if not items:
+        err.print("There was no sub-question: one retrieval on the question itself.")
+    for number, item in enumerate(items, start=1):
+        err.print(chain_line(number, item))
+        for name, value in (
+            ("guess", item.get("guess_answer")),
+            ("answer", item.get("answer")),
+            ("reason", item.get("reason")),
+            ("evidence", ", ".join(item.get("evidence") or ())),
+        ):
+            if value:
+                err.print(Text(f"     {name}: {one_line(str(value), 400)}", style="dim"))
+
+
+def show_sources(err: Console, output: Mapping[str, Any]) -> None:
+    """The sources of the last answer, their quotes in full."""
+    citations: Sequence[Mapping[str, Any]] = output.get("citations") or ()
+    if not citations:
+        err.print("The last answer cites nothing.")
+    for number, citation in enumerate(citations, start=1):
+        err.print(Text(f"[{number}] {one_line(str(citation.get('id')))}", style="cyan"))
+        err.print(Text(f"    {printable(str(citation.get('quote') or '')).strip()}"))

@@ -1,0 +1,28 @@
+"""The demonstration: a few documents about this field, and a conversation about them."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+
+def demo_folder() -> Path:
+    """The folder of the demonstration's documents.
+
+    Example:
+        >>> demo_folder().is_dir()
+        True
+    """
+    return Path(str(files(__name__) / "documents"))
+
+
+def demo_questions() -> list[str]:
+    """The demonstration's conversation: the second question needs the first one to be understood.
+
+    Example:
+        >>> len(demo_questions())
+        3
+    """
+    questions: list[str] = json.loads((files(__name__) / "questions.json").read_text(encoding="utf-8"))
+    return questions

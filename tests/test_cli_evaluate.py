@@ -1,0 +1,132 @@
+"""The commands that measure, on small data of the same shape."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from langgraph_convcoa.cli import app
+from tests.fake_encoder import WordEncoder
+
+WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ibises", "jays"]
+
+
+@pytest.fixture(autouse=True)
+def encoder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for module in ("evaluation.retrieval", "evaluation.qa", "retrieval.retriever"):
+        monkeypatch.setattr(f"langgraph_convcoa.{module}.as_encoder", lambda _encoder: WordEncoder(), raising=False)
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress("\n".join(json.dumps(row) for row in rows).encode()))
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    corpus = [
+        {
+            "id": f"p{i}",
+            "title": word,
+            "text": f"The {word} live in a {word} house. They were counted in {1900 + i} by Dr. {word.title()}.",
+        }
+        for i, word in enumerate(WORDS)
+    ]
+    queries = [
+        {
+            "id": f"{kind}{i}",
+            "question": question.format(word=word),
+            "history": [],
+            "gold": [f"p{i}"],
+            "answer": answer.format(word=word.title(), year=1900 + i),
+            "split": "dev" if i % 2 else "train",
+        }
+        for i, word in enumerate(WORDS)
+        for kind, question, answer in (
+            ("when", "When were the {word} counted?", "{year}"),
+            ("who", "Who counted the {word}?", "Dr. {word}"),
+        )
+    ]
+    write(tmp_path / "data" / "corpus.jsonl.gz", corpus)
+    write(tmp_path / "data" / "queries.jsonl.gz", queries)
+    return tmp_path / "data"
+
+
+def evaluate(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+
+
+def test_retrieval_methods_are_compared_over_pool_and_distractors(data: Path, tmp_path: Path) -> None:
+    extra = write(tmp_path / "extra.jsonl.gz", [{"id": f"x{i}", "text": f"Stones number {i}."} for i in range(5)])
+    arguments = ["retrieval", data, "--methods", "bm25,hopfield", "--split", "dev", "--distractors", f"{extra}:3"]
+    report = json.loads(evaluate(*arguments, "--json").stdout)
+    assert (report["documents"], report["queries"], list(report["methods"])) == (13, 10, ["bm25", "hopfield"])
+    assert report["methods"]["hopfield"]["MRR"] == 1.0
+    table = evaluate(*arguments).stdout
+    assert "hopfield" in table
+    assert "Recall@100" in table
+
+
+def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path) -> None:
+    for arguments, message in (
+        (["retrieval", data, "--methods", "magic"], "magic"),
+        (["retrieval", data, "--methods", ""], "known: bm25"),
+        (["retrieval", tmp_path / "nowhere"], "nowhere"),
+        (["retrieval", data, "--split", "test"], "test"),
+        (["retrieval", data, "--distractors", f"{data}/none.jsonl:3"], "none.jsonl"),
+        (["faithfulness", tmp_path / "nowhere"], "nowhere"),
+        (["guesses", tmp_path / "nowhere"], "nowhere"),
+        (["qa", tmp_path / "nowhere"], "nowhere"),
+    ):
+        result = evaluate(*arguments)
+        assert result.exit_code == 2, result.output
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("error: ")
+        assert message in line
+
+
+def test_faith_scores_are_compared_with_ratings(tmp_path: Path) -> None:
+    judged = [
+        {
+            "conversation_id": f"c{i}",
+            "turns": [{"speaker": "user", "text": "When were they counted?"}],
+            "passages": [f"The {word} were counted in {1900 + i}."],
+            "response": f"The {word} were counted in {1900 + i}." if i % 3 else "Volcanoes erupt under glaciers.",
+            "faithfulness": 4.0 if i % 3 else 1.0,
+            "ratings": [4, 4, 3] if i % 3 else [1, 1, 2],
+        }
+        for i, word in enumerate(WORDS)
+    ]
+    path = write(tmp_path / "judgements.jsonl.gz", judged)
+    result = evaluate("faithfulness", path, "--json")
+    assert result.exit_code == 0, result.output
+    assert max(row["auc"] for row in json.loads(result.stdout)["rows"]) == 1.0
+    assert "Spearman" in evaluate("faithfulness", path).stdout
+
+
+def test_right_guesses_are_told_from_wrong_ones(data: Path) -> None:
+    result = evaluate("guesses", data, "--sample", "4", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["rows"]
+
+
+def test_answers_are_compared_with_gold_answers(data: Path) -> None:
+    arguments = ["qa", data, "--sample", "6", "--seed", "1", "-k", "3"]
+    result = evaluate(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert (report["questions"], report["passages"], report["hit_rate"]) == (6, 10, 1.0)
+    assert report["cover"] == 1.0
+    assert "gold answer in the printed answer" in evaluate(*arguments).stdout
+
+
+@pytest.mark.parametrize("command", ["retrieval", "faithfulness", "guesses", "qa"])
+def test_every_evaluation_explains_itself_with_an_example(command: str) -> None:
+    assert f"convcoa evaluate {command}" in evaluate(command, "--help").stdout
