@@ -1,0 +1,1 @@
+"""Sparse modern Hopfield retrieval in pure torch: sparsity maps, energy and update."""

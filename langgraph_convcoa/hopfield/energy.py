@@ -1,0 +1,92 @@
+"""Energy and one-step update of the sparse modern Hopfield model (papers/000 section 4 and appendix F)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from langgraph_convcoa.hopfield.sparsity import sparsemax
+
+
+def conjugate(scores: Tensor) -> Tensor:
+    """Psi*(z) = 1/2 sum over the support of (z_i^2 - tau^2) + 1/2, whose gradient is sparsemax(z).
+
+    Args:
+        scores: (..., n).
+
+    Returns:
+        (...).
+
+    Example:
+        >>> float(conjugate(torch.tensor([2.0, 0.0])))
+        2.0
+    """
+    weights = sparsemax(scores)
+    # <p, z> - 1/2 |p|^2 + 1/2 is the same number, and does not subtract squares that are large and nearly equal.
+    return (weights * scores).sum(dim=-1) - 0.5 * weights.square().sum(dim=-1) + 0.5
+
+
+def energy(state: Tensor, patterns: Tensor, beta: float) -> Tensor:
+    """E(x) = 1/2 |x|^2 - (1/beta) Psi*(beta Y x).
+
+    Args:
+        state: x, (..., d).
+        patterns: Y, (n, d).
+        beta: Inverse temperature, above 0 and finite.
+
+    Returns:
+        (...).
+
+    Example:
+        >>> patterns = torch.eye(2)
+        >>> x = torch.tensor([0.9, 0.1])
+        >>> bool(energy(update(x, patterns, 4.0), patterns, 4.0) <= energy(x, patterns, 4.0))
+        True
+    """
+    if not 0 < beta < float("inf"):
+        raise ValueError(f"The energy needs a beta above 0 and finite, not {beta}.")
+    return 0.5 * state.square().sum(dim=-1) - conjugate(beta * (state @ patterns.T)) / beta
+
+
+def update(state: Tensor, patterns: Tensor, beta: float, mask: Tensor | None = None) -> Tensor:
+    """T(x) = sparsemax(beta x Y^T) Y: one step towards the stored patterns.
+
+    E(Tx) <= E(x) - 1/2 |x - Tx|^2, and a pattern y whose product with x exceeds all others by 1/beta is retrieved exactly.
+
+    Args:
+        state: x, (..., d).
+        patterns: Y, (n, d).
+        beta: Inverse temperature, 0 to infinity.
+        mask: (..., n), True where a pattern may be retrieved; a row that may retrieve none gives zeros.
+
+    Returns:
+        (..., d).
+
+    Example:
+        >>> update(torch.tensor([0.9, 0.1]), torch.eye(2), 4.0).tolist()
+        [1.0, 0.0]
+    """
+    return sparsemax(state @ patterns.T, beta=beta, mask=mask) @ patterns
+
+
+def similarity(state: Tensor, patterns: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """sim(z, x) = <T(x), x> and the association weights it comes from (papers/000 section 4).
+
+    It lies between mean pooling (beta = 0) and the best pattern (beta = infinity), and never above the best pattern.
+
+    Args:
+        state: x, (..., d).
+        patterns: Y, (n, d).
+        beta: Inverse temperature, 0 to infinity.
+
+    Returns:
+        The similarity (...) and the weights (..., n).
+
+    Example:
+        >>> value, weights = similarity(torch.tensor([0.9, 0.1]), torch.eye(2), float("inf"))
+        >>> round(float(value), 3), weights.tolist()
+        (0.9, [1.0, 0.0])
+    """
+    products = state @ patterns.T
+    weights = sparsemax(products, beta=beta)
+    return torch.sum(weights * products, dim=-1), weights

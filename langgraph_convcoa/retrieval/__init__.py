@@ -1,0 +1,1 @@
+"""Retrieval: documents into memory sets, their scoring, the conversational state and the retriever."""

@@ -1,0 +1,78 @@
+"""What an encoder is: the thing that turns texts into the vectors that are stored and searched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.progress import Progress
+
+Vectors = npt.NDArray[np.float32]
+"""One vector a row, float32, L2-normalised."""
+
+DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """What the retriever needs of an encoder. Subclass it to get `count_tokens_batch` for free.
+
+    Attributes:
+        name: A fingerprint of the vectors: two encoders of one name give the same vectors for a text.
+        dimension: Length d of a vector.
+        max_tokens: How many tokens of a text are read, special tokens included; the rest would be cut off.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def max_tokens(self) -> int: ...
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text, special tokens included and nothing cut off, on the scale of `max_tokens`."""
+        ...
+
+    def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
+        """`count_tokens` of many texts."""
+        return [self.count_tokens(text) for text in texts]
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        """Vectors (n, d) of questions; what goes beyond `max_tokens` is not read."""
+        ...
+
+    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+        """Vectors (n, d) of passages; what goes beyond `max_tokens` is not read."""
+        ...
+
+
+def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: str) -> Vectors:
+    """Vectors as they are to be stored: float32, finite, of the right shape and of length one (zero stays zero).
+
+    Raises:
+        RetrievalError: The encoder gave another number or length of vectors than it should, or a NaN or infinity.
+    """
+    try:
+        rows = np.array(vectors, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise RetrievalError(f"The encoder {name!r} did not return vectors of numbers, all of one length: {error}.") from None
+    if count == 0:
+        return np.zeros((0, dimension or 0), dtype=np.float32)
+    if rows.ndim != 2 or rows.shape[0] != count or (dimension is not None and rows.shape[1] != dimension):
+        expected = f"({count}, {'d' if dimension is None else dimension})"
+        raise RetrievalError(f"The encoder {name!r} returned vectors of shape {rows.shape} where {expected} is needed.")
+    if not np.isfinite(rows).all():
+        bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+        raise RetrievalError(
+            f"The encoder {name!r} returned NaN or infinity (text number {bad + 1} of {count}); use another encoder."
+        )
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    np.divide(rows, lengths, out=rows, where=lengths > 0)
+    return rows

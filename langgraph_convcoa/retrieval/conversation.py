@@ -1,0 +1,156 @@
+"""The conversation as a memory: a query state that its earlier turns pull along (DESIGN section 4)."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.hopfield.energy import update
+from langgraph_convcoa.retrieval.base import Encoder, Vectors, normalised
+
+Turn = tuple[str, str]
+"""A question and its answer."""
+
+History = Sequence[Turn | Sequence[str] | BaseMessage]
+"""Earlier turns, oldest first: pairs of question and answer, or LangChain messages."""
+
+_ANSWER_CHARACTERS = 300
+
+
+def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage] | None) -> list[Turn]:
+    """Earlier turns as pairs of question and answer, from pairs or from messages.
+
+    Of messages, those of the user and of the model count; several in a row are one text, a question without an answer and an
+    answer without a question have an empty other half.
+
+    Raises:
+        InputError: An entry is neither a pair of strings nor a message.
+
+    Example:
+        >>> history_pairs([HumanMessage("Who?"), AIMessage("Ada."), HumanMessage("When?")])
+        [('Who?', 'Ada.'), ('When?', '')]
+    """
+    if history is None:
+        return []
+    if isinstance(history, str):
+        raise InputError("The history must be pairs of question and answer or messages, not a string.")
+    pairs: list[tuple[list[str], list[str]]] = []
+    for entry in history:
+        if isinstance(entry, BaseMessage):
+            text = str(entry.text).strip()
+            if not text or not isinstance(entry, HumanMessage | AIMessage):
+                continue
+            if isinstance(entry, HumanMessage):
+                if not pairs or pairs[-1][1]:
+                    pairs.append(([], []))
+                pairs[-1][0].append(text)
+            else:
+                if not pairs:
+                    pairs.append(([], []))
+                pairs[-1][1].append(text)
+        elif isinstance(entry, list | tuple) and len(entry) == 2 and all(isinstance(part, str) for part in entry):
+            pairs.append(([entry[0]], [entry[1]]))
+        else:
+            raise InputError(f"The history must be pairs of question and answer or messages, not {entry!r:.80}.")
+    return [(" ".join(questions), " ".join(answers)) for questions, answers in pairs]
+
+
+def turn_text(turn: Turn) -> str:
+    """What is encoded of an earlier turn: its question and the start of its answer.
+
+    Example:
+        >>> turn_text(("Who wrote it?", "Ada."))
+        'Who wrote it? Ada.'
+    """
+    question, answer = turn
+    return f"{question.strip()} {answer.strip()[:_ANSWER_CHARACTERS]}".strip()
+
+
+def conversational_state(query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
+    """normalise(x + lambda sparsemax(beta_h x H^T) H); x where there is no history.
+
+    Args:
+        query: x, (d,).
+        history: H, (t, d), one pattern an earlier turn.
+        history_weight: lambda, at least 0.
+        history_beta: beta_h, 0 to infinity.
+
+    Returns:
+        (d,), of length one.
+
+    Example:
+        >>> x, h = np.array([1, 0], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
+        >>> conversational_state(x, h, 1.0, 1.0).round(3).tolist()
+        [0.7070000171661377, 0.7070000171661377]
+    """
+    if len(history) == 0 or history_weight == 0:
+        return query
+    x, patterns = torch.from_numpy(query), torch.from_numpy(history)
+    state = x + history_weight * update(x, patterns, history_beta)
+    return np.asarray(torch.nn.functional.normalize(state, dim=-1).numpy(), dtype=np.float32)
+
+
+class StateEncoder:
+    """Query states of questions with their histories; vectors of recent texts are kept, since a history recurs every turn.
+
+    Args:
+        encoder: Encodes questions and turns alike.
+        capacity: How many vectors are kept.
+    """
+
+    def __init__(self, encoder: Encoder, capacity: int = 4096) -> None:
+        self.encoder = encoder
+        self._capacity = capacity
+        self._kept: OrderedDict[str, Vectors] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def states(
+        self,
+        queries: Sequence[str],
+        histories: Sequence[Sequence[Turn]],
+        *,
+        history_weight: float,
+        history_beta: float,
+    ) -> Vectors:
+        """The query state of each question, (n, d); all texts that are new are encoded in one batch.
+
+        Args:
+            queries: n questions.
+            histories: n lists of earlier turns, oldest first.
+            history_weight: lambda, at least 0.
+            history_beta: beta_h, 0 to infinity.
+        """
+        turns = [[turn_text(turn) for turn in history] if history_weight else [] for history in histories]
+        turns = [[text for text in texts if text] for texts in turns]
+        vectors = self._encode([*queries, *(text for texts in turns for text in texts)])
+        rows = [
+            conversational_state(
+                vectors[query],
+                np.stack([vectors[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32),
+                history_weight,
+                history_beta,
+            )
+            for query, texts in zip(queries, turns, strict=True)
+        ]
+        return np.stack(rows) if rows else np.zeros((0, self.encoder.dimension), dtype=np.float32)
+
+    def _encode(self, texts: Sequence[str]) -> dict[str, Vectors]:
+        with self._lock:
+            found = {text: self._kept[text] for text in texts if text in self._kept}
+        missing = list(dict.fromkeys(text for text in texts if text not in found))
+        if missing:
+            rows = normalised(self.encoder.encode_queries(missing), len(missing), self.encoder.dimension, self.encoder.name)
+            found.update(zip(missing, rows, strict=True))
+        with self._lock:
+            for text in found:
+                self._kept[text] = found[text]
+                self._kept.move_to_end(text)
+            while len(self._kept) > self._capacity:
+                self._kept.popitem(last=False)
+        return found

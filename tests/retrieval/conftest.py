@@ -1,0 +1,63 @@
+"""A small, fast encoder whose vectors are known: a hashed bag of words."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from langgraph_convcoa.retrieval.base import Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.text import content_words, words
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
+
+class BagOfWords(Encoder):
+    """Counts of hashed content words; a token is a word, plus one at either end. Remembers what it was given."""
+
+    def __init__(self, name: str = "bag", dimension: int = 4096, max_tokens: int = 64) -> None:
+        self._name, self._dimension, self._max_tokens = name, dimension, max_tokens
+        self.passages: list[str] = []
+        self.queries: list[str] = []
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def dimension(self) -> int:
+        return self._dimension
+
+    @property
+    def max_tokens(self) -> int:
+        return self._max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        return len(words(text)) + 2
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        self.queries.extend(texts)
+        return self._vectors(texts)
+
+    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+        with track(progress, len(texts), "Encoding") as advance:
+            self.passages.extend(texts)
+            advance(len(texts))
+        return self._vectors(texts)
+
+    def _vectors(self, texts: Sequence[str]) -> Vectors:
+        rows = np.zeros((len(texts), self._dimension))
+        for row, text in zip(rows, texts, strict=True):
+            for word in content_words(text):
+                row[zlib.crc32(word.encode()) % self._dimension] += 1
+        return normalised(rows, len(texts), self._dimension, self._name)
+
+
+@pytest.fixture
+def encoder() -> BagOfWords:
+    return BagOfWords()

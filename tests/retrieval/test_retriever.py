@@ -1,0 +1,290 @@
+import asyncio
+import math
+import threading
+
+import pytest
+from langchain_classic.chains import create_retrieval_chain
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.cache import PatternCache
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+DOCUMENTS = [
+    Document(
+        "Sparsemax was proposed by Martins. It was published in 2016. It gives sparse weights. Rivers are wet.",
+        id="sparsemax",
+        metadata={"source": "sparsemax.md", "year": 2016, "tags": ["maths"]},
+    ),
+    Document(
+        "Dense passage retrieval was proposed by Karpukhin. It was published in 2020.", id="dpr", metadata={"year": 2020}
+    ),
+    Document("Apples grow on trees.", id="apples", metadata={"year": 2020}),
+]
+HISTORY = [("Who proposed sparsemax?", "Martins proposed sparsemax.")]
+
+
+@pytest.fixture
+def retriever(encoder):
+    return HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, k=2)
+
+
+def ids(documents):
+    return [document.id for document in documents]
+
+
+def test_a_document_carries_id_source_score_and_quote(retriever):
+    found = retriever.invoke("who proposed sparsemax?")
+    assert ids(found)[0] == "sparsemax"
+    assert found[0].metadata["source"] == "sparsemax.md"
+    assert (
+        found[0].metadata["quote"] == "Sparsemax was proposed by Martins. It was published in 2016. It gives sparse weights."
+    )
+    assert found[0].metadata["year"] == 2016
+    assert isinstance(found[0].metadata["score"], float)
+    assert found[0].metadata["score"] > found[1].metadata["score"]
+    assert found[1].metadata["source"] == found[1].id
+    assert "association" not in found[0].metadata
+
+
+def test_what_is_returned_is_the_callers_to_change(retriever):
+    found = retriever.invoke("sparsemax")[0]
+    found.metadata["tags"].append("mine")
+    found.metadata["year"] = 1
+    again = retriever.invoke("sparsemax")[0]
+    assert again.metadata["tags"] == ["maths"]
+    assert again.metadata["year"] == 2016
+    assert "score" not in DOCUMENTS[0].metadata
+
+
+def test_the_association_says_which_windows_matched(encoder):
+    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, return_association=True, beta=3.0)
+    found = retriever.invoke("rivers are wet")[0]
+    association = found.metadata["association"]
+    assert [found.page_content[part["start"] : part["end"]] for part in association] == [part["text"] for part in association]
+    assert sum(part["weight"] for part in association) == pytest.approx(1)
+    assert max(association, key=lambda part: part["weight"])["text"] == found.metadata["quote"]
+    assert found.metadata["quote"].endswith("Rivers are wet.")
+
+
+@pytest.mark.parametrize("beta", [0, math.inf])
+def test_the_quote_is_the_best_window_at_the_ends_of_beta_too(encoder, beta):
+    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, beta=beta)
+    assert retriever.invoke("rivers are wet")[0].metadata["quote"].endswith("Rivers are wet.")
+
+
+def test_a_follow_up_needs_its_history(retriever):
+    alone = retriever.invoke("when was it published?", k=1)
+    assert ids(alone) == ["dpr"]
+    assert ids(retriever.invoke("when was it published?", k=1, history=HISTORY)) == ["sparsemax"]
+    messages = [HumanMessage(HISTORY[0][0]), AIMessage(HISTORY[0][1])]
+    assert ids(retriever.invoke("when was it published?", k=1, history=messages)) == ["sparsemax"]
+
+
+def test_history_weight_zero_is_no_history(encoder):
+    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, history_weight=0)
+    assert retriever.invoke("when was it published?", history=HISTORY) == retriever.invoke("when was it published?")
+
+
+async def test_async_gives_the_same_off_the_event_loop(retriever, encoder):
+    threads = []
+    encode = encoder.encode_queries
+    encoder.encode_queries = lambda texts: threads.append(threading.current_thread()) or encode(texts)
+    found = await retriever.ainvoke("when was it published?", k=1, history=HISTORY)
+    assert ids(found) == ["sparsemax"]
+    assert threads
+    assert threading.main_thread() not in threads
+    assert [ids(part) for part in await retriever.abatch(["apples", "karpukhin"])] == [
+        ["apples", "sparsemax"],
+        ["dpr", "sparsemax"],
+    ]
+
+
+def test_k_of_a_call_goes_before_that_of_the_retriever_and_may_be_large(retriever):
+    assert len(retriever.invoke("sparsemax")) == 2
+    assert len(retriever.invoke("sparsemax", k=1)) == 1
+    assert len(retriever.invoke("sparsemax", k=10_000)) == 3
+
+
+def test_batch_search_gives_ids_and_scores_as_invoke_does(retriever):
+    queries = ["apples", "when was it published?"]
+    found = retriever.search_batch(queries, [None, HISTORY], k=3)
+    single = [retriever.invoke(queries[0], k=3), retriever.invoke(queries[1], k=3, history=HISTORY)]
+    assert [[identity for identity, _ in hits] for hits in found] == [ids(documents) for documents in single]
+    for hits, documents in zip(found, single, strict=True):
+        assert [score for _, score in hits] == pytest.approx([document.metadata["score"] for document in documents], abs=1e-6)
+    assert retriever.search_batch([]) == []
+    with pytest.raises(InputError, match="2 queries and 1 histories"):
+        retriever.search_batch(queries, [None])
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ({"year": 2020}, {"dpr", "apples"}),
+        ({"year": [2016, 1]}, {"sparsemax"}),
+        ({"year": 2020, "source": "x"}, set()),
+        ({"missing": 1}, set()),
+        (lambda document: document.id != "dpr", {"sparsemax", "apples"}),
+    ],
+)
+def test_filters(encoder, condition, expected):
+    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, filter=condition)
+    assert set(ids(retriever.invoke("published"))) == expected
+
+
+def test_a_threshold_leaves_out_what_scores_below(encoder):
+    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, score_threshold=0.5)
+    assert ids(retriever.invoke("apples grow")) == ["apples"]
+    assert retriever.invoke("unheard") == []
+
+
+def test_long_documents_come_back_in_passages(encoder):
+    text = "\n\n".join(f"Paragraph {n} speaks of subject{n} and of nothing else at all in the wide world." for n in range(30))
+    retriever = HopfieldRetriever.from_documents([Document(text, id="book", metadata={"page": 4})], encoder=encoder)
+    found = retriever.invoke("subject17")[0]
+    assert found.id.startswith("book#")
+    assert "subject17" in found.metadata["quote"]
+    assert text[found.metadata["start"] :].startswith(found.page_content)
+    assert found.metadata["page"] == 4
+    assert found.metadata["source"] == "book"
+
+
+def test_from_texts(encoder):
+    retriever = HopfieldRetriever.from_texts(
+        ["apples grow", "pears fall"], [{"n": 1}, {"n": 2}], ids=["a", "b"], encoder=encoder, k=1
+    )
+    (found,) = retriever.invoke("pears")
+    assert (found.id, found.metadata["n"]) == ("b", 2)
+    assert ids(HopfieldRetriever.from_texts(["pears"], encoder=encoder).invoke("pears"))[0]
+    with pytest.raises(InputError, match="2 texts, 1 metadatas"):
+        HopfieldRetriever.from_texts(["a", "b"], [{}], encoder=encoder)
+
+
+def test_documents_come_from_the_cache(tmp_path, encoder):
+    HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, cache=tmp_path / "c.sqlite")
+    encoder.passages.clear()
+    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, cache=PatternCache(tmp_path / "c.sqlite"))
+    assert encoder.passages == []
+    assert ids(retriever.invoke("apples", k=1)) == ["apples"]
+
+
+def test_progress_is_reported(encoder):
+    seen = []
+    HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1] > 0
+
+
+def test_history_aware_stands_in_a_retrieval_chain(retriever):
+    answer = RunnableLambda(lambda inputs: f"From {inputs['context'][0].id}")
+    chain = create_retrieval_chain(retriever.history_aware(), answer)
+    messages = [HumanMessage(HISTORY[0][0]), AIMessage(HISTORY[0][1])]
+    assert chain.invoke({"input": "when was it published?", "chat_history": messages})["answer"] == "From sparsemax"
+    assert chain.invoke({"input": "apples"})["answer"] == "From apples"
+
+
+async def test_history_aware_in_batch_async_and_with_callbacks(retriever):
+    class Seen(BaseCallbackHandler):
+        def __init__(self):
+            self.queries, self.found = [], []
+
+        def on_retriever_start(self, serialized, query, **kwargs):
+            self.queries.append(query)
+
+        def on_retriever_end(self, documents, **kwargs):
+            self.found.append(ids(documents)[0])
+
+    seen, runnable = Seen(), retriever.history_aware()
+    inputs = {"input": "when was it published?", "chat_history": HISTORY}
+    assert ids(await runnable.ainvoke(inputs, {"callbacks": [seen]}))[0] == "sparsemax"
+    assert seen.queries == ["when was it published?"]
+    assert seen.found == ["sparsemax"]
+    assert [ids(found)[0] for found in runnable.batch([inputs, {"input": "apples"}])] == ["sparsemax", "apples"]
+
+
+def test_a_history_that_ends_with_the_question_itself_does_not_count_it(retriever, encoder):
+    messages = [HumanMessage(HISTORY[0][0]), AIMessage(HISTORY[0][1])]
+    question = {"input": "who published?", "chat_history": messages}
+    repeated = {"input": "who published?", "chat_history": [*messages, HumanMessage("who published?")]}
+    assert retriever.history_aware().invoke(repeated) == retriever.history_aware().invoke(question)
+
+
+@pytest.mark.parametrize("inputs", [{}, {"question": "x"}, "text"])
+def test_history_aware_says_what_it_takes(retriever, inputs):
+    with pytest.raises(InputError, match='"input"'):
+        retriever.history_aware().invoke(inputs)
+
+
+@pytest.mark.parametrize("query", ["", " \n\t", None, 3])
+def test_a_question_that_is_none(retriever, query):
+    with pytest.raises(InputError, match="question"):
+        retriever.invoke(query)
+
+
+@pytest.mark.parametrize("query", ["apple " * 20_000, "🍎", "苹果在哪里", "أين التفاح", "\ud800 apples", "\x00 apples"])
+def test_unusual_questions_are_answered(retriever, query):
+    assert len(retriever.invoke(query)) == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"k": 0},
+        {"k": -3},
+        {"k": "many"},
+        {"beta": -1},
+        {"beta": math.nan},
+        {"passage_weight": -1},
+        {"history_weight": -1},
+        {"history_beta": math.nan},
+        {"betta": 3},
+    ],
+)
+def test_bad_settings_are_errors_of_one_line_before_anything_is_encoded(encoder, settings):
+    with pytest.raises(InputError, match=next(iter(settings))) as caught:
+        HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, **settings)
+    assert "\n" not in str(caught.value)
+    assert encoder.passages == []
+
+
+def test_bad_k_of_a_call(retriever):
+    for k in (0, -1):
+        with pytest.raises(InputError, match="k must be"):
+            retriever.invoke("apples", k=k)
+
+
+def test_an_encoder_other_than_the_memorys_is_an_error(retriever):
+    other = HopfieldRetriever(memory=retriever.memory, encoder=DeterministicFakeEmbedding(size=12))
+    with pytest.raises(RetrievalError, match="length 4096"):
+        other.invoke("apples")
+
+
+def test_it_is_a_langchain_retriever_that_is_not_serialised(retriever):
+    assert isinstance(retriever, BaseRetriever)
+    assert not retriever.is_lc_serializable()
+    assert retriever._get_ls_params()["ls_retriever_name"] == "hopfield"
+    assert "memory" not in repr(retriever)
+    assert "memory" not in retriever.model_dump()
+
+
+def test_a_setting_can_be_made_configurable(retriever):
+    runnable = retriever.configurable_fields(k=ConfigurableField(id="k"))
+    assert ids(runnable.invoke("apples", {"configurable": {"k": 1}})) == ["apples"]
+    assert len(runnable.invoke("apples")) == 2
+
+
+def test_a_copy_with_other_settings_shares_the_memory(retriever):
+    copy = retriever.model_copy(update={"k": 1})
+    assert copy.memory is retriever.memory
+    assert len(copy.invoke("apples")) == 1
+    assert len(retriever.invoke("apples")) == 2
+
+
+async def test_many_at_once_do_not_mix(retriever):
+    calls = [retriever.ainvoke("when was it published?", k=1, history=HISTORY), retriever.ainvoke("apples", k=1)] * 20
+    assert [ids(found)[0] for found in await asyncio.gather(*calls)] == ["sparsemax", "apples"] * 20

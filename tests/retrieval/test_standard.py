@@ -1,0 +1,36 @@
+"""LangChain's standard suite, with the real encoder."""
+
+import pytest
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+from langgraph_convcoa.retrieval.encoder import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.memory import Memory, build_memory
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests.fakes import documents
+
+_ENCODER = SentenceTransformerEncoder()
+_MEMORY: list[Memory] = []
+
+
+@pytest.mark.slow
+class TestHopfieldRetriever(RetrieversIntegrationTests):
+    @property
+    def retriever_constructor(self):
+        return HopfieldRetriever
+
+    @property
+    def retriever_constructor_params(self):
+        if not _MEMORY:
+            _MEMORY.append(build_memory(documents(), _ENCODER))
+        return {"memory": _MEMORY[0], "encoder": _ENCODER}
+
+    @property
+    def retriever_query_example(self):
+        return "Who described the Hopfield network?"
+
+
+@pytest.mark.slow
+async def test_k_and_history_through_ainvoke():
+    retriever = HopfieldRetriever(**TestHopfieldRetriever().retriever_constructor_params)
+    found = await retriever.ainvoke("When was that?", k=1, history=[("Who introduced sparsemax?", "Martins and Astudillo.")])
+    assert [document.id for document in found] == ["sparsemax-2016"]
