@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from langgraph_convcoa.cli_bench import app as bench_app
 from langgraph_convcoa.cli_chat import converse, proper_text, run_turn
 from langgraph_convcoa.cli_errors import USER_ERROR, ErrorLineGroup, warn
 from langgraph_convcoa.cli_evaluate import app as evaluate_app
+from langgraph_convcoa.cli_index import documents_of, index
 from langgraph_convcoa.cli_options import (
     DEFAULT_K,
     DEFAULT_MAX_MB,
     AsJson,
     BaseUrl,
     Docs,
+    IndexFolder,
     MaxMb,
     Model,
     NoCache,
@@ -41,6 +44,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(evaluate_app, name="evaluate")
+app.add_typer(bench_app, name="bench")
+app.command()(index)
 
 
 def main() -> None:
@@ -75,6 +80,7 @@ def _root(
 def ask(
     question: Annotated[str, typer.Argument(help="The question.", show_default=False)],
     docs: Docs = None,
+    index: IndexFolder = None,
     model: Model = None,
     base_url: BaseUrl = None,
     thread: Thread = "default",
@@ -93,13 +99,15 @@ def ask(
 
       convcoa ask "When was it?" --docs papers/ --store chats.sqlite --thread thesis
 
+      convcoa ask "Who wrote it?" --index papers.index
+
       convcoa ask "What did we spend in May?" --docs ledger.csv --model openai:gpt-4.1-mini --json
     """
     from langgraph_convcoa.conversation import read_conversation
 
     # Told before minutes of encoding, not after.
     read_conversation(proper_text(question), [])
-    settings = SessionSettings(docs or "", model, base_url, thread, store, k, threshold, max_mb, not no_cache)
+    settings = SessionSettings(documents_of(docs, index), model, base_url, thread, store, k, threshold, max_mb, not no_cache)
     from langgraph_convcoa.console import consoles, print_json
 
     with _session(settings, "ask QUESTION") as session:
@@ -113,6 +121,7 @@ def ask(
 @app.command()
 def chat(
     docs: Docs = None,
+    index: IndexFolder = None,
     model: Model = None,
     base_url: BaseUrl = None,
     thread: Thread = "default",
@@ -135,7 +144,7 @@ def chat(
 
       printf 'Who introduced it?\nWhen?\n' | convcoa chat --docs demo
     """
-    settings = SessionSettings(docs or "", model, base_url, thread, store, k, threshold, max_mb, not no_cache)
+    settings = SessionSettings(documents_of(docs, index), model, base_url, thread, store, k, threshold, max_mb, not no_cache)
     with _session(settings, "chat") as session:
         if not converse(session, as_json):
             raise typer.Exit(USER_ERROR)
@@ -143,7 +152,7 @@ def chat(
 
 @app.command()
 def search(
-    path: Annotated[str, typer.Argument(help='File or folder of documents, or "demo".', show_default=False)],
+    path: Annotated[str, typer.Argument(help='File or folder of documents, an index, or "demo".', show_default=False)],
     query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
     k: PassageCount = DEFAULT_K,
     history: Annotated[
@@ -163,6 +172,8 @@ def search(
     [bold]Examples[/bold]
 
       convcoa search demo "capacity of a Hopfield network" -k 3
+
+      convcoa search papers.index "who wrote it?"
 
       convcoa search papers/ "when was it published?" --history turns.json --json
     """

@@ -18,6 +18,10 @@ Docs = Annotated[
         show_default=False,
     ),
 ]
+IndexFolder = Annotated[
+    Path | None,
+    typer.Option("--index", metavar="DIR", help="An index that `convcoa index` made, instead of --docs.", show_default=False),
+]
 Model = Annotated[
     str | None,
     typer.Option(

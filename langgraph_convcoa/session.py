@@ -29,6 +29,7 @@ OUTPUT_FIELDS = ("answer", "citations", "chain", "knowledge_set", "usage")
 """The graph's output as JSON (DESIGN section 9)."""
 
 _SQLITE_WAIT_SECONDS = 5.0
+_TITLES_READ = 100
 
 
 class View(Protocol):
@@ -172,14 +173,19 @@ def _store_error(path: Path, error: Exception) -> StoreError:
 def open_retriever(
     docs: str, *, k: int, max_mb: float, cache: bool, progress: bool, warn: Callable[[str], None]
 ) -> HopfieldRetriever:
-    """A retriever over the documents at a path; "demo" is the demonstration's where no such path exists.
+    """A retriever over the documents, or the index, at a path; "demo" is the demonstration's where no such path exists.
 
     Raises:
         DocumentError: The documents cannot be read.
-        RetrievalError: They cannot be encoded.
+        RetrievalError: They cannot be encoded, or the index cannot be opened.
     """
     from langgraph_convcoa.retrieval.documents import load_documents
+    from langgraph_convcoa.retrieval.index_database import is_index
 
+    if is_index(docs):
+        from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+        return HopfieldRetriever.from_pretrained(docs, k=k)
     documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
@@ -251,7 +257,7 @@ def open_session(settings: SessionSettings, *, progress: bool, warn: Callable[[s
     from langgraph_convcoa.graph import build_graph
 
     graph = build_graph(model=model, retriever=retriever)
-    titles = [str(passage.metadata.get("title") or "") for passage in retriever.memory.passages]
+    titles = [str(passage.metadata.get("title") or "") for passage in retriever.memory.passages[:_TITLES_READ]]
     return Session(graph, ConvCoAContext(k=settings.k, threshold=settings.threshold), settings.thread, settings.store, titles)
 
 

@@ -8,9 +8,7 @@ from itertools import islice
 from time import perf_counter
 from typing import Any
 
-import bm25s
 import numpy as np
-import numpy.typing as npt
 from langchain_core.documents import Document
 from rich.table import Table
 
@@ -19,17 +17,20 @@ from langgraph_convcoa.evaluation.datasets import Dataset, Query
 from langgraph_convcoa.evaluation.metrics import ndcg, recall, reciprocal_rank
 from langgraph_convcoa.retrieval.cache import PatternCache, encode_patterns
 from langgraph_convcoa.retrieval.encoder import Encoder, Vectors, as_encoder
+from langgraph_convcoa.retrieval.lexical import LexicalIndex
 from langgraph_convcoa.retrieval.memory import Memory, build_memory
 from langgraph_convcoa.retrieval.passages import document_id, pattern_text
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.text import content_words
 
-METHODS = ("bm25", "question", "question-parts", "two-turns", "history", "rewrite", "hopfield")
+METHODS = ("bm25", "question", "question-parts", "two-turns", "history", "rewrite", "dense", "hybrid")
 """bm25: BM25 on the question. question: the plain encoder, one vector a passage (what is too long for it is cut off), on the
 question as it was put; two-turns, history, rewrite: the same on the question with the user turn before it, on the question
 with all turns before it (latest first), on its rewrite. question-parts: `question` over the parts that long passages are split
-into for `hopfield`: what the split gives, without the retriever. hopfield: `HopfieldRetriever`, untrained."""
+into for `hybrid`: what the split gives, without the retriever. hybrid (or hopfield): `HopfieldRetriever` with its settings,
+untrained; dense: the same without its lexical channel."""
+
+_ALIASES = {"hopfield": "hybrid"}
 
 _DEPTH = 100
 _METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
@@ -123,7 +124,7 @@ def evaluate_retrieval(
         InputError: A method is unknown, or no query has a gold passage in the pool.
         RetrievalError: The passages cannot be encoded.
     """
-    unknown = [method for method in methods if method not in METHODS]
+    unknown = [method for method in methods if _ALIASES.get(method, method) not in METHODS]
     if unknown or not methods:
         raise InputError(f"Unknown retrieval method {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(METHODS)}.")
     pool = _pool(dataset.corpus, distractors)
@@ -183,11 +184,14 @@ class _Rankers:
     def of(self, method: str) -> Ranker:
         if method == "bm25":
             return self._bm25()
-        if method == "hopfield":
+        if method == "dense":
+            return self._hopfield(self._build(), lexical_weight=0.0)
+        if _ALIASES.get(method, method) == "hybrid":
             return self._hopfield(self._build())
         if method == "question-parts":
             memory = self._build()
-            return self._dense(memory.whole, [document_id(passage) for passage in memory.passages], method)
+            whole = memory.patterns.take(memory.patterns.offsets[:-1])
+            return self._dense(whole, [document_id(passage) for passage in memory.passages], method)
         if self._whole is None:
             texts = [pattern_text(document) for document in self._pool]
             self._whole = encode_patterns(self._encoder, texts, self._cache, self._progress)
@@ -199,14 +203,14 @@ class _Rankers:
         return self._memory
 
     def _bm25(self) -> Ranker:
-        index = bm25s.BM25()
-        index.index([content_words(pattern_text(document)) or ["\0"] for document in self._pool], show_progress=False)
+        index = LexicalIndex(self._pool)
 
         def rank(queries: Sequence[Query]) -> list[list[str]]:
             rankings = []
             for query in queries:
-                scores = index.get_scores(content_words(query.question) or ["\0"])
-                rankings.append([str(self._pool[i].id) for i in _best(scores, _DEPTH) if scores[i] > 0])
+                scores = index.scores([query.question])[0]
+                best = np.argsort(-scores, kind="stable")[:_DEPTH]
+                rankings.append([str(self._pool[i].id) for i in best if scores[i] > 0])
             return rankings
 
         return rank
@@ -218,8 +222,8 @@ class _Rankers:
 
         return rank
 
-    def _hopfield(self, memory: Memory) -> Ranker:
-        retriever = HopfieldRetriever(memory=memory, encoder=self._encoder, **self._settings)
+    def _hopfield(self, memory: Memory, **settings: Any) -> Ranker:
+        retriever = HopfieldRetriever(memory=memory, encoder=self._encoder, **(self._settings | settings))
         owners = {str(passage.id): document_id(passage) for passage in memory.passages}
 
         def rank(queries: Sequence[Query]) -> list[list[str]]:
@@ -251,8 +255,3 @@ def _query_text(query: Query, method: str) -> str:
 def _documents(ids: Iterable[str]) -> list[str]:
     """The first ids, each once."""
     return list(islice(dict.fromkeys(ids), _DEPTH))
-
-
-def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
-    order: npt.NDArray[np.int64] = np.argsort(-scores, kind="stable")[:k]
-    return order

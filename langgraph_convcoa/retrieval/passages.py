@@ -40,7 +40,7 @@ def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Doc
     Raises:
         RetrievalError: An id is used twice, or there is no document with text.
     """
-    kept = _identified(documents)
+    kept = identify(documents)
     texts = [pattern_text(document) for document in kept]
     limit = encoder.max_tokens
     # A token is at least a byte long, so that a short text fits without being counted.
@@ -95,7 +95,12 @@ def document_id(passage: Document) -> str:
     return str(passage.metadata.get("document_id") or passage.id)
 
 
-def _identified(documents: Iterable[Document]) -> list[Document]:
+def identify(documents: Iterable[Document]) -> list[Document]:
+    """Documents with text, each with an id; one without gets one made of its title and text.
+
+    Raises:
+        RetrievalError: An id is used twice, or there is no document with text.
+    """
     kept: list[Document] = []
     seen: set[str] = set()
     empty = 0

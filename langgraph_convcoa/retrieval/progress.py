@@ -10,8 +10,10 @@ Progress = bool | Callable[[int, int], None]
 
 
 @contextmanager
-def track(progress: Progress, total: int, description: str) -> Iterator[Callable[[int], None]]:
+def track(progress: Progress, total: int | None, description: str) -> Iterator[Callable[[int], None]]:
     """Follow work of `total` steps; the value given is a function that is called with the number of steps just done.
+
+    Where nobody knows the total it is None; a callback is then told that what is done is all.
 
     Example:
         >>> seen = []
@@ -39,6 +41,6 @@ def track(progress: Progress, total: int, description: str) -> Iterator[Callable
     def advance(steps: int) -> None:
         nonlocal done
         done += steps
-        report(done, total)
+        report(done, done if total is None else total)
 
     yield advance

@@ -4,30 +4,46 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.retrievers import LangSmithRetrieverParams
+from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import run_in_executor
-from pydantic import ConfigDict, Field, PrivateAttr, SkipValidation, ValidationError
+from pydantic import ConfigDict, PrivateAttr, ValidationError
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.base import Vectors
 from langgraph_convcoa.retrieval.cache import PatternCache
 from langgraph_convcoa.retrieval.conversation import History, StateEncoder, Turn, history_pairs
 from langgraph_convcoa.retrieval.encoder import Encoder, as_encoder
-from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
+from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.index import Index, open_or_create
+from langgraph_convcoa.retrieval.index_documents import Outdated, Passage
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory, build_memory
+from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.scoring import associate, check_settings, search
+from langgraph_convcoa.retrieval.retriever_inputs import history_runnable, query_text
+from langgraph_convcoa.retrieval.retriever_memory import MemoryRetriever, View, allowed, fetch
+from langgraph_convcoa.retrieval.scoring import Ranking, associate, check_settings, search
+
+_SEARCHES = 5
 
 
-class HopfieldRetriever(BaseRetriever):
+class Hit(NamedTuple):
+    """A passage that was found, and the number of its memory set."""
+
+    number: int
+    score: float
+    passage: Passage
+
+
+class HopfieldRetriever(MemoryRetriever):
     """Retrieve passages by sparse Hopfield association, in conversation, without a model call (papers/000 section 4).
 
     A passage is a memory set: a pattern of the whole and one for each window of up to three sentences. Its score for a query
@@ -46,7 +62,7 @@ class HopfieldRetriever(BaseRetriever):
         score_threshold: Documents below this score are left out.
         filter: Metadata that documents must have, or a function that says whether a document may be returned.
         return_association: Put under `association` which windows matched: [{text, start, end, weight}].
-        memory: The passages and their patterns.
+        memory: The passages and their patterns, in memory or an `Index` on disk.
         encoder: What encodes the queries, and encoded the memory.
 
     Raises:
@@ -72,13 +88,9 @@ class HopfieldRetriever(BaseRetriever):
     filter: Filter | None = None
     return_association: bool = False
 
-    # Fields, so that `configurable_fields`, which makes a new object of an old one's fields, takes them along; never dumped.
-    memory: SkipValidation[Memory] = Field(repr=False, exclude=True)
-    encoder: SkipValidation[Encoder] = Field(repr=False, exclude=True)
-
     _states: StateEncoder = PrivateAttr()
 
-    def __init__(self, *, memory: Memory, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> None:
+    def __init__(self, *, memory: Memory | Index, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> None:
         settings |= {"memory": memory, "encoder": as_encoder(encoder)}
         try:
             super().__init__(**settings)
@@ -95,28 +107,40 @@ class HopfieldRetriever(BaseRetriever):
         *,
         k: int = 5,
         encoder: Encoder | Embeddings | str | None = None,
+        path: str | Path | None = None,
+        dtype: PatternType | None = None,
         cache: PatternCache | str | Path | None = None,
         progress: Progress = False,
         **settings: Any,
     ) -> HopfieldRetriever:
-        """Encode documents and make a retriever over them, in memory.
+        """Encode documents and make a retriever over them, in memory or in an index on disk.
 
         Args:
             documents: Long ones are split into passages `{id}#{n}`; `metadata["title"]` is encoded with the text.
             k: How many documents are returned, at most.
             encoder: An encoder, LangChain embeddings or a model name; all-MiniLM-L6-v2 when None.
+            path: A folder for an index on disk. It is made there, read and encoded batch by batch; where it is already,
+                documents that it does not have are added, so that a run that was killed can be run again.
+            dtype: How patterns are stored: "float32" (also when None), "float16", "bfloat16" or "int8".
             cache: Where encoded patterns are kept between runs: a `PatternCache` or the path of one.
             progress: True for a bar on standard error, or a function called with (done, total).
             **settings: The class's other attributes.
 
         Raises:
             InputError: A setting is out of range.
-            RetrievalError: No document has text, an id is used twice, or the documents cannot be encoded.
+            RetrievalError: No document has text, an id is used twice, the documents cannot be encoded, or the index cannot be
+                used.
         """
         # Made before its memory, so that bad settings are told before minutes of encoding.
         retriever = cls(memory=EMPTY, encoder=encoder, k=k, **settings)
         store = PatternCache(cache) if isinstance(cache, str | Path) else cache
-        retriever.memory = build_memory(documents, retriever.encoder, cache=store, progress=progress)
+        if path is None:
+            retriever.memory = build_memory(
+                documents, retriever.encoder, cache=store, progress=progress, dtype=dtype or "float32"
+            )
+            return retriever
+        retriever.memory = open_or_create(path, retriever.encoder, dtype, retriever._settings())
+        retriever.add_documents(documents, cache=store, progress=progress)
         return retriever
 
     @classmethod
@@ -159,19 +183,8 @@ class HopfieldRetriever(BaseRetriever):
         turns = [history_pairs(history) for history in histories] if histories is not None else [[] for _ in queries]
         if len(turns) != len(queries):
             raise InputError(f"There are {len(queries)} queries and {len(turns)} histories; give one of each.")
-        states = self._encode(queries, turns)
-        found = search(
-            self.memory,
-            states,
-            k=limit,
-            beta=self.beta,
-            passage_weight=self.passage_weight,
-            allowed=allowed_passages(self.memory.passages, self.filter),
-        )
-        return [
-            [(str(self.memory.passages[i].id), float(s)) for i, s in zip(ranking.indices, ranking.scores, strict=True)]
-            for ranking in found
-        ]
+        found = self._search(self._encode(queries, turns), limit)[1]
+        return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
     def history_aware(self) -> Runnable[dict[str, Any], list[Document]]:
         """The retriever on `{"input": str, "chat_history": list[BaseMessage]}`.
@@ -186,16 +199,7 @@ class HopfieldRetriever(BaseRetriever):
             >>> documents[0].page_content
             'Ada wrote it.'
         """
-
-        def retrieve(inputs: dict[str, Any], config: RunnableConfig) -> list[Document]:
-            query, history = _conversation(inputs)
-            return self.invoke(query, config, history=history)
-
-        async def aretrieve(inputs: dict[str, Any], config: RunnableConfig) -> list[Document]:
-            query, history = _conversation(inputs)
-            return await self.ainvoke(query, config, history=history)
-
-        return RunnableLambda(retrieve, afunc=aretrieve, name="history_aware_retriever")
+        return history_runnable(self)
 
     def _get_relevant_documents(
         self,
@@ -207,14 +211,9 @@ class HopfieldRetriever(BaseRetriever):
     ) -> list[Document]:
         limit = self.k if k is None else k
         self._check(limit)
-        state = self._encode([query], [history_pairs(history)])
-        allowed = allowed_passages(self.memory.passages, self.filter)
-        ranking = search(self.memory, state, k=limit, beta=self.beta, passage_weight=self.passage_weight, allowed=allowed)[0]
-        return [
-            self._document(int(index), float(score), state[0])
-            for index, score in zip(ranking.indices, ranking.scores, strict=True)
-            if self.score_threshold is None or score >= self.score_threshold
-        ]
+        states = self._encode([query], [history_pairs(history)])
+        view, found = self._search(states, limit, self.score_threshold)
+        return [self._document(view, hit, states[0]) for hit in found[0]]
 
     async def _aget_relevant_documents(
         self,
@@ -240,7 +239,7 @@ class HopfieldRetriever(BaseRetriever):
             raise InputError(f"history_beta must be from 0 to infinity, not {self.history_beta}.")
 
     def _encode(self, queries: Sequence[str], histories: Sequence[list[Turn]]) -> Vectors:
-        texts = [_query_text(query) for query in queries]
+        texts = [query_text(query) for query in queries]
         # An app that appends the new question to its messages first hands it over twice.
         turns = [
             history[:-1] if history and history[-1] == (text, "") else history
@@ -248,34 +247,49 @@ class HopfieldRetriever(BaseRetriever):
         ]
         return self._states.states(texts, turns, history_weight=self.history_weight, history_beta=self.history_beta)
 
-    def _document(self, index: int, score: float, state: Vectors) -> Document:
-        passage = self.memory.passages[index]
-        weights, products = associate(self.memory, index, state, self.beta)
-        spans = self.memory.set_spans(index)
+    def _search(self, states: Vectors, k: int, threshold: float | None = None) -> tuple[View, list[list[Hit]]]:
+        """The best passages for each query state, and the memory as it was searched."""
+        for attempt in range(_SEARCHES):
+            view = self._view()
+            rankings = self._rankings(view, states, k)
+            kept = [
+                [
+                    (int(number), float(score))
+                    for number, score in zip(ranking.indices, ranking.scores, strict=True)
+                    if threshold is None or score >= threshold
+                ]
+                for ranking in rankings
+            ]
+            numbers = sorted({number for hits in kept for number, _ in hits})
+            try:
+                passages = dict(zip(numbers, fetch(view, numbers), strict=True))
+            except Outdated:
+                if attempt == _SEARCHES - 1:
+                    raise
+                continue
+            return view, [[Hit(number, score, passages[number]) for number, score in hits] for hits in kept]
+        raise AssertionError
+
+    def _rankings(self, view: View, states: Vectors, k: int) -> list[Ranking]:
+        if not len(view):
+            nothing = np.zeros(0, dtype=np.int64)
+            return [Ranking(nothing, nothing.astype(np.float64), True, 0) for _ in states]
+        return search(
+            view.patterns, states, k=k, beta=self.beta, passage_weight=self.passage_weight, allowed=allowed(view, self.filter)
+        )
+
+    def _document(self, view: View, hit: Hit, state: Vectors) -> Document:
+        passage, spans = hit.passage.document, hit.passage.spans
+        weights, products = associate(view.patterns, hit.number, state, self.beta)
         texts = [passage.page_content[start:end] for start, end in spans]
         metadata = copy.deepcopy(passage.metadata)
         metadata.setdefault("source", str(metadata.get("document_id") or passage.id))
         # By product where weights are equal, as all are at beta = 0.
         best = max(range(len(texts)), key=lambda i: (weights[i], products[i]))
-        metadata |= {"score": score, "quote": texts[best]}
+        metadata |= {"score": hit.score, "quote": texts[best]}
         if self.return_association:
             metadata["association"] = [
                 {"text": text, "start": start, "end": end, "weight": float(weight)}
                 for text, (start, end), weight in zip(texts, spans, weights, strict=True)
             ]
         return Document(id=passage.id, page_content=passage.page_content, metadata=metadata)
-
-
-def _query_text(query: str) -> str:
-    if not isinstance(query, str):
-        raise InputError(f"The question must be a string, not {type(query).__name__}.")
-    text = query.strip().encode("utf-8", "replace").decode()
-    if not text:
-        raise InputError("The question is empty; write one.")
-    return text
-
-
-def _conversation(inputs: Mapping[str, Any]) -> tuple[str, History]:
-    if not isinstance(inputs, Mapping) or "input" not in inputs:
-        raise InputError('The history-aware retriever takes {"input": question, "chat_history": messages}.')
-    return inputs["input"], inputs.get("chat_history") or []

@@ -34,7 +34,7 @@ def test_every_method_is_measured_and_rows_without_gold_are_counted():
     report = evaluate([ASKED, FOLLOW_UP, LOST])
     assert list(report.methods) == list(METHODS)
     assert (report.queries, report.left_out, report.documents) == (2, 1, 3)
-    for method in ("two-turns", "history", "hopfield"):
+    for method in ("two-turns", "history", "dense", "hybrid"):
         assert report.methods[method].metrics["MRR"] == 1
     assert report.methods["rewrite"].queries == 1
     assert report.methods["rewrite"].metrics["Recall@1"] == 1
@@ -67,6 +67,16 @@ def test_a_long_document_ranks_once_by_its_best_part():
         report = evaluate_retrieval(Dataset("made", (query,), (*CORPUS, long)), methods=[method], encoder=BagOfWords())
         assert report.methods[method].metrics["MRR"] == 1
         assert report.documents == 4
+
+
+def test_the_lexical_channel_is_what_hybrid_has_over_dense():
+    # The bag is too small to tell words apart, so that only BM25 knows what a text is about.
+    asked = Dataset("made", (Query("1", "Who wrote of dense retrieval?", gold=("dpr",)),), CORPUS)
+    for method, expected in (("dense", 0.5), ("hybrid", 1.0), ("hopfield", 1.0)):
+        report = evaluate_retrieval(asked, methods=[method], encoder=BagOfWords(dimension=1))
+        assert report.methods[method].metrics["MRR"] == expected
+    report = evaluate_retrieval(asked, methods=["hybrid"], encoder=BagOfWords(dimension=1), settings={"lexical_weight": 0.0})
+    assert report.methods["hybrid"].metrics["MRR"] == 0.5
 
 
 def test_settings_reach_the_retriever():

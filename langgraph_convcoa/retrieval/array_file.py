@@ -1,0 +1,140 @@
+"""Named arrays in one file: safetensors, replaced whole or not at all, memory-mapped, with checksums."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import uuid
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from langgraph_convcoa.errors import RetrievalError
+
+_TYPES = {"U8": np.uint8, "I32": np.int32, "I64": np.int64, "F32": np.float32}
+_BLOCK = 1 << 24
+
+
+class ArrayFile:
+    """The arrays of a file, read-only memory maps.
+
+    Attributes:
+        path: The file.
+        arrays: By name. Their bytes are not read before they are used; call `check` first.
+        settings: What was written with them.
+
+    Args:
+        path: The file.
+        kind: What it must be.
+        version: Its version.
+
+    Raises:
+        RetrievalError: The file is missing, cut off, of another kind or of another version.
+    """
+
+    def __init__(self, path: Path, *, kind: str, version: int) -> None:
+        self.path = path
+        self._checked = False
+        self._lock = threading.Lock()
+        if not path.is_file():
+            raise RetrievalError(f"There is no file {path}; build the index again.")
+        try:
+            # Opened by the library first, which checks the header and that the arrays lie within the file.
+            with safe_open(path, framework="np") as opened:
+                metadata = opened.metadata() or {}
+            if metadata.get("kind") != kind:
+                raise RetrievalError(f"{path} is no {kind} file; name another one.")
+            if metadata.get("version") != str(version):
+                raise RetrievalError(f"{path} is of version {metadata.get('version')}, not {version}; build the index again.")
+            self.settings: dict[str, Any] = json.loads(metadata["settings"])
+            self._sums: dict[str, int] = json.loads(metadata["crc32"])
+            if self._sums.pop("") != zlib.crc32(metadata["settings"].encode()):
+                raise ValueError("its settings fail their checksum")
+            self.arrays = _mapped(path)
+        except (SafetensorError, OSError, KeyError, ValueError) as error:
+            raise RetrievalError(f"{path} is damaged or cut off ({_line(error)}); build the index again.") from None
+        if self.arrays.keys() != self._sums.keys():
+            raise RetrievalError(f"{path} is damaged: its checksums do not name its arrays; build the index again.")
+
+    def check(self) -> None:
+        """Read everything once and compare checksums.
+
+        Raises:
+            RetrievalError: An array is not what was written.
+        """
+        with self._lock:
+            if self._checked:
+                return
+            for name, values in self.arrays.items():
+                if _checksum(values) != self._sums[name]:
+                    raise RetrievalError(f"{self.path} is damaged: {name} fails its checksum; build the index again.")
+            self._checked = True
+
+
+def write_arrays(
+    path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, kind: str, version: int, settings: Mapping[str, Any] | None = None
+) -> None:
+    """Write named arrays (uint8, int32, int64 or float32) to a file, replacing it whole or not at all.
+
+    Args:
+        path: The file; its folder is made when missing.
+        arrays: By name.
+        kind: What kind of file it is.
+        version: Its version.
+        settings: JSON values to keep with them.
+
+    Raises:
+        RetrievalError: The file cannot be written.
+    """
+    kept = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
+    words = json.dumps(dict(settings or {}))
+    sums = {name: _checksum(values) for name, values in kept.items()} | {"": zlib.crc32(words.encode())}
+    metadata = {"kind": kind, "version": str(version), "settings": words, "crc32": json.dumps(sums)}
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(kept, temporary, metadata=metadata)
+        with temporary.open("rb") as stream:
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except (OSError, SafetensorError) as error:
+        raise RetrievalError(f"{path} cannot be written: {_line(error)}.") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _mapped(path: Path) -> dict[str, npt.NDArray[Any]]:
+    with path.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        header = json.loads(stream.read(size))
+    header.pop("__metadata__", None)
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, entry in header.items():
+        shape, dtype = tuple(entry["shape"]), np.dtype(_TYPES[entry["dtype"]])
+        if 0 in shape:
+            arrays[name] = np.zeros(shape, dtype=dtype)
+        else:
+            start = 8 + size + entry["data_offsets"][0]
+            arrays[name] = np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape)
+    return arrays
+
+
+def _checksum(values: npt.NDArray[Any]) -> int:
+    content = values.reshape(-1).view(np.uint8)
+    total = 0
+    for start in range(0, len(content), _BLOCK):
+        total = zlib.crc32(content[start : start + _BLOCK].data, total)
+    return total
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,290 @@
+"""The index: a memory of passages and their patterns in a folder, that is searched where it lies."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.base import Encoder
+from langgraph_convcoa.retrieval.cache import PatternCache
+from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.index_build import Committed, ingest
+from langgraph_convcoa.retrieval.index_database import Head
+from langgraph_convcoa.retrieval.index_documents import Catalogue, Passage
+from langgraph_convcoa.retrieval.index_file import WriterLock
+from langgraph_convcoa.retrieval.index_save import new_head, prepare_folder
+from langgraph_convcoa.retrieval.index_snapshot import Checked, Snapshot
+from langgraph_convcoa.retrieval.index_write import gathered, remove, rewrite
+from langgraph_convcoa.retrieval.passages import Span
+from langgraph_convcoa.retrieval.patterns import Patterns, PatternType
+from langgraph_convcoa.retrieval.progress import Progress
+
+_OPENINGS = 5
+
+
+class Index:
+    """An index in a folder: memory-mapped patterns, and a database of documents, metadata and settings beside them.
+
+    Opening reads no pattern; each block of patterns is compared with its checksum before its first use. Any number of
+    processes may read while one writes, and see each commit from their next search on. A process that is killed leaves the
+    index as it was after its last commit.
+
+    Args:
+        path: The folder.
+
+    Raises:
+        RetrievalError: There is no index, it is of another version, damaged or cut short.
+
+    Example:
+        >>> import tempfile
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langgraph_convcoa.retrieval.embeddings import EmbeddingsEncoder
+        >>> encoder = EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), name="fake")
+        >>> index = Index.create(tempfile.mkdtemp(), encoder, dtype="int8")
+        >>> index.add_documents([Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b")], encoder)
+        ['a', 'b']
+        >>> index.delete(["a"])
+        >>> len(index), len(Index(index.path))
+        (1, 1)
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._database = Catalogue(self.path)
+        self._lock = WriterLock(self.path)
+        self._checked = Checked()
+        self._guard = threading.Lock()
+        self._current: Snapshot | None = None
+        self.snapshot()
+
+    @classmethod
+    def create(
+        cls, path: str | Path, encoder: Encoder, *, dtype: PatternType = "float32", settings: Mapping[str, Any] | None = None
+    ) -> Index:
+        """Make an index of nothing.
+
+        Args:
+            path: A folder that is empty or does not exist.
+            encoder: What its documents will be encoded with.
+            dtype: How patterns are stored.
+            settings: Settings of a retriever, kept with it.
+
+        Raises:
+            InputError: There is no such type.
+            RetrievalError: The folder holds something, cannot be made, or the encoder cannot be told from another.
+        """
+        folder = Path(path)
+        database = Catalogue(folder)
+        if database.exists():
+            raise RetrievalError(f"{folder} holds an index already; open it, or name another folder.")
+        head = new_head(encoder, dtype, settings)
+        prepare_folder(folder)
+        with WriterLock(folder).held():
+            rewrite(database, head, [], [])
+        return cls(folder)
+
+    def __repr__(self) -> str:
+        return f"Index({str(self.path)!r})"
+
+    def __len__(self) -> int:
+        return len(self.snapshot())
+
+    # What it is ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> Head:
+        """Its encoder, type, dimension, settings and counts."""
+        return self.snapshot().head
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a pattern."""
+        return self.head.dimension
+
+    @property
+    def document_count(self) -> int:
+        """How many documents it holds."""
+        with self._database.reading() as connection:
+            return self._database.count_documents(connection)
+
+    # Reading ------------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """The present state, which a search sees from its start to its end."""
+        with self._guard:
+            for attempt in range(_OPENINGS):
+                try:
+                    self._current = Snapshot.load(self._database, self._checked, self._current)
+                    break
+                except FileNotFoundError as error:
+                    # Replaced by another generation between the reading of the head and the opening of the file.
+                    if attempt == _OPENINGS - 1:
+                        raise RetrievalError(
+                            f"{error.filename} is missing; restore it from a copy, or build the index again."
+                        ) from error
+            assert self._current is not None
+            return self._current
+
+    @property
+    def patterns(self) -> Patterns:
+        """The patterns of all memory sets, those of deleted passages too."""
+        return self.snapshot().patterns
+
+    @property
+    def passages(self) -> Sequence[Document]:
+        """The passages by the number of their memory set, read when they are asked for; a deleted one is an empty document."""
+        return self.snapshot().passages
+
+    def fetch(self, numbers: Sequence[int]) -> list[Passage]:
+        """The passages of these memory sets, with their windows."""
+        return self.snapshot().fetch(numbers)
+
+    def set_spans(self, index: int) -> list[Span]:
+        """Where the windows of a passage stand in its text."""
+        return self.snapshot().set_spans(index)
+
+    def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
+        """(n,), True for the memory sets that are not deleted and meet the condition; None where all do."""
+        return self.snapshot().allowed(condition)
+
+    def verify(self) -> None:
+        """Read everything and compare it with its checksums.
+
+        Raises:
+            RetrievalError: Something is damaged; the message says what.
+        """
+        finding = self._database.integrity()
+        if finding != "ok":
+            raise self._database.damaged(finding)
+        with self._guard:
+            self._current, self._checked = None, Checked()
+        snapshot = self.snapshot()
+        snapshot.check_blocks(snapshot.blocks)
+        for numbers, passages in snapshot.batches():
+            sizes = snapshot.offsets[numbers + 1] - snapshot.offsets[numbers]
+            for passage, size in zip(passages, sizes, strict=True):
+                if len(passage.spans) + 1 != size:
+                    raise self._database.damaged(f"the passage {passage.document.id!r} has lost a window")
+        with self._database.reading() as connection:
+            ranges = self._database.ranges(connection)
+            if self._database.head(connection).commits != snapshot.head.commits:
+                return
+        keys = snapshot.keys if snapshot.alive is None else snapshot.keys[snapshot.alive]
+        if sum(last - first + 1 for _, first, last in ranges) != len(keys) or any(
+            np.searchsorted(keys, last) - np.searchsorted(keys, first) != last - first for _, first, last in ranges
+        ):
+            raise self._database.damaged("its documents and passages do not agree")
+
+    # Writing ------------------------------------------------------------------------------------------------------------
+
+    def ingest(
+        self,
+        documents: Iterable[Document],
+        encoder: Encoder,
+        *,
+        replace: bool = False,
+        cache: PatternCache | None = None,
+        progress: Progress = False,
+    ) -> Iterator[Committed]:
+        """`add_documents`, or with `replace` `update`, one commit at a time."""
+        self.snapshot().check_encoder(encoder)
+        with self._lock.held():
+            yield from ingest(self._database, documents, encoder, replace=replace, cache=cache, progress=progress)
+
+    def add_documents(
+        self,
+        documents: Iterable[Document],
+        encoder: Encoder,
+        *,
+        cache: PatternCache | None = None,
+        progress: Progress = False,
+    ) -> list[str]:
+        """Add documents; when this returns they are on the disk.
+
+        A document that is there already, with the same id and content, is passed over, so that a run that was killed can
+        be run again. Memory stays bounded by the batch, of up to 256 documents.
+
+        Returns:
+            The ids of the documents, in order; those without text are left out.
+
+        Raises:
+            InputError: An id or metadata cannot be stored.
+            RetrievalError: The encoder is another, an id is there with another content, the documents cannot be encoded, or
+                the index cannot be written to. Batches before the one that failed stay.
+        """
+        done = self.ingest(documents, encoder, cache=cache, progress=progress)
+        return [identity for batch in done for identity in batch.ids]
+
+    def update(
+        self,
+        documents: Iterable[Document],
+        encoder: Encoder,
+        *,
+        cache: PatternCache | None = None,
+        progress: Progress = False,
+    ) -> list[str]:
+        """`add_documents`, where a document takes the place of the one that has its id."""
+        done = self.ingest(documents, encoder, replace=True, cache=cache, progress=progress)
+        return [identity for batch in done for identity in batch.ids]
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Delete documents: their text at once, their patterns when the index is compacted.
+
+        Raises:
+            InputError: There is no such document; nothing is deleted.
+        """
+        names = list(dict.fromkeys([ids] if isinstance(ids, str) else ids))
+        with self._lock.held():
+            with self._database.reading() as connection:
+                there = self._database.digests(connection, names)
+                unknown = next((name for name in names if name not in there), None)
+                owner = self._database.owners(connection, [unknown]).get(unknown) if unknown is not None else None
+            if unknown is not None:
+                hint = f": it is a passage of {owner!r}, which can only be deleted as a whole" if owner else ""
+                raise InputError(f"There is no document {unknown!r} in the index {self.path}{hint}; nothing was deleted.")
+            if names:
+                remove(self._database, names)
+
+    def compact(self) -> None:
+        """Write the index anew without what was deleted; readers go on with what they see."""
+        with self._lock.held():
+            snapshot = self.snapshot()
+            alive = snapshot.alive
+            numbers = np.arange(len(snapshot.keys)) if alive is None else np.flatnonzero(alive)
+            head = dataclasses.replace(snapshot.head, generation=snapshot.head.generation + 1)
+            sets = ((snapshot.keys[part], stored) for part, stored in gathered(snapshot.patterns, numbers))
+            rewrite(self._database, head, sets, None)
+            # The index is compacted; where readers keep the database busy, its file only stays larger.
+            with suppress(RetrievalError):
+                self._database.shrink()
+
+    def put_settings(self, settings: Mapping[str, Any]) -> None:
+        """Keep other settings of a retriever with the index."""
+        with self._lock.held(), self._database.writing() as connection:
+            head = self._database.head(connection)
+            changed = dataclasses.replace(head, settings=dict(settings), commits=head.commits + 1)
+            self._database.put_head(connection, changed)
+
+
+def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None, settings: Mapping[str, Any]) -> Index:
+    """The index in a folder, made where there is none; the settings are those of a new one.
+
+    Raises:
+        RetrievalError: The index is of another encoder or type, or cannot be opened or made.
+    """
+    if not Catalogue(Path(path)).exists():
+        return Index.create(path, encoder, dtype=dtype or "float32", settings=settings)
+    index = Index(path)
+    index.snapshot().check_encoder(encoder)
+    if dtype not in (None, index.head.dtype):
+        raise RetrievalError(f"The index {path} stores its patterns as {index.head.dtype}, not {dtype}; name another folder.")
+    return index

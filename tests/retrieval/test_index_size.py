@@ -1,0 +1,31 @@
+"""The memory that a search of an index takes; `python -m tests.retrieval.index_size FOLDER` prints the seconds too."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads the memory's peak where Linux shows it")
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_a_search_takes_hardly_more_memory_than_the_patterns(tmp_path, dtype):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.retrieval.index_size", str(tmp_path / "index"), dtype, "100000"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["peak_over_before_megabytes"] <= report["file_megabytes"] + 150
+    assert report["file_over_raw"] <= 1.05

@@ -1,0 +1,228 @@
+import asyncio
+import threading
+import zlib
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.cache import PatternCache
+from langgraph_convcoa.retrieval.vectorstore import VectorStoreStage
+from langgraph_convcoa.text import content_words
+
+DOCUMENTS = [
+    Document("Sparsemax was proposed by Martins in 2016. It is a projection.", id="sparsemax", metadata={"year": 2016}),
+    Document("Dense passage retrieval was proposed by Karpukhin. It trains two encoders.", id="dpr", metadata={"year": 2020}),
+    Document("Apples grow on trees. They ripen in autumn.", id="apples", metadata={"year": 2020}),
+    Document("Pears are eaten raw or cooked.", id="pears", metadata={"year": 1999}),
+]
+
+
+class WordEmbeddings(Embeddings):
+    """Counts of hashed words, of length four so that a state of length one would be told from one of the store's."""
+
+    model = "words"
+
+    def __init__(self):
+        self.documents = []
+
+    def embed_documents(self, texts):
+        self.documents.extend(texts)
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text):
+        row = np.zeros(512)
+        for word in content_words(text):
+            row[zlib.crc32(word.encode()) % 512] += 1
+        return (4 * row / max(np.linalg.norm(row), 1e-9)).tolist()
+
+
+class TextStore(VectorStore):
+    """A store that is searched by text only; what it was asked is kept."""
+
+    def __init__(self, documents=(), error=None):
+        self.asked, self.documents, self.error, self.threads = [], list(documents), error, set()
+
+    @classmethod
+    def from_texts(cls, texts, embedding, metadatas=None, **kwargs):
+        raise NotImplementedError
+
+    def similarity_search(self, query, k=4, **kwargs):
+        self.asked.append((query, k, kwargs))
+        self.threads.add(threading.current_thread())
+        if self.error:
+            raise self.error
+        return self.documents[:k]
+
+
+def in_memory():
+    store = InMemoryVectorStore(WordEmbeddings())
+    store.add_documents(DOCUMENTS)
+    return store
+
+
+def fetch(stage, mode, *args, **kwargs):
+    return asyncio.run(stage.afetch(*args, **kwargs)) if mode == "async" else stage.fetch(*args, **kwargs)
+
+
+def ids(memory):
+    return [passage.id for passage in memory.passages]
+
+
+both = pytest.mark.parametrize("mode", ["sync", "async"])
+
+
+@both
+def test_candidates_come_with_all_their_windows(mode):
+    stage = VectorStoreStage(in_memory(), candidates=2)
+    memory = fetch(stage, mode, "Who proposed sparsemax?", k=1)
+    assert ids(memory)[0] == "sparsemax"
+    assert len(memory) == 2
+    assert memory.passages[0].metadata == {"year": 2016}
+    assert memory.dimension == 512
+    assert len(fetch(stage, mode, "Whose map?", k=3)) == 3
+
+
+@both
+def test_the_conversation_is_in_the_vector_that_the_store_is_asked_with(mode):
+    stage = VectorStoreStage(in_memory(), candidates=1)
+    history = [("Where do apples grow?", "Apples grow on trees.")]
+    assert ids(fetch(stage, mode, "And sparsemax?", k=1)) == ["sparsemax"]
+    assert ids(fetch(stage, mode, "When do they ripen?", history, k=1, history_weight=5.0)) == ["apples"]
+    assert ids(fetch(stage, mode, "Are they eaten raw?", [("Who proposed it?", "Karpukhin")], k=1)) == ["pears"]
+
+
+def test_a_state_is_as_long_as_the_stores_vectors(monkeypatch):
+    store = in_memory()
+    seen = []
+    monkeypatch.setattr(store, "similarity_search_by_vector", lambda vector, **kwargs: seen.append((vector, kwargs)) or [])
+    stage = VectorStoreStage(store)
+    stage.fetch("sparsemax", [("apples", "trees")], k=1)
+    assert np.linalg.norm(seen[0][0]) == pytest.approx(4.0, rel=1e-5)
+    state = stage.encoder.encode_queries(["apples"])[0]
+    stage.fetch("sparsemax", k=40, state=state)
+    np.testing.assert_allclose(seen[1][0], state * 4, rtol=1e-5)
+    assert seen[1][1] == {"k": 40}
+
+
+@both
+def test_filters_reach_the_store(mode):
+    stage = VectorStoreStage(in_memory(), search_kwargs={"filter": lambda document: document.metadata["year"] == 2020})
+    assert set(ids(fetch(stage, mode, "sparsemax", k=2))) == {"dpr", "apples"}
+    only = {"filter": lambda document: document.metadata["year"] == 1999}
+    assert ids(fetch(stage, mode, "sparsemax", k=2, search_kwargs=only)) == ["pears"]
+    assert len(fetch(stage, mode, "sparsemax", k=2, search_kwargs={"filter": lambda _document: False})) == 0
+
+
+@both
+def test_a_store_without_search_by_vector_is_asked_by_text(mode, encoder):
+    store = TextStore(DOCUMENTS)
+    stage = VectorStoreStage(store, encoder, candidates=3, search_kwargs={"filter": 1})
+    for _ in range(2):
+        assert ids(fetch(stage, mode, "And it?", [("First?", "Yes."), ("Who wrote it?", "Ada.")], k=1)) == [
+            "sparsemax",
+            "dpr",
+            "apples",
+        ]
+    assert store.asked == 2 * [("Who wrote it? And it?", 3, {"filter": 1})]
+    assert (threading.main_thread() in store.threads) == (mode == "sync")
+
+
+@both
+def test_a_store_that_names_embeddings_but_refuses_vectors(mode):
+    class Refusing(TextStore):
+        embeddings = WordEmbeddings()
+
+    store = Refusing(DOCUMENTS)
+    assert len(fetch(VectorStoreStage(store), mode, "Whose map?", k=1)) == 4
+    assert store.asked == [("Whose map?", 32, {})]
+
+
+def test_another_encoder_ranks_what_the_stores_own_embeddings_found(encoder):
+    stage = VectorStoreStage(in_memory(), encoder, candidates=1)
+    state = encoder.encode_queries(["pears"])[0]
+    memory = stage.fetch("Who proposed sparsemax?", k=1, state=state)
+    assert ids(memory) == ["sparsemax"]
+    assert memory.dimension == encoder.dimension == stage.encoder.dimension
+
+
+def test_windows_are_encoded_once(tmp_path):
+    store = in_memory()
+    stage = VectorStoreStage(store, cache=PatternCache(tmp_path / "cache.sqlite"))
+    seen = store.embeddings.documents
+    seen.clear()
+    stage.fetch("sparsemax", k=4)
+    assert len(seen) == len(set(seen)) == 4
+    stage.fetch("apples", k=4)
+    count = len(seen)
+    VectorStoreStage(store, cache=PatternCache(tmp_path / "cache.sqlite")).fetch("apples", k=4)
+    assert len(seen) == count
+
+
+def test_without_a_cache_windows_are_kept_in_memory():
+    store = in_memory()
+    stage = VectorStoreStage(store)
+    stage.fetch("sparsemax", k=4)
+    count = len(store.embeddings.documents)
+    stage.fetch("apples", k=4)
+    assert len(store.embeddings.documents) == count
+    small = VectorStoreStage(store, keep=1)
+    assert len(small.fetch("apples", k=4)) == len(small.fetch("apples", k=4)) == 4
+
+
+@both
+def test_what_a_store_may_return(mode, encoder):
+    found = [Document("Same.", id="a"), Document("Same.", id="a"), Document(" "), Document("No id."), Document("No id.")]
+    memory = fetch(VectorStoreStage(TextStore(found), encoder), mode, "Whose map?", k=1)
+    assert [passage.page_content for passage in memory.passages] == ["Same.", "No id."]
+    assert all(ids(memory))
+    assert len(fetch(VectorStoreStage(TextStore([Document("")]), encoder), mode, "Whose map?", k=1)) == 0
+
+
+@both
+def test_a_long_document_is_searched_in_parts(mode, encoder):
+    long = Document("\n\n".join(f"Part {n} of it has item{n} and other plain words in it." for n in range(30)), id="long")
+    memory = fetch(VectorStoreStage(TextStore([long]), encoder), mode, "Whose map?", k=1)
+    assert ids(memory)[0] == "long#1"
+    assert len(memory) > 1
+
+
+@both
+def test_a_failing_store_is_one_line(mode, encoder):
+    with pytest.raises(RetrievalError, match=r"vector store TextStore failed: OSError: gone\.$"):
+        fetch(VectorStoreStage(TextStore(error=OSError("gone\nfar away")), encoder), mode, "Whose map?", k=1)
+
+
+def test_what_is_no_store():
+    with pytest.raises(InputError, match="must be a LangChain VectorStore, not list"):
+        VectorStoreStage([])
+    with pytest.raises(InputError, match="candidates"):
+        VectorStoreStage(in_memory(), candidates=0)
+
+
+@both
+@pytest.mark.slow
+# Of Chroma and what it imports.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("space", ["l2", "cosine"])
+def test_chroma(mode, space):
+    chromadb = pytest.importorskip("chromadb")
+    chroma = pytest.importorskip("langchain_chroma")
+    store = chroma.Chroma(
+        collection_name=f"{mode}-{space}",
+        embedding_function=WordEmbeddings(),
+        client=chromadb.EphemeralClient(chromadb.Settings(anonymized_telemetry=False)),
+        collection_configuration={"hnsw": {"space": space}},
+    )
+    store.add_documents(DOCUMENTS)
+    stage = VectorStoreStage(store, candidates=1)
+    assert ids(fetch(stage, mode, "Who proposed sparsemax?", k=1)) == ["sparsemax"]
+    assert ids(fetch(stage, mode, "When do they ripen?", [("Where do apples grow?", "On trees.")], k=1)) == ["apples"]
+    memory = fetch(stage, mode, "Who proposed it?", k=3, search_kwargs={"filter": {"year": 2020}})
+    assert set(ids(memory)) == {"dpr", "apples"}
+    assert memory.passages[0].metadata == {"year": 2020}
+    with pytest.raises(RetrievalError, match="vector store Chroma failed"):
+        fetch(stage, mode, "Whose map?", k=1, search_kwargs={"filter": {"$no": 1}})
