@@ -45,8 +45,12 @@ app.add_typer(evaluate_app, name="evaluate")
 
 def main() -> None:
     """Entry point of the command."""
+    import os
     import warnings
 
+    # Threads of torch that wait by spinning slow each other down manyfold on a busy machine; read when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     for stream in (sys.stdin, sys.stdout, sys.stderr):
