@@ -22,6 +22,7 @@ from langgraph_convcoa.cli_options import (
     Model,
     NoCache,
     PassageCount,
+    SearchCount,
     Store,
     Thread,
     Threshold,
@@ -83,7 +84,7 @@ def ask(
     base_url: BaseUrl = None,
     thread: Thread = "default",
     store: Store = None,
-    k: PassageCount = DEFAULT_K,
+    k: PassageCount = None,
     threshold: Threshold = None,
     as_json: AsJson = False,
     max_mb: MaxMb = DEFAULT_MAX_MB,
@@ -121,7 +122,7 @@ def chat(
     base_url: BaseUrl = None,
     thread: Thread = "default",
     store: Store = None,
-    k: PassageCount = DEFAULT_K,
+    k: PassageCount = None,
     threshold: Threshold = None,
     as_json: AsJson = False,
     max_mb: MaxMb = DEFAULT_MAX_MB,
@@ -149,7 +150,7 @@ def chat(
 def search(
     path: Annotated[str, typer.Argument(help='File or folder of documents, or "demo".', show_default=False)],
     query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
-    k: PassageCount = DEFAULT_K,
+    k: SearchCount = DEFAULT_K,
     history: Annotated[
         Path | None,
         typer.Option(
@@ -213,7 +214,7 @@ def demo(
         str | None, typer.Option(metavar="NAME", help="Chat model; without one, offline.", show_default=False)
     ] = None,
     base_url: BaseUrl = None,
-    k: PassageCount = DEFAULT_K,
+    k: PassageCount = None,
     max_mb: MaxMb = DEFAULT_MAX_MB,
     no_cache: NoCache = False,
 ) -> None:

@@ -32,14 +32,15 @@ class Turn:
         actions: The actions.
         reasoner_for: The reasoner for a model name given at run time, or for None the graph's own.
         defaults: Settings of a run that gives none.
+        k: Pieces of evidence a sub-question where no setting says how many.
     """
 
     def __init__(
-        self, actions: ActionRunner, reasoner_for: Callable[[str | None], Reasoner], defaults: ConvCoAContext
+        self, actions: ActionRunner, reasoner_for: Callable[[str | None], Reasoner], defaults: ConvCoAContext, k: int
     ) -> None:
         self.actions = actions
         self._reasoner_for = reasoner_for
-        self._nodes = ActionNodes(actions, defaults)
+        self._nodes = ActionNodes(actions, defaults, k)
 
     @property
     def action_nodes(self) -> ActionNodes:
