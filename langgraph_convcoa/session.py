@@ -245,9 +245,7 @@ def open_session(settings: SessionSettings, *, progress: bool, warn: Callable[[s
         from langgraph_convcoa.reasoning.models import load_chat_model
 
         model = load_chat_model(settings.model, base_url=settings.base_url)
-    retriever = open_retriever(
-        settings.docs, k=5, max_mb=settings.max_mb, cache=settings.cache, progress=progress, warn=warn
-    )
+    retriever = open_retriever(settings.docs, k=5, max_mb=settings.max_mb, cache=settings.cache, progress=progress, warn=warn)
     from langgraph_convcoa.graph import build_graph
 
     graph = build_graph(model=model, retriever=retriever)
