@@ -169,7 +169,7 @@ def _best_action(question: str, actions: dict[str, str]) -> str:
     names = list(actions)
     shared = [len(asked & set(content_words(f"{name.replace('_', ' ')} {actions[name]}"))) for name in names]
     best = max(range(len(names)), key=lambda index: (shared[index], -index))
-    return names[best] if shared[best] > shared[0] + 1 else names[0]
+    return names[best] if shared[best] > shared[0] else names[0]
 
 
 def _joined(excerpts: Sequence[Excerpt]) -> str:
