@@ -19,6 +19,10 @@ from langgraph_convcoa.usage import node_usage
 
 Update = dict[str, Any]
 Node = RunnableLambda[Any, Any]
+MODEL_K = 5
+"""Pieces of evidence for a model to read (papers/000 appendix H)."""
+EXTRACTIVE_K = 10
+"""Pieces of evidence without a model: they cost no tokens, and the best sentence is often further down."""
 MERGED_INDEX = -1
 """The index of the one retrieval of an empty chain."""
 
@@ -29,11 +33,13 @@ class ActionNodes:
     Args:
         actions: The actions.
         defaults: Settings of a run that gives none.
+        k: Pieces of evidence a sub-question where no setting says how many.
     """
 
-    def __init__(self, actions: ActionRunner, defaults: ConvCoAContext) -> None:
+    def __init__(self, actions: ActionRunner, defaults: ConvCoAContext, k: int) -> None:
         self._actions = actions
         self._defaults = defaults
+        self._k = k
 
     def settings(self) -> ConvCoAContext:
         """The settings of the present run."""
@@ -83,7 +89,7 @@ class ActionNodes:
 
     def _request(self, state: ActionState) -> ActionRequest:
         settings = self.settings()
-        k = settings.k
+        k = settings.k or (MODEL_K if settings.model else self._k)
         if state["action"] == "knowledge_retrieval":
             k = settings.knowledge_retrieval.k or k
         return ActionRequest(

@@ -25,6 +25,7 @@ from langgraph_convcoa.cli_options import (
     Model,
     NoCache,
     PassageCount,
+    SearchCount,
     Store,
     Thread,
     Threshold,
@@ -50,8 +51,12 @@ app.command()(index)
 
 def main() -> None:
     """Entry point of the command."""
+    import os
     import warnings
 
+    # Threads of torch that wait by spinning slow each other down manyfold on a busy machine; read when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     for stream in (sys.stdin, sys.stdout, sys.stderr):
@@ -85,7 +90,7 @@ def ask(
     base_url: BaseUrl = None,
     thread: Thread = "default",
     store: Store = None,
-    k: PassageCount = DEFAULT_K,
+    k: PassageCount = None,
     threshold: Threshold = None,
     as_json: AsJson = False,
     max_mb: MaxMb = DEFAULT_MAX_MB,
@@ -126,7 +131,7 @@ def chat(
     base_url: BaseUrl = None,
     thread: Thread = "default",
     store: Store = None,
-    k: PassageCount = DEFAULT_K,
+    k: PassageCount = None,
     threshold: Threshold = None,
     as_json: AsJson = False,
     max_mb: MaxMb = DEFAULT_MAX_MB,
@@ -154,7 +159,7 @@ def chat(
 def search(
     path: Annotated[str, typer.Argument(help='File or folder of documents, an index, or "demo".', show_default=False)],
     query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
-    k: PassageCount = DEFAULT_K,
+    k: SearchCount = DEFAULT_K,
     history: Annotated[
         Path | None,
         typer.Option(
@@ -220,7 +225,7 @@ def demo(
         str | None, typer.Option(metavar="NAME", help="Chat model; without one, offline.", show_default=False)
     ] = None,
     base_url: BaseUrl = None,
-    k: PassageCount = DEFAULT_K,
+    k: PassageCount = None,
     max_mb: MaxMb = DEFAULT_MAX_MB,
     no_cache: NoCache = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol
 import typer
 
 from langgraph_convcoa.cli_errors import warn
-from langgraph_convcoa.cli_options import AsJson, NoCache
+from langgraph_convcoa.cli_options import AsJson, NoCache, PassageCount
 from langgraph_convcoa.session import open_cache_or_warn
 
 app = typer.Typer(
@@ -107,7 +107,7 @@ def qa(
     sample: Annotated[int, typer.Option(min=1, metavar="N", help="How many questions.")] = 1000,
     seed: Annotated[int, typer.Option(metavar="S", help="Which questions.")] = 0,
     split: Annotated[str, typer.Option(metavar="NAME", help="Split of the questions.")] = "dev",
-    k: Annotated[int, typer.Option("-k", "--k", min=1, max=100, metavar="N", help="Passages a sub-question.")] = 10,
+    k: PassageCount = None,
     max_words: Annotated[int, typer.Option(min=1, metavar="N", help="Longest extracted answer.")] = 60,
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Chat model; extracted answers without one.", show_default=False)

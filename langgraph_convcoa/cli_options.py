@@ -40,7 +40,19 @@ Store = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="SQLite file that keeps conversations; made when missing.", show_default=False),
 ]
-PassageCount = Annotated[int, typer.Option("-k", "--k", min=1, max=100, metavar="N", help="Passages a sub-question.")]
+PassageCount = Annotated[
+    int | None,
+    typer.Option(
+        "-k",
+        "--k",
+        min=1,
+        max=100,
+        metavar="N",
+        help="Passages a sub-question; 5 with a model, 10 without.",
+        show_default=False,
+    ),
+]
+SearchCount = Annotated[int, typer.Option("-k", "--k", min=1, max=100, metavar="N", help="How many passages.")]
 Threshold = Annotated[
     float | None,
     typer.Option(

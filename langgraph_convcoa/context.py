@@ -30,8 +30,8 @@ class ConvCoAContext(BaseModel):
     """Settings of a run, given as `graph.invoke(..., context=ConvCoAContext(k=3))` or as a dict of the same fields.
 
     Example:
-        >>> ConvCoAContext(k=3).threshold is None
-        True
+        >>> ConvCoAContext(k=3).max_sub_questions
+        6
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -41,8 +41,12 @@ class ConvCoAContext(BaseModel):
         description='Chat model for this run, such as "openai:gpt-4.1-mini"; the graph\'s own when left empty.',
         json_schema_extra=_nodes("plan", "correct", "answer"),
     )
-    k: int = Field(
-        default=5, ge=1, le=100, description="Passages retrieved for a sub-question.", json_schema_extra=_nodes("plan")
+    k: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Passages retrieved for a sub-question. Left empty: 5 with a model, 10 without one to read them.",
+        json_schema_extra=_nodes("plan"),
     )
     threshold: float | None = Field(
         default=None,

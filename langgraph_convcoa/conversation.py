@@ -33,11 +33,16 @@ class Asked:
     removals: list[dict[str, str]]
 
 
-def read_conversation(question: str | None, messages: Sequence[AnyMessage]) -> Asked:
+def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> Asked:
     """Find the question and the answered turns before it.
 
-    A question of its own comes first; else the last message must be the user's. User messages that nobody answered belong to
-    turns that failed and are discarded.
+    A question of its own comes first; else the last messages must be the user's, and several in a row are one question. A
+    message that an abandoned turn asked, or that could not be asked at all, is discarded.
+
+    Args:
+        question: The question, where it is given by itself.
+        messages: The conversation.
+        abandoned: The id of the message that an unfinished turn of this thread asked.
 
     Raises:
         InputError: No question, an empty one, or one longer than `LONGEST_QUESTION`.
@@ -46,32 +51,36 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage]) -> A
         >>> read_conversation(None, [HumanMessage("Who?"), AIMessage("Hopfield."), HumanMessage("When?")]).history
         [('Who?', 'Hopfield.')]
     """
-    before = list(messages)
+    history: list[tuple[str, str]] = []
+    removals: list[dict[str, str]] = []
+    pending: list[HumanMessage] = []
+    last = messages[-1] if messages else None
+    for message in messages:
+        if isinstance(message, HumanMessage):
+            # The last one is what is asked now, unless a question of its own is.
+            asked_now = question is None and message is last
+            unusable = not 0 < len(message.text.strip()) <= LONGEST_QUESTION
+            if not asked_now and message.id and (message.id == abandoned or unusable):
+                removals.append(_removal(message.id))
+            else:
+                pending.append(message)
+        elif isinstance(message, AIMessage) and pending and message.text:
+            answered = " ".join(m.text.strip() for m in pending)
+            history.append((answered[:_REMEMBERED_CHARACTERS], message.text[:_REMEMBERED_CHARACTERS]))
+            pending = []
     message_id = str(uuid.uuid4())
     if question is None:
-        if not before or not isinstance(before[-1], HumanMessage):
+        if not isinstance(last, HumanMessage):
             raise InputError('give {"question": "..."} or {"messages": [...]} whose last message is the user\'s')
-        last = before.pop()
-        question, message_id = last.text, last.id or message_id
+        message_id = last.id or message_id
+        joined = "\n".join(m.text.strip() for m in pending)
+        question = joined if last.text.strip() and len(joined) <= LONGEST_QUESTION else last.text
     if not isinstance(question, str) or not question.strip():
         raise InputError("the question is empty")
     if len(question) > LONGEST_QUESTION:
         raise InputError(
             f"the question has {len(question):,} characters, {LONGEST_QUESTION:,} at most: put long texts into the documents"
         )
-    history: list[tuple[str, str]] = []
-    removals: list[dict[str, str]] = []
-    pending: HumanMessage | None = None
-    for message in before:
-        if isinstance(message, HumanMessage):
-            if pending is not None and pending.id:
-                removals.append(_removal(pending.id))
-            pending = message
-        elif isinstance(message, AIMessage) and pending is not None and message.text:
-            history.append((pending.text[:_REMEMBERED_CHARACTERS], message.text[:_REMEMBERED_CHARACTERS]))
-            pending = None
-    if pending is not None and pending.id:
-        removals.append(_removal(pending.id))
     return Asked(question.strip(), message_id, history[-_REMEMBERED_PAIRS:], removals)
 
 

@@ -10,12 +10,14 @@ from langchain_core.retrievers import BaseRetriever
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
 
+from langgraph_convcoa.acting import EXTRACTIVE_K, MODEL_K
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.actions.runner import ActionRunner, is_transient
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.reasoning.base import Reasoner
+from langgraph_convcoa.reasoning.extractive import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState
 from langgraph_convcoa.turn import Turn
@@ -72,7 +74,8 @@ def build_graph(
         raise InputError("give a retriever, or at least one action, to look things up with")
     runner = ActionRunner(given)
     own = reasoner or _reasoner(model, base_url, load_in_8bit, retriever)
-    turn = Turn(runner, _reasoners(own, base_url), context or ConvCoAContext())
+    k = EXTRACTIVE_K if isinstance(own, ExtractiveReasoner) else MODEL_K
+    turn = Turn(runner, _reasoners(own, base_url), context or ConvCoAContext(), k)
     names = list(runner.actions)
     if taken := _NODES & set(names):
         raise InputError(f"an action cannot be called {taken.pop()!r}: a node of the graph has that name")
@@ -116,8 +119,6 @@ def _reasoner(
     model: str | BaseChatModel | None, base_url: str | None, load_in_8bit: bool, retriever: BaseRetriever | None
 ) -> Reasoner:
     if model is None:
-        from langgraph_convcoa.reasoning.extractive import ExtractiveReasoner
-
         return ExtractiveReasoner(getattr(retriever, "encoder", None))
     from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 

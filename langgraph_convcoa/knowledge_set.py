@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import NotRequired
+from typing import Any, NotRequired
 
 from langchain_core.messages.utils import count_tokens_approximately
 from typing_extensions import TypedDict
@@ -101,6 +101,12 @@ class ContextualKnowledgeSet:
             entry["convcoa"] = extra
         self.rounds = [*self.rounds, entry]
 
+    def seed(self, history: Iterable[tuple[str, str]]) -> None:
+        """Where nothing is known yet, take earlier turns that came as messages for the first rounds."""
+        if not self.rounds:
+            for question, answer in history:
+                self.add_round(question, question, [], answer)
+
     def export(self, *, strict: bool = False) -> KnowledgeSetJSON:
         """The set as JSON; with `strict`, the papers' fields only."""
         if not strict:
@@ -120,7 +126,24 @@ class ContextualKnowledgeSet:
             if count_tokens_approximately([_dump(candidate)]) > budget_tokens:
                 break
             chosen = candidate
+        if not chosen and self.rounds:
+            chosen = _shortened(self.rounds[-1], budget_tokens)
         return _dump(chosen) if chosen else ""
+
+
+def _shortened(entry: Round, budget_tokens: int) -> list[Round]:
+    """The last round is never left out for its length: a follow-up needs it. Its texts are cut until it fits."""
+    for length in (4000, 2000, 1000, 500, 250, 120, 60):
+
+        def cut(value: Any, length: int = length) -> Any:
+            if isinstance(value, dict):
+                return {key: cut(item) for key, item in value.items()}
+            return value if not isinstance(value, str) or len(value) <= length else f"{value[:length]}…"
+
+        shorter = [cut(_strict(entry))]
+        if count_tokens_approximately([_dump(shorter)]) <= budget_tokens:
+            return shorter
+    return []
 
 
 def _strict(entry: Round) -> Round:

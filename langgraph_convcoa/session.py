@@ -226,7 +226,7 @@ class SessionSettings:
     base_url: str | None = None
     thread: str = "default"
     store: Path | None = None
-    k: int = 5
+    k: int | None = None
     threshold: float | None = None
     max_mb: float = 50.0
     cache: bool = True
@@ -251,9 +251,7 @@ def open_session(settings: SessionSettings, *, progress: bool, warn: Callable[[s
         from langgraph_convcoa.reasoning.models import load_chat_model
 
         model = load_chat_model(settings.model, base_url=settings.base_url)
-    retriever = open_retriever(
-        settings.docs, k=settings.k, max_mb=settings.max_mb, cache=settings.cache, progress=progress, warn=warn
-    )
+    retriever = open_retriever(settings.docs, k=5, max_mb=settings.max_mb, cache=settings.cache, progress=progress, warn=warn)
     from langgraph_convcoa.graph import build_graph
 
     graph = build_graph(model=model, retriever=retriever)

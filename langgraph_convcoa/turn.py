@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +11,6 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langchain_core.runnables.config import merge_configs
 from langgraph.types import Overwrite, Send
 
 from langgraph_convcoa import answering, verifying
@@ -22,7 +22,7 @@ from langgraph_convcoa.conversation import Asked, read_conversation
 from langgraph_convcoa.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, PlanRequest, Reasoner
 from langgraph_convcoa.state import ConvCoAState, Plan
-from langgraph_convcoa.usage import UsageCounter, node_usage, total_usage
+from langgraph_convcoa.usage import Attempts, NodeUsage, node_usage, total_usage
 
 
 class Turn:
@@ -32,14 +32,16 @@ class Turn:
         actions: The actions.
         reasoner_for: The reasoner for a model name given at run time, or for None the graph's own.
         defaults: Settings of a run that gives none.
+        k: Pieces of evidence a sub-question where no setting says how many.
     """
 
     def __init__(
-        self, actions: ActionRunner, reasoner_for: Callable[[str | None], Reasoner], defaults: ConvCoAContext
+        self, actions: ActionRunner, reasoner_for: Callable[[str | None], Reasoner], defaults: ConvCoAContext, k: int
     ) -> None:
         self.actions = actions
         self._reasoner_for = reasoner_for
-        self._nodes = ActionNodes(actions, defaults)
+        self._nodes = ActionNodes(actions, defaults, k)
+        self._attempts = Attempts()
 
     @property
     def action_nodes(self) -> ActionNodes:
@@ -48,14 +50,13 @@ class Turn:
 
     # recall -----------------------------------------------------------------------------------------------------------
 
-    def recall(self, state: ConvCoAState) -> Update:
+    def recall(self, state: ConvCoAState, config: RunnableConfig) -> Update:
         """The question, the history and the view of the knowledge set; clears what an earlier turn left behind."""
         start = time.perf_counter()
-        asked: Asked = read_conversation(state.get("question"), state.get("messages", []))
+        self._attempts.forget(config)
+        asked: Asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
         knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
-        if not knowledge.rounds:
-            for question, answer in asked.history:
-                knowledge.add_round(question, question, [], answer)
+        knowledge.seed(asked.history)
         return {
             "asked": asked.question,
             "asked_message_id": asked.message_id,
@@ -81,7 +82,7 @@ class Turn:
             return self._metered("plan", config, lambda inner: _planned(reasoner.plan(request, inner)))
 
         async def aplan(state: ConvCoAState, config: RunnableConfig) -> Update:
-            reasoner, request = self._plan_request(state)
+            reasoner, request = await asyncio.to_thread(self._plan_request, state)
 
             async def work(inner: RunnableConfig) -> Update:
                 return _planned(await reasoner.aplan(request, inner))
@@ -92,7 +93,7 @@ class Turn:
 
     def _plan_request(self, state: ConvCoAState) -> tuple[Reasoner, PlanRequest]:
         settings = self._nodes.settings()
-        return self._reasoner_for(settings.model), PlanRequest(
+        return self._reasoner(), PlanRequest(
             question=state["asked"],
             actions=self.actions.descriptions(),
             history=_pairs(state),
@@ -150,22 +151,25 @@ class Turn:
                 if reasoner is None:
                     return self._corrected(state, request, [], "corrections are switched off")
                 try:
-                    return self._corrected(state, request, reasoner.correct(request, inner))
+                    corrections, failure = reasoner.correct(request, inner), ""
                 except Exception as error:  # noqa: BLE001 - whatever a reasoner raises, the evidence stands in
-                    return self._corrected(state, request, [], reason_of(error))
+                    corrections, failure = [], reason_of(error)
+                return self._corrected(state, request, corrections, failure)
 
             return self._metered("correct", config, work)
 
         async def acorrect(state: ConvCoAState, config: RunnableConfig) -> Update:
-            reasoner, request = self._correct_request(state)
+            reasoner, request = await asyncio.to_thread(self._correct_request, state)
 
             async def work(inner: RunnableConfig) -> Update:
                 if reasoner is None:
                     return self._corrected(state, request, [], "corrections are switched off")
                 try:
-                    return self._corrected(state, request, await reasoner.acorrect(request, inner))
+                    corrections, failure = await reasoner.acorrect(request, inner), ""
                 except Exception as error:  # noqa: BLE001 - as above
-                    return self._corrected(state, request, [], reason_of(error))
+                    corrections, failure = [], reason_of(error)
+                # Judging long evidence takes a while, which the loop need not wait for.
+                return await asyncio.to_thread(self._corrected, state, request, corrections, failure)
 
             return await self._ametered("correct", config, work)
 
@@ -178,7 +182,7 @@ class Turn:
         request = CorrectRequest(
             question=state["plan"]["optimized_question"], items=items, history=_pairs(state), language=settings.language
         )
-        return (self._reasoner_for(settings.model) if settings.max_corrections else None), request
+        return (self._reasoner() if settings.max_corrections else None), request
 
     def _corrected(
         self, state: ConvCoAState, request: CorrectRequest, corrections: Sequence[Correction], failure: str = ""
@@ -193,23 +197,32 @@ class Turn:
     def answer_node(self) -> Node:
         def answer(state: ConvCoAState, config: RunnableConfig) -> Update:
             def work(inner: RunnableConfig) -> Update:
-                request = answering.answer_request(state, settings.language)
-                ready = answering.draft_answer(state, request, settings) if settings.allow_draft_answer else None
-                return _final(ready or self._reasoner_for(settings.model).answer(request, inner), request)
+                request, ready = self._answer_request(state)
+                return _final(ready or self._reasoner().answer(request, inner), request)
 
-            settings = self._nodes.settings()
             return self._metered("answer", config, work)
 
         async def aanswer(state: ConvCoAState, config: RunnableConfig) -> Update:
             async def work(inner: RunnableConfig) -> Update:
-                request = answering.answer_request(state, settings.language)
-                ready = answering.draft_answer(state, request, settings) if settings.allow_draft_answer else None
-                return _final(ready or await self._reasoner_for(settings.model).aanswer(request, inner), request)
+                request, ready = await asyncio.to_thread(self._answer_request, state)
+                if ready is None:
+                    reasoner = await asyncio.to_thread(self._reasoner)
+                    ready = await reasoner.aanswer(request, inner)
+                return await asyncio.to_thread(_final, ready, request)
 
-            settings = self._nodes.settings()
             return await self._ametered("answer", config, work)
 
         return RunnableLambda(answer, afunc=aanswer, name="answer")
+
+    def _answer_request(self, state: ConvCoAState) -> tuple[AnswerRequest, Answer | None]:
+        """What is asked of the reasoner, and the draft where it is borne out, which leaves nothing to ask."""
+        settings = self._nodes.settings()
+        request = answering.answer_request(state, settings.language)
+        return request, answering.draft_answer(state, request, settings) if settings.allow_draft_answer else None
+
+    def _reasoner(self) -> Reasoner:
+        """The reasoner of the present run; a model that a run names may take a while to build."""
+        return self._reasoner_for(self._nodes.settings().model)
 
     # remember ---------------------------------------------------------------------------------------------------------
 
@@ -218,6 +231,7 @@ class Turn:
         start = time.perf_counter()
         items, citations, text = state["items"], state["final_citations"], state["final"]
         knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+        knowledge.seed(_pairs(state))
         knowledge.add_round(
             state["asked"],
             state["plan"]["optimized_question"],
@@ -242,27 +256,30 @@ class Turn:
             "citations": citations,
             "chain": items,
             "usage": total_usage(costs, verifying.turn_seconds(costs, state["findings"], set(self.actions.actions))),
-            # Evidence is not carried from turn to turn in every checkpoint.
+            # Nothing is abandoned from here on; and evidence is not carried from turn to turn in every checkpoint.
+            "asked_message_id": "",
             "findings": Overwrite([]),
         }
 
     # ------------------------------------------------------------------------------------------------------------------
 
     def _metered(self, node: str, config: RunnableConfig, work: Callable[[RunnableConfig], Update]) -> Update:
-        counter, start = UsageCounter(), time.perf_counter()
-        update = work(merge_configs(config, {"callbacks": [counter]}))
-        if node == "plan":
-            emit(_plan_event(update["plan"]))
-        return {**update, "costs": {node: counter.cost(elapsed(start))}}
+        with self._attempts.counting(node, config) as (inner, costs):
+            update = work(inner)
+        return _with_costs(update, costs)
 
     async def _ametered(
         self, node: str, config: RunnableConfig, work: Callable[[RunnableConfig], Awaitable[Update]]
     ) -> Update:
-        counter, start = UsageCounter(), time.perf_counter()
-        update = await work(merge_configs(config, {"callbacks": [counter]}))
-        if node == "plan":
-            emit(_plan_event(update["plan"]))
-        return {**update, "costs": {node: counter.cost(elapsed(start))}}
+        with self._attempts.counting(node, config) as (inner, costs):
+            update = await work(inner)
+        return _with_costs(update, costs)
+
+
+def _with_costs(update: Update, costs: dict[str, NodeUsage]) -> Update:
+    if "plan" in update:
+        emit(_plan_event(update["plan"]))
+    return {**update, "costs": costs}
 
 
 def _pairs(state: ConvCoAState) -> list[tuple[str, str]]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +14,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from typing_extensions import TypedDict
 
 ANSWER_STREAM_TAG = "convcoa:answer-stream"
@@ -129,3 +135,44 @@ class UsageCounter(BaseCallbackHandler):
             "retrievals": 0,
             "seconds": seconds,
         }
+
+
+class Attempts:
+    """Counts the model calls of nodes, those of failed attempts too.
+
+    A node that fails commits nothing, so what it spent is kept here, by thread and node, until the node succeeds: when it is
+    tried again, or when the turn is resumed in this process.
+    """
+
+    _MOST = 1000
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lost: OrderedDict[tuple[str, str], NodeUsage] = OrderedDict()
+
+    @contextmanager
+    def counting(self, node: str, config: RunnableConfig) -> Iterator[tuple[RunnableConfig, dict[str, NodeUsage]]]:
+        """Run a node: yields its configuration with a counter, and costs that are filled in when it has succeeded."""
+        settings = config.get("configurable", {})
+        key = (str(settings.get("thread_id") or (config.get("metadata") or {}).get("langgraph_checkpoint_ns")), node)
+        counter, start = UsageCounter(), time.perf_counter()
+        costs: dict[str, NodeUsage] = {}
+        try:
+            yield merge_configs(config, {"callbacks": [counter]}), costs
+        except BaseException:
+            with self._lock:
+                spent = {node: counter.cost(time.perf_counter() - start)}
+                self._lost[key] = add_costs({node: self._lost.pop(key, node_usage())}, spent)[node]
+                while len(self._lost) > self._MOST:
+                    self._lost.popitem(last=False)
+            raise
+        with self._lock:
+            before = self._lost.pop(key, node_usage())
+        costs[node] = add_costs({node: before}, {node: counter.cost(time.perf_counter() - start)})[node]
+
+    def forget(self, config: RunnableConfig) -> None:
+        """A new turn of a thread owes nothing to one that was abandoned."""
+        thread = str(config.get("configurable", {}).get("thread_id"))
+        with self._lock:
+            for key in [key for key in self._lost if key[0] == thread]:
+                del self._lost[key]

@@ -29,14 +29,26 @@ class Found:
 
 
 def by_index(findings: Sequence[Finding]) -> Mapping[int, Found]:
-    """Merge findings by sub-question, whatever order they arrived in."""
+    """Merge findings by sub-question, whatever order they arrived in; an id means one text in the whole turn."""
     merged: defaultdict[int, Found] = defaultdict(Found)
-    for finding in sorted(findings, key=lambda f: -f["depth"]):
+    texts: dict[str, str] = {}
+    for finding in sorted(findings, key=lambda f: (f["index"], -f["depth"])):
         found = merged[finding["index"]]
         known = {document.id for document in found.documents}
-        found.documents += [document for document in finding["documents"] if document.id not in known]
+        named = [_with_own_id(document, texts) for document in finding["documents"]]
+        found.documents += [document for document in named if document.id not in known]
         found.error = found.error or finding["error"]
     return merged
+
+
+def _with_own_id(document: Document, texts: dict[str, str]) -> Document:
+    """Two actions may call different texts by one id; the second gets another."""
+    id_ = wanted = str(document.id)
+    number = 1
+    while texts.setdefault(id_, document.page_content) != document.page_content:
+        number += 1
+        id_ = f"{wanted}~{number}"
+    return document if id_ == document.id else document.model_copy(update={"id": id_})
 
 
 def verify_chain(

@@ -17,17 +17,36 @@ def test_the_last_message_asks_under_its_own_id() -> None:
     assert (asked.question, asked.message_id) == ("Now?", "m")
 
 
-def test_unanswered_questions_are_taken_out() -> None:
+def test_the_question_of_an_unfinished_turn_is_taken_out() -> None:
+    messages = [HumanMessage("a", id="1"), AIMessage("A"), HumanMessage("b", id="2"), HumanMessage("c", id="3")]
+    asked = read_conversation(None, messages, abandoned="2")
+    assert (asked.question, asked.history) == ("c", [("a", "A")])
+    assert [removal["id"] for removal in asked.removals] == ["2"]
+
+
+def test_questions_that_could_not_be_asked_are_taken_out() -> None:
+    messages = [HumanMessage("x" * (LONGEST_QUESTION + 1), id="1"), HumanMessage(" ", id="2"), HumanMessage("c", id="3")]
+    asked = read_conversation(None, messages)
+    assert asked.question == "c"
+    assert [removal["id"] for removal in asked.removals] == ["1", "2"]
+
+
+def test_messages_in_a_row_are_one_question() -> None:
     messages = [
-        HumanMessage("a", id="1"),
-        HumanMessage("b", id="2"),
-        AIMessage("B"),
-        HumanMessage("c", id="3"),
-        HumanMessage("d", id="4"),
+        HumanMessage("a"),
+        HumanMessage("b"),
+        AIMessage("AB"),
+        HumanMessage("Only after 2010."),
+        HumanMessage("When?", id="4"),
     ]
     asked = read_conversation(None, messages)
-    assert asked.history == [("b", "B")]
-    assert [removal["id"] for removal in asked.removals] == ["1", "3"]
+    assert (asked.question, asked.message_id) == ("Only after 2010.\nWhen?", "4")
+    assert asked.history == [("a b", "AB")]
+    assert asked.removals == []
+
+
+def test_too_much_in_a_row_leaves_the_last_message() -> None:
+    assert read_conversation(None, [HumanMessage("x" * LONGEST_QUESTION), HumanMessage("When?")]).question == "When?"
 
 
 def test_other_messages_are_passed_over() -> None:

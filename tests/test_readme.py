@@ -42,7 +42,7 @@ COMMANDS = [line for block in blocks("bash") for line in block.splitlines() if l
 def test_the_commands_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
     arguments = shlex.split(command)[1:]
-    run = [sys.executable, "-m", "langgraph_convcoa.cli", *arguments]
+    run = [sys.executable, "-m", "langgraph_convcoa", *arguments]
     done = subprocess.run(run, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

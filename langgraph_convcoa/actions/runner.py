@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
+import logging
 import os
 import re
 import threading
@@ -19,6 +21,8 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text import content_words, sentences
 
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+_DEEPEST = 5
 _SECRETS = re.compile(r"(?i)\b(?:sk-|bearer\s+|(?:api[_-]?key|token|password|secret)\s*[=:]\s*)\S+")
 
 
@@ -36,6 +40,10 @@ class ActionRunner:
                 raise InputError(
                     f"{type(action).__name__} is not an action: it needs name, description and async retrieve(request)"
                 )
+            if not inspect.iscoroutinefunction(action.retrieve):
+                raise InputError(
+                    f"the action {action.name!r} needs an async retrieve: write `async def retrieve(self, request)`"
+                )
             if not re.fullmatch(r"[A-Za-z][\w-]{0,63}", action.name):
                 raise InputError(f"the action name {action.name!r} must be a letter, then letters, digits, _ or -")
             if action.name in self.actions:
@@ -46,10 +54,7 @@ class ActionRunner:
 
     def descriptions(self) -> dict[str, str]:
         """Name -> description as it is now."""
-        return {
-            name: action.description if isinstance(action.description, str) else action.description()
-            for name, action in self.actions.items()
-        }
+        return {name: _description(action) for name, action in self.actions.items()}
 
     def deepens(self, name: str) -> bool:
         """Whether an action can look deeper."""
@@ -69,7 +74,7 @@ class ActionRunner:
                 found = await asyncio.wait_for(self.actions[name].retrieve(request), within)
             except TimeoutError as error:
                 raise TimeoutError(f"no result within {within:g} s") from error
-        return evidence_of(found, name, request)
+        return await asyncio.to_thread(evidence_of, found, name, request)
 
     def run(self, name: str, request: ActionRequest, *, within: float, turn: str, limit: int) -> list[Document]:
         """As `arun`, from a thread; all threads share one event loop, so that an action's connections stay usable."""
@@ -83,7 +88,7 @@ def evidence_of(found: Sequence[Document], action: str, request: ActionRequest) 
         text = document.page_content
         if not text.strip():
             continue
-        metadata = dict(document.metadata)
+        metadata = {str(key): _plain(value) for key, value in document.metadata.items()}
         id_ = document.id or str(metadata.get("id") or "") or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
         metadata.setdefault("source", id_ if document.id else action)
         metadata.setdefault("score", 1.0 / rank)
@@ -91,6 +96,19 @@ def evidence_of(found: Sequence[Document], action: str, request: ActionRequest) 
             metadata["quote"] = _best_sentence(text, request.sub_question)
         evidence.setdefault(id_, Document(page_content=text, id=id_, metadata=metadata))
     return list(evidence.values())
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """A metadata value that every checkpoint can hold; anything else becomes its text."""
+    if value is None or isinstance(value, bool | str) or (isinstance(value, int) and -(2**63) <= value < 2**64):
+        return value
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Mapping) and depth < _DEEPEST:
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset) and depth < _DEEPEST:
+        return [_plain(item, depth + 1) for item in value]
+    return str(value)
 
 
 def reason_of(error: BaseException) -> str:
@@ -116,6 +134,16 @@ def _best_sentence(text: str, question: str) -> str:
     found = sentences(text[:20_000])
     best: Mapping[str, int] = {s.text: len(wanted & set(content_words(s.text))) for s in found}
     return max(best, key=lambda sentence: best[sentence], default=text[:300])
+
+
+def _description(action: Action) -> str:
+    if isinstance(action.description, str):
+        return action.description
+    try:
+        return str(action.description())
+    except Exception as error:  # noqa: BLE001 - one action that cannot describe itself must not stop the others
+        _log.warning("the action %s cannot describe itself: %s", action.name, reason_of(error))
+        return action.name
 
 
 class _LoopThread:

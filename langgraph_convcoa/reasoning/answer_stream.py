@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr
 
 from langgraph_convcoa.citations import CitationFilter
 from langgraph_convcoa.reasoning.models import ModelCallError, call_error, status_code
+from langgraph_convcoa.reasoning.thoughts import ThoughtFilter
 from langgraph_convcoa.usage import ANSWER_STREAM_TAG
 
 
@@ -28,7 +29,10 @@ class AnswerStream(BaseChatModel):
     inner_config: RunnableConfig
     available: frozenset[int]
     tags: list[str] | None = Field(default_factory=lambda: [ANSWER_STREAM_TAG])
+    # A cached answer would skip the filter, and the cache cannot tell one inner model from another; that one may be cached.
+    cache: Any = False
     _marks: CitationFilter = PrivateAttr()
+    _thoughts: ThoughtFilter = PrivateAttr(default_factory=ThoughtFilter)
 
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
@@ -80,14 +84,14 @@ class AnswerStream(BaseChatModel):
         for options in self._stream_options():
             try:
                 for chunk in self.inner.stream(messages, self.inner_config, stop=stop, **options):
-                    if text := self._marks.feed(chunk.text):
+                    if text := self._marks.feed(self._thoughts.feed(chunk.text)):
                         shown = True
                         yield _piece(text)
                 break
             except Exception as error:
                 if not _rejected_options(error, options, shown):
                     raise self._failure(error, shown) from error
-        yield _piece(self._marks.close())
+        yield _piece(self._rest())
 
     async def _astream(
         self,
@@ -100,14 +104,17 @@ class AnswerStream(BaseChatModel):
         for options in self._stream_options():
             try:
                 async for chunk in self.inner.astream(messages, self.inner_config, stop=stop, **options):
-                    if text := self._marks.feed(chunk.text):
+                    if text := self._marks.feed(self._thoughts.feed(chunk.text)):
                         shown = True
                         yield _piece(text)
                 break
             except Exception as error:
                 if not _rejected_options(error, options, shown):
                     raise self._failure(error, shown) from error
-        yield _piece(self._marks.close())
+        yield _piece(self._rest())
+
+    def _rest(self) -> str:
+        return self._marks.feed(self._thoughts.close()) + self._marks.close()
 
     def _stream_options(self) -> list[dict[str, Any]]:
         """OpenAI's wire format reports usage in a stream only when asked; a server that rejects this is asked without."""
@@ -119,7 +126,7 @@ class AnswerStream(BaseChatModel):
         return ModelCallError(str(failure)) if shown else failure
 
     def _result(self, reply: AIMessage) -> ChatResult:
-        text = self._marks.feed(reply.text) + self._marks.close()
+        text = self._marks.feed(self._thoughts.feed(reply.text)) + self._rest()
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
 
 

@@ -21,6 +21,7 @@ from langgraph_convcoa.reasoning.answer_stream import AnswerStream
 from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, PlanRequest, Reasoner, Unsolved
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model, status_code
 from langgraph_convcoa.reasoning.schemas import CHAIN_SCHEMA, CORRECTIONS_SCHEMA
+from langgraph_convcoa.reasoning.thoughts import without_thought
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -88,14 +89,17 @@ class ChatModelReasoner(Reasoner):
     def _run(self, exchange: _Exchange[_T], config: RunnableConfig | None) -> _T:
         internal = _internal(config)
         messages, schema = next(exchange)
+        with_schema = self._schemas_work
         while True:
             try:
-                reply = _content(self._runnable(schema).invoke(messages, internal))
+                reply = _content(self._runnable(schema, with_schema).invoke(messages, internal))
             except Exception as error:  # noqa: BLE001 - raised again as a ModelError unless it can be mended
-                recovered = self._recover(error)
+                recovered = self._recover(error, with_schema)
                 if recovered is None:
+                    with_schema = False
                     continue
                 reply = recovered
+            self._schemas_work = self._schemas_work and with_schema
             try:
                 messages, schema = exchange.send(reply)
             except StopIteration as done:
@@ -104,35 +108,41 @@ class ChatModelReasoner(Reasoner):
     async def _arun(self, exchange: _Exchange[_T], config: RunnableConfig | None) -> _T:
         internal = _internal(config)
         messages, schema = next(exchange)
+        with_schema = self._schemas_work
         while True:
             try:
-                reply = _content(await self._runnable(schema).ainvoke(messages, internal))
-            except Exception as error:  # noqa: BLE001 - raised again as a ModelError unless it can be mended
-                recovered = self._recover(error)
+                reply = _content(await self._runnable(schema, with_schema).ainvoke(messages, internal))
+            except Exception as error:  # noqa: BLE001 - as above
+                recovered = self._recover(error, with_schema)
                 if recovered is None:
+                    with_schema = False
                     continue
                 reply = recovered
+            self._schemas_work = self._schemas_work and with_schema
             try:
                 messages, schema = exchange.send(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
 
-    def _runnable(self, schema: dict[str, Any]) -> Runnable[Any, Any]:
-        if self._schemas_work:
+    def _runnable(self, schema: dict[str, Any], with_schema: bool) -> Runnable[Any, Any]:
+        if with_schema:
             try:
                 return self._whole.with_structured_output(schema, method="json_schema", include_raw=True)
             except (NotImplementedError, ValueError, TypeError):
                 self._schemas_work = False
         return self._whole
 
-    def _recover(self, error: Exception) -> str | None:
-        """After a failed call: the reply where one broke off, or None to ask again without a schema; else it raises."""
+    def _recover(self, error: Exception, with_schema: bool) -> str | None:
+        """After a failed call: the reply where one broke off, or None to ask again without a schema; else it raises.
+
+        Schemas are given up for good only when the same request then goes through without one: a prompt that is too long is
+        rejected either way.
+        """
         completion = getattr(error, "completion", None)
         if completion is not None and getattr(completion, "choices", None):
             return completion.choices[0].message.content or ""
-        if self._schemas_work and status_code(error) in (400, 404, 422, 501):
-            _log.info("the model's server rejects response_format; asking for JSON in the prompt only")
-            self._schemas_work = False
+        if with_schema and status_code(error) in (400, 404, 422, 501):
+            _log.info("the model's server rejects the request; asking for JSON in the prompt only")
             return None
         raise call_error(error, self.model) from error
 
@@ -238,8 +248,8 @@ def _content(reply: Any) -> str | dict[str, Any]:
         parsed, raw = reply.get("parsed"), reply.get("raw")
         if isinstance(parsed, dict):
             return parsed
-        return raw.text if isinstance(raw, BaseMessage) else ""
-    return reply.text if isinstance(reply, BaseMessage) else str(reply)
+        return without_thought(raw.text) if isinstance(raw, BaseMessage) else ""
+    return without_thought(reply.text if isinstance(reply, BaseMessage) else str(reply))
 
 
 def _as_text(reply: str | dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
 
     Example:
         >>> as_encoder(None)
-        SentenceTransformerEncoder('sentence-transformers/all-MiniLM-L6-v2', dtype='float32')
+        SentenceTransformerEncoder('sentence-transformers/all-MiniLM-L6-v2', dtype='auto')
     """
     if encoder is None:
         return SentenceTransformerEncoder()

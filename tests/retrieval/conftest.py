@@ -7,14 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from langgraph_convcoa.retrieval.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.text import content_words, words
-
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 class BagOfWords(Encoder):

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def minilm():
-    return SentenceTransformerEncoder(batch_size=4)
+    return SentenceTransformerEncoder(batch_size=4, dtype="float32")
 
 
 def test_vectors_of_the_packaged_model_in_the_order_given(minilm, capfd):
@@ -65,6 +65,13 @@ def test_bfloat16_is_close_and_has_a_name_of_its_own(minilm):
     assert rows.dtype == np.float32
     assert (rows * minilm.encode_passages(texts)).sum(axis=1).min() > 0.9995
     assert half.name != minilm.name
+
+
+@pytest.mark.parametrize(("native", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_takes_what_the_processor_has(minilm, monkeypatch, native, expected):
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": native}, raising=False)
+    auto = SentenceTransformerEncoder(device="cpu")
+    assert auto.name == SentenceTransformerEncoder(device="cpu", dtype=expected).name
 
 
 def test_a_folder_is_named_by_what_is_in_it(tmp_path, minilm):

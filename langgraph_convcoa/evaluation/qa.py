@@ -1,0 +1,236 @@
+"""Question answering over a whole corpus, measured on the answers that a user would see.
+
+An answer counts when the gold answer string occurs in it ("cover-EM"), after the normalisation of SQuAD: lower case,
+punctuation and articles dropped (Rajpurkar et al. 2016, the official evaluation script). Citation marks are removed first.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import string
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from langgraph_convcoa.acting import EXTRACTIVE_K, MODEL_K
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.datasets import Query, load_dataset
+from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.reasoning.extractive import ExtractiveReasoner
+from langgraph_convcoa.retrieval.cache import PatternCache
+from langgraph_convcoa.retrieval.encoder import Encoder, as_encoder
+from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+_MARK = re.compile(r"\s*\[\d+\]")
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "…")
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_RESAMPLES = 2_000
+
+
+class Printed(NamedTuple):
+    """What a question got: the answer as printed, and the ids of the passages retrieved, best first."""
+
+    answer: str
+    passages: Sequence[str]
+
+
+@dataclass(frozen=True)
+class QAReport:
+    """Figures of a run; shares lie in [0, 1], intervals are 95% bootstrap intervals over the questions.
+
+    Attributes:
+        questions: How many questions were asked.
+        cover: Share of answers that hold the gold answer after SQuAD's normalisation.
+        cover_interval: Its interval.
+        cover_strict: Share of answers that hold the gold answer as it is written, letter by letter.
+        hit_rate: Share of questions with a gold passage among those retrieved.
+        refused: Share of answers without a citation.
+        words_mean, words_max: Words of the printed answers between white space, citation marks left out.
+        seconds: Mean seconds a question, loading and encoding of the corpus left out.
+        passages: Size of the corpus.
+    """
+
+    data: str
+    split: str
+    model: str
+    k: int
+    seed: int
+    passages: int
+    questions: int
+    cover: float
+    cover_interval: tuple[float, float]
+    cover_strict: float
+    hit_rate: float
+    refused: float
+    words_mean: float
+    words_max: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON has them."""
+        return asdict(self) | {"cover_interval": list(self.cover_interval)}
+
+    def table(self) -> str:
+        """The figures as a table in Markdown."""
+        low, high = self.cover_interval
+        rows = (
+            ("gold answer in the printed answer", f"{self.cover:.1%} ({low:.1%} to {high:.1%})"),
+            ("the same, letter by letter", f"{self.cover_strict:.1%}"),
+            (f"gold passage among those retrieved (k = {self.k})", f"{self.hit_rate:.1%}"),
+            ("answers without a citation", f"{self.refused:.1%}"),
+            ("words of an answer, mean / most", f"{self.words_mean:.1f} / {self.words_max}"),
+            ("seconds a question", f"{self.seconds:.3f}"),
+        )
+        head = f"{self.questions:,} questions of {self.data} ({self.split}), {self.passages:,} passages, {self.model}"
+        width = max(len(name) for name, _ in rows)
+        lines = [f"| {head} | |", f"|{'-' * (width + 2)}|---|", *(f"| {name:<{width}} | {value} |" for name, value in rows)]
+        return "\n".join(lines)
+
+
+def evaluate_qa(
+    data_folder: str | Path,
+    *,
+    split: str | None = "dev",
+    sample: int = 1000,
+    seed: int = 0,
+    model: str | None = None,
+    max_words: int = 60,
+    k: int | None = None,
+    encoder: Encoder | str | None = None,
+    cache: PatternCache | None = None,
+    progress: Progress = True,
+) -> QAReport:
+    """Ask the graph a random sample of a data set's questions over its whole corpus.
+
+    Args:
+        data_folder: Folder of `queries.jsonl[.gz]` and `corpus.jsonl[.gz]`, see `load_dataset`.
+        split: Only questions of this split; all when None.
+        sample: How many questions with an answer are drawn, without replacement; all where there are fewer.
+        seed: Of the draw.
+        model: A chat model that plans and answers; None for answers extracted from the passages.
+        max_words: Longest extracted answer, citation marks counted; a model is not held to it.
+        k: Passages retrieved a sub-question; the graph's default when None.
+        encoder: Of the passages and of the sentences that are chosen; all-MiniLM-L6-v2 when None.
+        cache: Where encoded passages are kept between runs.
+        progress: Of the encoding and of the questions.
+
+    Raises:
+        InputError: The data cannot be read or hold no question with an answer, or a number is out of range.
+        ModelError: The model cannot be built or does not answer.
+    """
+    for name, value in (("sample", sample), ("k", 1 if k is None else k), ("max_words", max_words)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, not {value}.")
+    dataset = load_dataset(data_folder, split=split)
+    rows = sample_questions(dataset.queries, sample, seed)
+    chosen = as_encoder(encoder)
+    retriever = HopfieldRetriever.from_documents(dataset.corpus, encoder=chosen, cache=cache, progress=progress)
+    settings = ConvCoAContext(k=k)
+    if model is None:
+        graph = build_graph(retriever=retriever, reasoner=ExtractiveReasoner(chosen, max_words)).compile()
+    else:
+        graph = build_graph(retriever=retriever, model=model).compile()
+    printed = []
+    start = time.perf_counter()
+    with track(progress, len(rows), "Asking") as advance:
+        for row in rows:
+            out = graph.invoke({"question": row.question}, context=settings)
+            printed.append(Printed(out["answer"], [id_ for item in out["chain"] for id_ in item["evidence"]]))
+            advance(1)
+    return QAReport(
+        data=dataset.name,
+        split=split or "all",
+        model=model or "extractive",
+        k=k or (EXTRACTIVE_K if model is None else MODEL_K),
+        seed=seed,
+        passages=len(dataset.corpus),
+        seconds=(time.perf_counter() - start) / len(rows),
+        **score_answers(rows, printed),
+    )
+
+
+def sample_questions(queries: Sequence[Query], sample: int, seed: int) -> list[Query]:
+    """A random draw of the questions whose answer is known.
+
+    Raises:
+        InputError: There are none.
+    """
+    known = [query for query in queries if query.answer.strip()]
+    if not known:
+        raise InputError("The data hold no question with an answer, so there is nothing to compare with.")
+    return random.Random(seed).sample(known, min(sample, len(known)))  # noqa: S311 - a draw, not a secret
+
+
+def normalise_answer(text: str) -> str:
+    """SQuAD's normalisation: lower case, no punctuation, no articles, single spaces.
+
+    Example:
+        >>> normalise_answer("The Duke, of  York.")
+        'duke of york'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def strip_citations(text: str) -> str:
+    """A printed answer without its citation marks.
+
+    Example:
+        >>> strip_citations("It was 1982 [1]. Later [2][3].")
+        'It was 1982. Later.'
+    """
+    return _MARK.sub("", text)
+
+
+def covers(answer: str, gold: str) -> bool:
+    """Whether the gold answer occurs in a printed answer, both normalised; a gold answer of nothing else never does.
+
+    Example:
+        >>> covers("… by the U.S. Navy in 1945 [1]", "US Navy"), covers("In 1945 [1].", "194")
+        (True, True)
+    """
+    wanted = normalise_answer(gold)
+    return bool(wanted) and wanted in normalise_answer(strip_citations(answer))
+
+
+def score_answers(rows: Sequence[Query], printed: Sequence[Printed]) -> dict[str, Any]:
+    """The figures of QAReport that depend on the answers alone.
+
+    Args:
+        rows: The questions.
+        printed: What each got, in the same order.
+    """
+    covered = np.array([covers(got.answer, row.answer) for row, got in zip(rows, printed, strict=True)], dtype=float)
+    shown = [strip_citations(got.answer) for got in printed]
+    lengths = [len(text.split()) for text in shown]
+    return {
+        "questions": len(rows),
+        "cover": float(covered.mean()),
+        "cover_interval": bootstrap_interval(covered),
+        "cover_strict": float(np.mean([row.answer in text for row, text in zip(rows, shown, strict=True)])),
+        "hit_rate": float(
+            np.mean([bool(_documents(got.passages) & set(row.gold)) for row, got in zip(rows, printed, strict=True)])
+        ),
+        "refused": float(np.mean([not _MARK.search(got.answer) for got in printed])),
+        "words_mean": float(np.mean(lengths)),
+        "words_max": max(lengths),
+    }
+
+
+def _documents(passages: Sequence[str]) -> set[str]:
+    """Ids of the passages and of the documents that they were split from."""
+    return {*passages, *(id_.rpartition("#")[0] for id_ in passages if "#" in id_)}
+
+
+def bootstrap_interval(values: np.ndarray[Any, np.dtype[np.float64]], seed: int = 0) -> tuple[float, float]:
+    """The middle 95% of the means of resamples of `values` (n,)."""
+    generator = np.random.default_rng(seed)
+    means = [float(generator.choice(values, len(values)).mean()) for _ in range(_RESAMPLES)]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)

@@ -1,0 +1,100 @@
+"""The one function behind all Hopfield layers: queries retrieve from stored patterns (papers/000 appendix F)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+from torch.nn.functional import pad
+
+from langgraph_convcoa.hopfield.activations import Activation, associate
+from langgraph_convcoa.hopfield.convergence import converge
+
+
+class Retrieved(NamedTuple):
+    """The retrieved `state` (..., m, d), and the `weights` (..., m, n) of the stored patterns in it."""
+
+    state: Tensor
+    weights: Tensor
+
+
+def retrieve(
+    query: Tensor,
+    stored: Tensor,
+    *,
+    beta: float | Tensor = 1.0,
+    activation: Activation = "sparsemax",
+    mask: Tensor | None = None,
+    update_steps: int = 1,
+    eps: float = 1e-4,
+) -> Retrieved:
+    """Q_new = act(beta Q K^T) K, `update_steps` times: equation 1 of papers/000 appendix F before W_V.
+
+    On patterns as they are this is memory retrieval, the first of the four configurations of appendix F. All steps are made
+    among the stored patterns; a projection of what was retrieved, such as W_V, comes after the last and never feeds the next.
+
+    Args:
+        query: Q, (..., m, d).
+        stored: K, (..., n, d). The leading dimensions of both broadcast.
+        beta: Inverse temperature, 0 to infinity: a number, or a tensor that broadcasts to (..., m, 1).
+        activation: "sparsemax", "entmax15", "softmax" or "softmax_1".
+        mask: Broadcasts to (..., m, n), True where the query may retrieve the pattern. All pairs when None.
+        update_steps: 1 or more.
+        eps: A query that a step moves by at most this much (Euclidean) makes only its last step more.
+
+    Returns:
+        The retrieved states and the weights of the last step; both are 0 for a query that may retrieve nothing.
+
+    Raises:
+        ValueError: `update_steps` is below 1, or another argument is not as above.
+
+    Example:
+        >>> import torch
+        >>> found = retrieve(torch.tensor([[0.9, 0.1]]), torch.eye(2), beta=4.0)
+        >>> found.state.tolist(), found.weights.tolist()
+        ([[1.0, 0.0]], [[1.0, 0.0]])
+    """
+    if update_steps < 1:
+        raise ValueError(f"update_steps must be 1 or more, not {update_steps}.")
+
+    def weights(state: Tensor) -> Tensor:
+        return associate(state @ stored.transpose(-1, -2), activation=activation, beta=beta, mask=mask)
+
+    if update_steps > 1:
+        query = converge(lambda state: weights(state) @ stored, query, max_steps=update_steps - 1, eps=eps).state
+    last = weights(query)
+    return Retrieved(last @ stored, last)
+
+
+def split(stored: Tensor, chunks: int, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Stored patterns in equal parts, in order, the last filled up with patterns that are masked (papers/000 section 4.2).
+
+    `retrieve(query.unsqueeze(-3), parts, mask=mask)` makes k retrievals, each from its own part as if it were alone.
+
+    Args:
+        stored: (..., n, d).
+        chunks: k, 1 or more.
+        mask: (..., m, n) or (..., 1, n), True where the query may retrieve the pattern. All pairs when None.
+
+    Returns:
+        Patterns (..., k, c, d) with c = ceil(n / k), and the mask (..., k, m, c).
+
+    Raises:
+        ValueError: `chunks` is below 1.
+
+    Example:
+        >>> import torch
+        >>> parts, mask = split(torch.tensor([[1.0], [2.0], [3.0]]), 2)
+        >>> parts.squeeze(-1).tolist(), mask.squeeze(-2).tolist()
+        ([[1.0, 2.0], [3.0, 0.0]], [[True, True], [True, False]])
+    """
+    if chunks < 1:
+        raise ValueError(f"chunks must be 1 or more, not {chunks}.")
+    n = stored.shape[-2]
+    size = -(-n // chunks)
+    missing = chunks * size - n
+    if mask is None:
+        mask = stored.new_ones(1, n).bool()
+    parts = pad(stored, (0, 0, 0, missing)).reshape(*stored.shape[:-2], chunks, size, stored.shape[-1])
+    allowed = pad(mask.bool(), (0, missing))
+    return parts, allowed.reshape(*allowed.shape[:-1], chunks, size).movedim(-2, -3)

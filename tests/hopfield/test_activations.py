@@ -1,0 +1,172 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from langgraph_convcoa.hopfield.activations import SORTED_UP_TO, associate, check_activation
+from tests.hopfield import plain_loops
+
+NAMES = ["sparsemax", "entmax15", "softmax", "softmax_1"]
+NAME = st.sampled_from(NAMES)
+SCORES = (
+    st.integers(1, 9).flatmap(lambda n: arrays("float64", (2, n), elements=st.floats(-5, 5, width=32))).map(torch.from_numpy)
+)
+BETA = st.floats(0.01, 50)
+
+
+def masks_like(scores, data):
+    return torch.tensor(data.draw(st.lists(st.booleans(), min_size=scores.numel(), max_size=scores.numel()))).view_as(scores)
+
+
+@given(NAME, SCORES, BETA, st.data())
+def test_equals_plain_loops(name, scores, beta, data):
+    mask = masks_like(scores, data)
+    expected = [
+        plain_loops.weights(row, name, beta, allowed) for row, allowed in zip(scores.tolist(), mask.tolist(), strict=True)
+    ]
+    torch.testing.assert_close(
+        associate(scores, activation=name, beta=beta, mask=mask),
+        torch.tensor(expected, dtype=torch.float64),
+        atol=1e-9,
+        rtol=0,
+    )
+
+
+@given(NAME, SCORES, st.one_of(BETA, st.just(0.0), st.just(math.inf)), st.data())
+def test_weights_lie_on_the_simplex_and_a_masked_row_is_zero(name, scores, beta, data):
+    mask = masks_like(scores, data)
+    weights = associate(scores, activation=name, beta=beta, mask=mask)
+    assert (weights >= 0).all()
+    assert (weights[~mask] == 0).all()
+    totals, some = weights.sum(dim=-1), mask.any(dim=-1)
+    assert (totals[~some] == 0).all()
+    if name == "softmax_1":
+        assert (totals <= 1 + 1e-9).all()
+    else:
+        torch.testing.assert_close(totals[some], torch.ones_like(totals[some]), atol=1e-9, rtol=0)
+
+
+@given(NAME, SCORES, BETA, st.randoms())
+def test_a_permutation_of_the_scores_permutes_the_weights(name, scores, beta, random):
+    order = list(range(scores.shape[-1]))
+    random.shuffle(order)
+    whole = associate(scores, activation=name, beta=beta)
+    torch.testing.assert_close(associate(scores[:, order], activation=name, beta=beta), whole[:, order], atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_ends_of_beta_are_the_limits(name):
+    scores = torch.tensor([[3.0, 1.0, 3.0, 9.0], [2.0, 1.0, 0.5, 9.0]], dtype=torch.float64)
+    mask = torch.tensor([True, True, True, False])
+    for end, near in ((0.0, 1e-9), (math.inf, 1e9)):
+        at_end = associate(scores, activation=name, beta=end, mask=mask)
+        torch.testing.assert_close(at_end, associate(scores, activation=name, beta=near, mask=mask), atol=1e-7, rtol=0)
+    largest = torch.tensor([[0.5, 0, 0.5, 0], [1, 0, 0, 0]], dtype=torch.float64)
+    torch.testing.assert_close(associate(scores, activation=name, beta=math.inf, mask=mask), largest)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_beta_for_each_head_is_that_heads_number(name):
+    scores = torch.randn(3, 4, 2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    betas = [0.0, 0.5, 8.0, math.inf]
+    together = associate(scores, activation=name, beta=torch.tensor(betas).view(-1, 1, 1))
+    for head, beta in enumerate(betas):
+        torch.testing.assert_close(together[:, head], associate(scores[:, head], activation=name, beta=beta))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_of_scores_and_beta_with_masks(name):
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(2, 3, 5, dtype=torch.float64, generator=generator).requires_grad_()
+    beta = torch.tensor([[[0.7]], [[2.3]]], dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(2, 3, 5, generator=generator) < 0.7
+    mask[0, 0] = False
+    assert torch.autograd.gradcheck(lambda s, b: associate(s, activation=name, beta=b, mask=mask), (scores, beta))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_second_derivatives(name):
+    scores = torch.tensor([0.9, 0.5, 0.1, -2.0, 0.45], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda s: associate(s, activation=name, beta=1.3), scores)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("beta", [0.0, 1.0, math.inf])
+def test_masked_rows_have_finite_gradients(name, beta):
+    scores = torch.tensor([[1.0, 9.0, 0.5], [1.0, 2.0, 3.0]], requires_grad=True)
+    betas = torch.full((1,), beta, requires_grad=True)
+    mask = torch.tensor([[True, False, True], [False, False, False]])
+    associate(scores, activation=name, beta=betas, mask=mask).square().sum().backward()
+    assert torch.isfinite(scores.grad).all()
+    assert torch.isfinite(betas.grad).all()
+    assert (scores.grad[1] == 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_score_of_minus_infinity_counts_as_masked(name):
+    scores = torch.tensor([[1.0, -math.inf, 0.8], [-math.inf] * 3])
+    mask = torch.tensor([[True, False, True], [False] * 3])
+    for beta in (0.0, 1.0, math.inf):
+        expected = associate(scores.nan_to_num(neginf=0.0), activation=name, beta=beta, mask=mask)
+        assert torch.equal(associate(scores, activation=name, beta=beta), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_stands_under_the_mask_does_not_matter(name):
+    mask = torch.tensor([True, False, True])
+    for junk in (math.nan, math.inf, -math.inf, 1e30):
+        scores = torch.tensor([0.4, junk, 0.1], requires_grad=True)
+        weights = associate(scores, activation=name, mask=mask)
+        assert torch.equal(weights, associate(torch.tensor([0.4, 0.0, 0.1]), activation=name, mask=mask))
+        weights.square().sum().backward()
+        assert torch.isfinite(scores.grad).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32_and_returned_in_half(name, dtype):
+    scores = torch.randn(4, 300, generator=torch.Generator().manual_seed(1)).to(dtype)
+    weights = associate(scores, activation=name, beta=0.3)
+    assert weights.dtype == dtype
+    assert torch.equal(weights, associate(scores.float(), activation=name, beta=0.3).to(dtype))
+
+
+def test_sparse_activations_are_sparse_and_no_two_are_the_same():
+    scores = torch.tensor([2.0, 1.2, 0.3, -1.0, -3.0])
+    found = {name: associate(scores, activation=name) for name in NAMES}
+    assert {name: int((weights == 0).sum()) for name, weights in found.items()} == {
+        "sparsemax": 3,
+        "entmax15": 2,
+        "softmax": 0,
+        "softmax_1": 0,
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_scores_and_very_large_scores(name):
+    assert associate(torch.zeros(2, 0), activation=name).shape == (2, 0)
+    assert associate(torch.tensor([1e30, -1e30, 0.0]), activation=name, beta=1e6).tolist() == [1.0, 0.0, 0.0]
+
+
+def test_rows_long_enough_for_the_partial_sort_get_the_same_weights():
+    scores = torch.randn(3, SORTED_UP_TO + 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    for beta in (0.01, 1.0, 30.0):
+        rows = [plain_loops.weights(row, "sparsemax", beta) for row in scores.tolist()]
+        torch.testing.assert_close(associate(scores, beta=beta), torch.tensor(rows, dtype=torch.float64), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("beta", [-1.0, math.nan, torch.tensor([1.0, -1.0]).view(-1, 1)])
+def test_bad_beta(name, beta):
+    with pytest.raises(ValueError, match="beta must be from 0"):
+        associate(torch.zeros(2, 3), activation=name, beta=beta)
+
+
+def test_an_unknown_name_and_an_additive_mask_are_refused():
+    with pytest.raises(ValueError, match="'sparse': use one of sparsemax, entmax15"):
+        check_activation("sparse")
+    with pytest.raises(ValueError, match="must be boolean"):
+        associate(torch.zeros(2), mask=torch.tensor([0.0, -math.inf]))

@@ -1,0 +1,109 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_convcoa.hopfield.activations import associate
+from langgraph_convcoa.hopfield.convergence import converge
+from langgraph_convcoa.hopfield.energy import energy, update
+
+BETA = st.floats(0.05, 50)
+
+
+@st.composite
+def memories(draw):
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32 - 1)))
+    n, d, m = draw(st.integers(1, 12)), draw(st.integers(1, 8)), draw(st.integers(1, 4))
+    scale = draw(st.sampled_from([0.1, 1.0, 3.0]))
+    patterns = scale * torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return scale * torch.randn(m, d, generator=generator, dtype=torch.float64), patterns
+
+
+@given(memories(), BETA)
+def test_the_energy_never_rises(memory, beta):
+    states, patterns = memory
+    path = [states]
+
+    def step(x):
+        path.append(update(x, patterns, beta))
+        return path[-1]
+
+    end = converge(step, states, max_steps=60, eps=1e-6)
+    energies = torch.stack([energy(x, patterns, beta) for x in path])
+    assert (energies.diff(dim=0) <= 1e-9).all()
+    assert (energy(end.state, patterns, beta) <= energies[0] + 1e-9).all()
+    assert int(end.steps.max()) == len(path) - 1
+
+
+@given(memories(), BETA)
+def test_the_drop_in_energy_bounds_the_number_of_steps(memory, beta):
+    """Each step of length above eps costs eps^2 / 2 of energy, so at most 2 (E_0 - E_end) / eps^2 of them fit."""
+    states, patterns = memory
+    eps = 0.5
+    end = converge(lambda x: update(x, patterns, beta), states, max_steps=10_000, eps=eps)
+    spent = energy(states, patterns, beta) - energy(end.state, patterns, beta)
+    assert end.converged.all()
+    assert (end.steps - 1 <= 2 * spent / eps**2 + 1e-9).all()
+
+
+def free_energy(x, patterns, beta, name):
+    """E(x) = |x|^2 / 2 - Psi*(beta Y x) / beta for each activation, Psi* its convex conjugate."""
+    z = beta * (x @ patterns.T)
+    p = associate(z, activation=name)
+    if name == "softmax":
+        conjugate = torch.logsumexp(z, dim=-1)
+    elif name == "softmax_1":
+        conjugate = torch.logsumexp(torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1), dim=-1)
+    elif name == "entmax15":
+        conjugate = (p * z).sum(dim=-1) + 4 / 3 * (1 - p.pow(1.5).sum(dim=-1))
+    else:
+        conjugate = (p * z).sum(dim=-1) - 0.5 * p.square().sum(dim=-1)
+    return 0.5 * x.square().sum(dim=-1) - conjugate / beta
+
+
+@given(memories(), BETA, st.sampled_from(["sparsemax", "entmax15", "softmax", "softmax_1"]))
+def test_each_activation_lowers_its_own_energy_by_half_the_squared_step(memory, beta, name):
+    x, patterns = memory
+    for _ in range(4):
+        after = associate(x @ patterns.T, activation=name, beta=beta) @ patterns
+        drop = free_energy(x, patterns, beta, name) - free_energy(after, patterns, beta, name)
+        assert (drop >= 0.5 * (x - after).square().sum(dim=-1) - 1e-8).all()
+        x = after
+
+
+@given(memories(), BETA)
+def test_what_else_is_in_the_batch_changes_nothing(memory, beta):
+    states, patterns = memory
+
+    def run(x):
+        return converge(lambda s: update(s, patterns, beta), x, max_steps=30, eps=1e-3)
+
+    together = run(states)
+    for i, state in enumerate(states):
+        alone = run(state)
+        torch.testing.assert_close(alone.state, together.state[i], atol=1e-9, rtol=0)
+
+
+def test_counts_steps_and_says_what_did_not_converge():
+    halve = lambda x: x / 2  # noqa: E731
+    end = converge(halve, torch.tensor([[8.0], [0.5], [0.0]]), max_steps=4, eps=1.0)
+    assert end.steps.tolist() == [3, 1, 1]
+    assert end.state.tolist() == [[1.0], [0.25], [0.0]]
+    assert end.converged.tolist() == [True, True, True]
+    end = converge(halve, torch.tensor([[80.0], [0.5]]), max_steps=4, eps=1.0)
+    assert (end.steps.tolist(), end.converged.tolist()) == ([4, 1], [False, True])
+    untouched = converge(halve, torch.tensor([3.0]), max_steps=0)
+    assert (untouched.state.tolist(), int(untouched.steps), bool(untouched.converged)) == ([3.0], 0, False)
+
+
+def test_a_nan_never_counts_as_converged():
+    end = converge(lambda x: x * math.nan, torch.ones(1, 2), max_steps=3)
+    assert (end.steps.tolist(), end.converged.tolist()) == ([3], [False])
+
+
+@pytest.mark.parametrize("bad", [{"max_steps": -1}, {"eps": -1.0}, {"eps": math.nan}])
+def test_bad_arguments(bad):
+    with pytest.raises(ValueError, match="0 or more"):
+        converge(lambda x: x, torch.ones(2), **bad)

@@ -1,0 +1,56 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from langgraph_convcoa.hopfield.softmax_one import softmax, softmax_1
+
+SCORES = (
+    st.integers(1, 12).flatmap(lambda n: arrays("float64", n, elements=st.floats(-20, 20, width=32))).map(torch.from_numpy)
+)
+
+
+@given(SCORES, st.floats(0, 10))
+def test_softmax_1_is_its_formula(scores, beta):
+    powers = (beta * scores).exp()
+    torch.testing.assert_close(softmax_1(scores, beta=beta), powers / (1 + powers.sum()), atol=1e-12, rtol=1e-9)
+
+
+@given(SCORES, st.floats(0, 10))
+def test_softmax_is_that_of_torch(scores, beta):
+    torch.testing.assert_close(softmax(scores, beta=beta), torch.softmax(beta * scores, dim=-1), atol=1e-12, rtol=1e-9)
+
+
+def test_softmax_1_neither_overflows_nor_divides_by_zero():
+    weights = softmax_1(torch.tensor([[1e4, 1e4, -1e4], [-1e4, -1e4, -1e4], [88.0, 89.0, 0.0]]))
+    assert weights[0].tolist() == [0.5, 0.5, 0.0]
+    assert weights[1].tolist() == [0.0, 0.0, 0.0]
+    assert torch.isfinite(weights).all()
+
+
+def test_softmax_1_is_not_shifted_by_a_common_score():
+    """A stable softmax shifted by max x instead of max(0, max x) would return the same for both."""
+    assert float(softmax_1(torch.tensor([-5.0, -5.0])).sum()) == pytest.approx(2 * math.exp(-5) / (1 + 2 * math.exp(-5)))
+    assert float(softmax_1(torch.tensor([5.0, 5.0])).sum()) == pytest.approx(2 * math.exp(5) / (1 + 2 * math.exp(5)))
+
+
+def test_softmax_1_at_an_infinite_beta():
+    scores = torch.tensor([[2.0, 2.0, 1.0], [0.0, 0.0, -1.0], [-1.0, -2.0, -3.0]])
+    third = 1 / 3
+    expected = torch.tensor([[0.5, 0.5, 0.0], [third, third, 0.0], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(softmax_1(scores, beta=math.inf), expected)
+
+
+def test_attention_with_softmax_1_is_torch_attention_with_a_zero_key_and_value():
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 3, n, 8, dtype=torch.float64, generator=generator) for n in (4, 6, 6))
+    mask = torch.rand(2, 1, 4, 6, generator=generator) < 0.6
+    own = softmax_1(query @ key.transpose(-1, -2), beta=8**-0.5, mask=mask) @ value
+    padded = (torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (key, value))
+    theirs = torch.nn.functional.scaled_dot_product_attention(
+        query, *padded, attn_mask=torch.nn.functional.pad(mask, (0, 1), value=True)
+    )
+    torch.testing.assert_close(own, theirs)
