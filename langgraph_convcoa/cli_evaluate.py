@@ -33,7 +33,9 @@ def retrieval(
     methods: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="bm25, question, two-turns, history, rewrite, hopfield; all by default.", show_default=False
+            metavar="A,B",
+            help="bm25, question, question-parts, two-turns, history, rewrite, dense, hybrid (or hopfield); all by default.",
+            show_default=False,
         ),
     ] = None,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Only queries of this split.", show_default=False)] = None,
@@ -52,7 +54,7 @@ def retrieval(
 
       convcoa evaluate retrieval data/mtrag --distractors data/squad2/corpus.jsonl.gz:3000
 
-      convcoa evaluate retrieval data/abg_coqa --split dev --methods bm25,hopfield --json
+      convcoa evaluate retrieval data/abg_coqa --split dev --methods bm25,dense,hybrid --json
     """
     from langgraph_convcoa.evaluation.datasets import load_dataset, load_distractors
     from langgraph_convcoa.evaluation.retrieval import METHODS, evaluate_retrieval

@@ -67,6 +67,7 @@ def index(
         added, updated, unchanged = added + done.added, updated + done.updated, unchanged + done.unchanged
     if 2 * opened.snapshot().pattern_count < opened.head.rows:
         opened.compact()
+    opened.save_lexical()
     patterns, dtype = opened.snapshot().pattern_count, opened.head.dtype
     size = sum(file.stat().st_size for file in out.iterdir() if file.is_file())
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.base import Encoder
 from langgraph_convcoa.retrieval.cache import PatternCache
 from langgraph_convcoa.retrieval.filters import Filter
@@ -24,10 +25,15 @@ from langgraph_convcoa.retrieval.index_file import WriterLock
 from langgraph_convcoa.retrieval.index_save import new_head, prepare_folder
 from langgraph_convcoa.retrieval.index_snapshot import Checked, Snapshot
 from langgraph_convcoa.retrieval.index_write import gathered, remove, rewrite
+from langgraph_convcoa.retrieval.lexical_channel import LexicalChannel
 from langgraph_convcoa.retrieval.passages import Span
 from langgraph_convcoa.retrieval.patterns import Patterns, PatternType
 from langgraph_convcoa.retrieval.progress import Progress
 
+_LOGGER = logging.getLogger(__name__)
+
+LEXICAL_FILE = "lexical.safetensors"
+"""The words of the passages. What is missing there is read from the passages at the first query that asks for it."""
 _OPENINGS = 5
 
 
@@ -40,6 +46,9 @@ class Index:
 
     Args:
         path: The folder.
+
+    Attributes:
+        lexical: Its lexical channel.
 
     Raises:
         RetrievalError: There is no index, it is of another version, damaged or cut short.
@@ -63,6 +72,7 @@ class Index:
         self._lock = WriterLock(self.path)
         self._checked = Checked()
         self._guard = threading.Lock()
+        self.lexical = LexicalChannel(self.path / LEXICAL_FILE)
         self._current: Snapshot | None = None
         self.snapshot()
 
@@ -234,7 +244,9 @@ class Index:
     ) -> list[str]:
         """`add_documents`, where a document takes the place of the one that has its id."""
         done = self.ingest(documents, encoder, replace=True, cache=cache, progress=progress)
-        return [identity for batch in done for identity in batch.ids]
+        ids = [identity for batch in done for identity in batch.ids]
+        self._forget_words()
+        return ids
 
     def delete(self, ids: Iterable[str]) -> None:
         """Delete documents: their text at once, their patterns when the index is compacted.
@@ -244,15 +256,10 @@ class Index:
         """
         names = list(dict.fromkeys([ids] if isinstance(ids, str) else ids))
         with self._lock.held():
-            with self._database.reading() as connection:
-                there = self._database.digests(connection, names)
-                unknown = next((name for name in names if name not in there), None)
-                owner = self._database.owners(connection, [unknown]).get(unknown) if unknown is not None else None
-            if unknown is not None:
-                hint = f": it is a passage of {owner!r}, which can only be deleted as a whole" if owner else ""
-                raise InputError(f"There is no document {unknown!r} in the index {self.path}{hint}; nothing was deleted.")
+            self._database.check_documents(names)
             if names:
                 remove(self._database, names)
+                self._forget_words()
 
     def compact(self) -> None:
         """Write the index anew without what was deleted; readers go on with what they see."""
@@ -266,6 +273,27 @@ class Index:
             # The index is compacted; where readers keep the database busy, its file only stays larger.
             with suppress(RetrievalError):
                 self._database.shrink()
+            self._forget_words()
+
+    def save_lexical(self) -> None:
+        """Write the lexical index beside the patterns, so that the next process need not read all passages for it.
+
+        An index that has been made or has grown by much is worth it; a deletion, an update and `compact` do it where there is
+        one. A file that cannot be written costs the next process that time, and nothing else.
+        """
+        path = self.path / LEXICAL_FILE
+        with self._lock.held():
+            try:
+                self.lexical.save(self.snapshot(), path)
+            except RetrievalError as error:
+                _LOGGER.warning("The lexical index is not kept: %s", error)
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+    def _forget_words(self) -> None:
+        """Write the lexical index anew where there is one: the words of what was deleted go from the disk too."""
+        if (self.path / LEXICAL_FILE).exists():
+            self.save_lexical()
 
     def put_settings(self, settings: Mapping[str, Any]) -> None:
         """Keep other settings of a retriever with the index."""

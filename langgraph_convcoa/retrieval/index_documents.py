@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.index_database import Database, deleted_checksum
 from langgraph_convcoa.retrieval.passages import Span
 
@@ -74,6 +74,20 @@ class Catalogue(Database):
             " ON documents.first = (SELECT max(first) FROM documents WHERE first <= passages.key) WHERE passages.id IN"
         )
         return dict(_select(connection, query, ids))
+
+    def check_documents(self, ids: Sequence[str]) -> None:
+        """See that these documents are there.
+
+        Raises:
+            InputError: One is not.
+        """
+        with self.reading() as connection:
+            there = self.digests(connection, ids)
+            unknown = next((identity for identity in ids if identity not in there), None)
+            owner = self.owners(connection, [unknown]).get(unknown) if unknown is not None else None
+        if unknown is not None:
+            hint = f": it is a passage of {owner!r}, which can only be deleted as a whole" if owner else ""
+            raise InputError(f"There is no document {unknown!r} in the index {self.folder}{hint}; nothing was deleted.")
 
     def ranges(self, connection: sqlite3.Connection) -> list[tuple[str, int, int]]:
         """Each document's id and its first and last key, in the order of the keys."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -15,6 +14,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import LangSmithRetrieverParams
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import run_in_executor
+from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, PrivateAttr, ValidationError
 
 from langgraph_convcoa.errors import InputError
@@ -23,24 +23,17 @@ from langgraph_convcoa.retrieval.cache import PatternCache
 from langgraph_convcoa.retrieval.conversation import History, StateEncoder, Turn, history_pairs
 from langgraph_convcoa.retrieval.encoder import Encoder, as_encoder
 from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.hits import Hit, best_sets, hit_document, named_documents
 from langgraph_convcoa.retrieval.index import Index, open_or_create
-from langgraph_convcoa.retrieval.index_documents import Outdated, Passage
+from langgraph_convcoa.retrieval.index_documents import Outdated
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory, build_memory
 from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.retriever_inputs import history_runnable, query_text
 from langgraph_convcoa.retrieval.retriever_memory import MemoryRetriever, View, allowed, fetch
-from langgraph_convcoa.retrieval.scoring import Ranking, associate, check_settings, search
+from langgraph_convcoa.retrieval.scoring import Ranking, check_settings, search
 
 _SEARCHES = 5
-
-
-class Hit(NamedTuple):
-    """A passage that was found, and the number of its memory set."""
-
-    number: int
-    score: float
-    passage: Passage
 
 
 class HopfieldRetriever(MemoryRetriever):
@@ -57,6 +50,7 @@ class HopfieldRetriever(MemoryRetriever):
         k: How many documents are returned, at most.
         beta: Inverse temperature of the association: 0 for the mean of the windows, infinity for the best.
         passage_weight: w, the weight of the whole-passage pattern.
+        lexical_weight: Weight of the lexical channel, BM25 of the question over its best score; 0 leaves it out.
         history_weight: lambda, how far earlier turns pull the query.
         history_beta: beta_h, inverse temperature of the association with earlier turns.
         score_threshold: Documents below this score are left out.
@@ -82,6 +76,7 @@ class HopfieldRetriever(MemoryRetriever):
     k: int = 5
     beta: float = 10.0
     passage_weight: float = 1.0
+    lexical_weight: float = 0.1
     history_weight: float = 0.6
     history_beta: float = 1.0
     score_threshold: float | None = None
@@ -141,6 +136,7 @@ class HopfieldRetriever(MemoryRetriever):
             return retriever
         retriever.memory = open_or_create(path, retriever.encoder, dtype, retriever._settings())
         retriever.add_documents(documents, cache=store, progress=progress)
+        retriever.memory.save_lexical()
         return retriever
 
     @classmethod
@@ -157,13 +153,25 @@ class HopfieldRetriever(MemoryRetriever):
         Raises:
             InputError: There are not as many metadatas or ids as texts.
         """
-        bodies = list(texts)
-        data = [{} for _ in bodies] if metadatas is None else list(metadatas)
-        names = [None for _ in bodies] if ids is None else list(ids)
-        if not len(bodies) == len(data) == len(names):
-            raise InputError(f"There are {len(bodies)} texts, {len(data)} metadatas and {len(names)} ids; give one of each.")
-        documents = [Document(id=i, page_content=t, metadata=m) for t, m, i in zip(bodies, data, names, strict=True)]
-        return cls.from_documents(documents, **settings)
+        return cls.from_documents(named_documents(texts, metadatas, ids), **settings)
+
+    @classmethod
+    def from_vectorstore(
+        cls,
+        store: VectorStore,
+        *,
+        encoder: Encoder | Embeddings | str | None = None,
+        candidates: int = 32,
+        search_kwargs: Mapping[str, Any] | None = None,
+        cache: PatternCache | str | Path | None = None,
+        **settings: Any,
+    ) -> HopfieldRetriever:
+        """A retriever over a vector store: it finds candidates, which are ranked here (`VectorStoreRetriever`)."""
+        from langgraph_convcoa.retrieval.vectorstore_retriever import VectorStoreRetriever
+
+        return VectorStoreRetriever.from_vectorstore(
+            store, encoder=encoder, candidates=candidates, search_kwargs=search_kwargs, cache=cache, **settings
+        )
 
     def search_batch(
         self, queries: Sequence[str], histories: Sequence[History | None] | None = None, k: int | None = None
@@ -183,7 +191,7 @@ class HopfieldRetriever(MemoryRetriever):
         turns = [history_pairs(history) for history in histories] if histories is not None else [[] for _ in queries]
         if len(turns) != len(queries):
             raise InputError(f"There are {len(queries)} queries and {len(turns)} histories; give one of each.")
-        found = self._search(self._encode(queries, turns), limit)[1]
+        found = self._search(queries, self._encode(queries, turns), limit)[1]
         return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
     def history_aware(self) -> Runnable[dict[str, Any], list[Document]]:
@@ -212,7 +220,7 @@ class HopfieldRetriever(MemoryRetriever):
         limit = self.k if k is None else k
         self._check(limit)
         states = self._encode([query], [history_pairs(history)])
-        view, found = self._search(states, limit, self.score_threshold)
+        view, found = self._search([query], states, limit, self.score_threshold)
         return [self._document(view, hit, states[0]) for hit in found[0]]
 
     async def _aget_relevant_documents(
@@ -235,6 +243,8 @@ class HopfieldRetriever(MemoryRetriever):
         check_settings(k, self.beta, self.passage_weight)
         if not 0 <= self.history_weight < math.inf:
             raise InputError(f"history_weight must be a number of at least 0, not {self.history_weight}.")
+        if not 0 <= self.lexical_weight < math.inf:
+            raise InputError(f"lexical_weight must be a number of at least 0, not {self.lexical_weight}.")
         if math.isnan(self.history_beta) or self.history_beta < 0:
             raise InputError(f"history_beta must be from 0 to infinity, not {self.history_beta}.")
 
@@ -247,19 +257,19 @@ class HopfieldRetriever(MemoryRetriever):
         ]
         return self._states.states(texts, turns, history_weight=self.history_weight, history_beta=self.history_beta)
 
-    def _search(self, states: Vectors, k: int, threshold: float | None = None) -> tuple[View, list[list[Hit]]]:
+    def _search(
+        self, queries: Sequence[str], states: Vectors, k: int, threshold: float | None = None
+    ) -> tuple[View, list[list[Hit]]]:
         """The best passages for each query state, and the memory as it was searched."""
         for attempt in range(_SEARCHES):
             view = self._view()
-            rankings = self._rankings(view, states, k)
-            kept = [
-                [
-                    (int(number), float(score))
-                    for number, score in zip(ranking.indices, ranking.scores, strict=True)
-                    if threshold is None or score >= threshold
-                ]
-                for ranking in rankings
-            ]
+            try:
+                rankings = self._rankings(view, queries, states, k)
+            except Outdated:
+                if attempt == _SEARCHES - 1:
+                    raise
+                continue
+            kept = [best_sets(ranking, threshold) for ranking in rankings]
             numbers = sorted({number for hits in kept for number, _ in hits})
             try:
                 passages = dict(zip(numbers, fetch(view, numbers), strict=True))
@@ -270,26 +280,20 @@ class HopfieldRetriever(MemoryRetriever):
             return view, [[Hit(number, score, passages[number]) for number, score in hits] for hits in kept]
         raise AssertionError
 
-    def _rankings(self, view: View, states: Vectors, k: int) -> list[Ranking]:
+    def _rankings(self, view: View, queries: Sequence[str], states: Vectors, k: int) -> list[Ranking]:
         if not len(view):
             nothing = np.zeros(0, dtype=np.int64)
             return [Ranking(nothing, nothing.astype(np.float64), True, 0) for _ in states]
+        extra = np.float32(self.lexical_weight) * self._lexical().scores(view, queries) if self.lexical_weight else None
         return search(
-            view.patterns, states, k=k, beta=self.beta, passage_weight=self.passage_weight, allowed=allowed(view, self.filter)
+            view.patterns,
+            states,
+            k=k,
+            beta=self.beta,
+            passage_weight=self.passage_weight,
+            allowed=allowed(view, self.filter),
+            extra=extra,
         )
 
     def _document(self, view: View, hit: Hit, state: Vectors) -> Document:
-        passage, spans = hit.passage.document, hit.passage.spans
-        weights, products = associate(view.patterns, hit.number, state, self.beta)
-        texts = [passage.page_content[start:end] for start, end in spans]
-        metadata = copy.deepcopy(passage.metadata)
-        metadata.setdefault("source", str(metadata.get("document_id") or passage.id))
-        # By product where weights are equal, as all are at beta = 0.
-        best = max(range(len(texts)), key=lambda i: (weights[i], products[i]))
-        metadata |= {"score": hit.score, "quote": texts[best]}
-        if self.return_association:
-            metadata["association"] = [
-                {"text": text, "start": start, "end": end, "weight": float(weight)}
-                for text, (start, end), weight in zip(texts, spans, weights, strict=True)
-            ]
-        return Document(id=passage.id, page_content=passage.page_content, metadata=metadata)
+        return hit_document(view.patterns, hit, state, beta=self.beta, association=self.return_association)

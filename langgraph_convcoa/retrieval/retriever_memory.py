@@ -24,6 +24,7 @@ from langgraph_convcoa.retrieval.index import Index
 from langgraph_convcoa.retrieval.index_documents import Passage
 from langgraph_convcoa.retrieval.index_save import encoder_of, save_memory
 from langgraph_convcoa.retrieval.index_snapshot import Snapshot
+from langgraph_convcoa.retrieval.lexical_channel import LexicalChannel
 from langgraph_convcoa.retrieval.memory import Memory
 from langgraph_convcoa.retrieval.memory_changes import with_documents, without
 from langgraph_convcoa.retrieval.patterns import PatternType
@@ -41,11 +42,13 @@ class MemoryRetriever(BaseRetriever):
     Attributes:
         memory: The passages and their patterns.
         encoder: What encodes the queries, and encoded the memory.
+        lexical: The words of a memory that is not on disk; an index keeps its own.
     """
 
     # Fields, so that `configurable_fields`, which makes a new object of an old one's fields, takes them along; never dumped.
     memory: SkipValidation[Memory | Index] = Field(repr=False, exclude=True)
     encoder: SkipValidation[Encoder] = Field(repr=False, exclude=True)
+    lexical: SkipValidation[LexicalChannel] = Field(default_factory=LexicalChannel, repr=False, exclude=True)
 
     _changing: threading.RLock = PrivateAttr(default_factory=threading.RLock)
 
@@ -92,8 +95,9 @@ class MemoryRetriever(BaseRetriever):
                 return
             numbers = None if view.alive is None else np.flatnonzero(view.alive)
             save_memory(view, path, self.encoder, dtype=dtype, settings=settings, numbers=numbers)
-            return
-        save_memory(self.memory, path, self.encoder, dtype=dtype, settings=settings)
+        else:
+            save_memory(self.memory, path, self.encoder, dtype=dtype, settings=settings)
+        Index(path).save_lexical()
 
     def add_documents(
         self, documents: Iterable[Document], *, cache: PatternCache | None = None, progress: Progress = False
@@ -153,6 +157,9 @@ class MemoryRetriever(BaseRetriever):
         view = self.memory.snapshot()
         view.check_encoder(self.encoder)
         return view
+
+    def _lexical(self) -> LexicalChannel:
+        return self.memory.lexical if isinstance(self.memory, Index) else self.lexical
 
     def _settings(self) -> dict[str, Any]:
         """The settings as JSON values."""

@@ -19,10 +19,11 @@ from langgraph_convcoa.retrieval.cache import PatternCache
 from langgraph_convcoa.retrieval.conversation import History, Turn, history_pairs
 from langgraph_convcoa.retrieval.encoder import Encoder
 from langgraph_convcoa.retrieval.filters import allowed_passages
+from langgraph_convcoa.retrieval.hits import Hit, best_sets
 from langgraph_convcoa.retrieval.index_documents import Passage
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory
 from langgraph_convcoa.retrieval.patterns import PatternType
-from langgraph_convcoa.retrieval.retriever import Hit, HopfieldRetriever
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring import search
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreStage
 
@@ -127,9 +128,8 @@ class VectorStoreRetriever(HopfieldRetriever):
             memory.patterns, state[None], k=k, beta=self.beta, passage_weight=self.passage_weight, allowed=allowed
         )[0]
         hits = [
-            Hit(int(number), float(score), Passage(memory.passages[number], memory.set_spans(number)))
-            for number, score in zip(ranking.indices, ranking.scores, strict=True)
-            if self.score_threshold is None or score >= self.score_threshold
+            Hit(number, score, Passage(memory.passages[number], memory.set_spans(number)))
+            for number, score in best_sets(ranking, self.score_threshold)
         ]
         return [self._document(memory, hit, state) for hit in hits]
 

@@ -271,7 +271,7 @@ def test_a_lone_surrogate_is_replaced(tmp_path: Path) -> None:
         ("a.json", "[" * 100_000, r"a\.json is (JSON that cannot be read|nested)"),
         ("a.json", "[]", r"a\.json holds no text"),
         ("a.jsonl.gz", b"not gzip", r"a\.jsonl\.gz is a broken gzip file"),
-        ("a.jsonl.gz", gzip.compress(b'{"text": "x"}' * 500)[:-20], r"a\.jsonl\.gz is a broken gzip file"),
+        ("a.jsonl.gz", gzip.compress(b'{"text": "x"}' * 500, mtime=0)[:-20], r"a\.jsonl\.gz is a broken gzip file"),
         ("a.txt", b"\x00\x01\x02" * 50, r"a\.txt is a binary file"),
         ("a.txt", bytes(range(1, 32)) * 50, r"a\.txt is a binary file"),
         ("a.txt", " \n ", r"a\.txt holds no text"),

@@ -29,7 +29,7 @@ async def test_it_ranks_as_the_retriever_over_the_same_documents_does():
 
 
 def dense(retriever, states, k):
-    from langgraph_convcoa.retrieval.retriever import Hit
+    from langgraph_convcoa.retrieval.hits import Hit
     from langgraph_convcoa.retrieval.retriever_memory import fetch
     from langgraph_convcoa.retrieval.scoring import search
 

@@ -1,0 +1,78 @@
+"""From what a search found to the documents that it returns."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.base import Vectors
+from langgraph_convcoa.retrieval.index_documents import Passage
+from langgraph_convcoa.retrieval.patterns import Patterns
+from langgraph_convcoa.retrieval.scoring import Ranking, associate
+
+
+class Hit(NamedTuple):
+    """A passage that was found, and the number of its memory set."""
+
+    number: int
+    score: float
+    passage: Passage
+
+
+def best_sets(ranking: Ranking, threshold: float | None) -> list[tuple[int, float]]:
+    """The numbers and scores of a ranking, those below the threshold left out."""
+    return [
+        (int(number), float(score))
+        for number, score in zip(ranking.indices, ranking.scores, strict=True)
+        if threshold is None or score >= threshold
+    ]
+
+
+def hit_document(patterns: Patterns, hit: Hit, state: Vectors, *, beta: float, association: bool) -> Document:
+    """A new document of a passage, with its `source`, `score` and `quote`, and `association` where it is wanted.
+
+    Args:
+        patterns: Of all memory sets.
+        hit: The passage.
+        state: (d,), the query state that it was found for.
+        beta: Inverse temperature of the association.
+        association: Put the windows that matched in the metadata.
+    """
+    passage, spans = hit.passage.document, hit.passage.spans
+    weights, products = associate(patterns, hit.number, state, beta)
+    texts = [passage.page_content[start:end] for start, end in spans]
+    metadata = copy.deepcopy(passage.metadata)
+    metadata.setdefault("source", str(metadata.get("document_id") or passage.id))
+    # By product where weights are equal, as all are at beta = 0.
+    best = max(range(len(texts)), key=lambda i: (weights[i], products[i]))
+    metadata |= {"score": hit.score, "quote": texts[best]}
+    if association:
+        metadata["association"] = [
+            {"text": text, "start": start, "end": end, "weight": float(weight)}
+            for text, (start, end), weight in zip(texts, spans, weights, strict=True)
+        ]
+    return Document(id=passage.id, page_content=passage.page_content, metadata=metadata)
+
+
+def named_documents(
+    texts: Iterable[str], metadatas: Iterable[dict[str, Any]] | None, ids: Iterable[str] | None
+) -> list[Document]:
+    """Documents of plain texts, with their metadata and ids where given.
+
+    Raises:
+        InputError: There are not as many metadatas or ids as texts.
+
+    Example:
+        >>> [document.id for document in named_documents(["Ada wrote it."], None, ["a"])]
+        ['a']
+    """
+    bodies = list(texts)
+    data = [{} for _ in bodies] if metadatas is None else list(metadatas)
+    names = [None for _ in bodies] if ids is None else list(ids)
+    if not len(bodies) == len(data) == len(names):
+        raise InputError(f"There are {len(bodies)} texts, {len(data)} metadatas and {len(names)} ids; give one of each.")
+    return [Document(id=i, page_content=t, metadata=m) for t, m, i in zip(bodies, data, names, strict=True)]
