@@ -291,7 +291,7 @@ class Index:
                     path.unlink(missing_ok=True)
 
     def _forget_words(self) -> None:
-        """Write the lexical index anew where there is one: the words of what was deleted go from the disk too."""
+        """Write the lexical index anew where there is one, so that words of what was deleted go from the disk too."""
         if (self.path / LEXICAL_FILE).exists():
             self.save_lexical()
 

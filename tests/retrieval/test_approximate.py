@@ -67,12 +67,14 @@ def test_candidates_are_distinct_and_as_many_as_asked():
     patterns, states = made(300)
     for found in stage_of(patterns).candidates(states, 7):
         assert len(found) == len(set(found.tolist())) <= 7
-    assert len(stage_of(patterns).candidates(states[:1], 10_000)[0]) == 300
+    # One thread: vectors that several link at once may stay out of reach of a search, which then names fewer sets.
+    assert len(stage_of(patterns, threads=1).candidates(states[:1], 10_000)[0]) == 300
 
 
 def test_what_was_added_later_is_found_and_what_was_removed_is_not():
     patterns, states = made(200)
-    stage = ApproximateStage(DIMENSION)
+    # One thread, as above.
+    stage = ApproximateStage(DIMENSION, threads=1)
     first = patterns.select(np.arange(150))
     stage.add(first, np.arange(1000, 1150))
     stage.add(patterns, np.arange(1000, 1200), start=150)

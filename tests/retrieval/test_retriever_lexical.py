@@ -1,5 +1,4 @@
 import logging
-import os
 
 import pytest
 from langchain_core.documents import Document
@@ -108,7 +107,7 @@ def test_another_process_sees_a_change_of_words(encoder, tmp_path):
 def test_a_lexical_file_that_cannot_be_written_costs_no_document(encoder, tmp_path, caplog):
     index = Index.create(tmp_path / "index", encoder)
     index.add_documents(DOCUMENTS, encoder)
-    os.mkdir(tmp_path / "index" / LEXICAL_FILE)
+    (tmp_path / "index" / LEXICAL_FILE).mkdir()
     with caplog.at_level(logging.WARNING):
         index.save_lexical()
     assert "The lexical index is not kept" in caplog.text
