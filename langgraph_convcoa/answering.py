@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
@@ -13,9 +14,11 @@ from langgraph_convcoa.knowledge_set import Citation
 from langgraph_convcoa.reasoning.base import Answer, AnswerRequest
 from langgraph_convcoa.state import ConvCoAState
 from langgraph_convcoa.verification.mrfs import THRESHOLD
+from langgraph_convcoa.verification.references import References
 from langgraph_convcoa.verification.support import support_sentences
 from langgraph_convcoa.verifying import Found, by_index
 
+_MARK = re.compile(r"\[\d+\]")
 _SOLVED = ("kept", "corrected", "filled", "recalled")
 
 
@@ -90,6 +93,12 @@ def finish(answer: Answer, request: AnswerRequest) -> tuple[str, list[Citation],
         message_id = ""
     citations = [_citation(request.evidence[index], text, number) for number, index in enumerate(cited, 1)]
     return text, citations, message_id
+
+
+def unsupported_sentences(text: str, request: AnswerRequest) -> list[str]:
+    """Sentences that cite something although no evidence and no earlier answer bears their words out."""
+    supports = support_sentences(text, References.of(request.evidence, request.history))
+    return [s.text for s in supports if s.score <= THRESHOLD and _MARK.search(s.text)]
 
 
 def from_chain(request: AnswerRequest) -> str:
