@@ -4,6 +4,7 @@ import logging
 import os
 
 from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langgraph_convcoa.session import open_retriever
@@ -22,7 +23,7 @@ retriever = open_retriever(
 
 async def retrieve(state: RetrieverState) -> dict[str, list[Document]]:
     """Search with the state of the conversation."""
-    *history, question = state["messages"]
+    *history, question = state["messages"] or [HumanMessage("")]
     return {"documents": await retriever.ainvoke({"input": question.text, "chat_history": history})}
 
 

@@ -54,6 +54,7 @@ class ActionNodes:
             alone = not wanted
         payload: ActionState = {
             "turn": state["asked_message_id"],
+            "sent": time.time(),
             "index": index,
             "depth": state["depth"] + 1,
             "action": action,
@@ -85,7 +86,9 @@ class ActionNodes:
         reason = reason_of(error.error)
         _progress(state, "failed", reason)
         # A handler does not follow the node's edges; without this a turn whose actions all fail would end without an answer.
-        return Command(update=_finding(state, [], reason, 0.0), goto="verify")
+        settings = self.settings()
+        seconds = min(max(time.time() - state["sent"], 0.0), 2 * settings.action_timeout)
+        return Command(update=_finding(state, [], reason, seconds), goto="verify")
 
     def _request(self, state: ActionState) -> ActionRequest:
         settings = self.settings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
@@ -13,9 +14,11 @@ from langgraph_convcoa.knowledge_set import Citation
 from langgraph_convcoa.reasoning.base import Answer, AnswerRequest
 from langgraph_convcoa.state import ConvCoAState
 from langgraph_convcoa.verification.mrfs import THRESHOLD
-from langgraph_convcoa.verification.support import support_sentences
+from langgraph_convcoa.verification.references import References
+from langgraph_convcoa.verification.support import SentenceSupport, support_sentences
 from langgraph_convcoa.verifying import Found, by_index
 
+_MARK = re.compile(r"\[\d+\]")
 _SOLVED = ("kept", "corrected", "filled", "recalled")
 
 
@@ -92,6 +95,12 @@ def finish(answer: Answer, request: AnswerRequest) -> tuple[str, list[Citation],
     return text, citations, message_id
 
 
+def unsupported_sentences(text: str, request: AnswerRequest) -> list[str]:
+    """Sentences that cite something although no evidence and no earlier answer bears their words out."""
+    supports = support_sentences(text, References.of(request.evidence, request.history))
+    return [s.text for s in supports if s.score <= THRESHOLD and _MARK.search(s.text)]
+
+
 def from_chain(request: AnswerRequest) -> str:
     """The answers of the chain one after another, cited; and plainly what has none."""
     numbers = {str(document.id): number for number, document in enumerate(request.evidence, 1)}
@@ -111,12 +120,21 @@ def _citation(document: Document, text: str, number: int) -> Citation:
     """The quote is the sentence of the document that best supports what it is cited for."""
     mark = f"[{number}]"
     claims = [s for s in support_sentences(text, [document]) if mark in s.text and s.quote and s.score > THRESHOLD / 2]
-    quote = max(claims, key=lambda s: s.score).quote if claims else ""
+    best = max(claims, key=lambda s: s.score) if claims else None
+    quote = _copied(best, document) or best.quote if best else ""
     return {
         "id": str(document.id),
         "source": str(document.metadata.get("source") or document.id),
         "quote": quote or str(document.metadata.get("quote") or document.page_content[:300]),
     }
+
+
+def _copied(claim: SentenceSupport, document: Document) -> str:
+    """The claim itself, where it stands in the document word for word but is more than one of its segments (a table's row)."""
+    words = " ".join(_MARK.sub("", claim.text).split()).rstrip(" .!?")
+    if not words or words in " ".join(claim.quote.split()):
+        return ""
+    return words if words in " ".join(document.page_content.split()) else ""
 
 
 def summary(item: ChainItem, found: Mapping[int, Found]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -33,9 +33,6 @@ from langgraph_convcoa.cli_options import (
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.session import Session, SessionSettings, documents_path, open_retriever, open_session, read_history
 
-if TYPE_CHECKING:
-    pass
-
 app = typer.Typer(
     name="convcoa",
     cls=ErrorLineGroup,
@@ -59,6 +56,9 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
+    if sys.stdin is None:
+        # Closed by who called; nobody asks anything then.
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - for as long as the program runs
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -33,7 +33,13 @@ Model = Annotated[
 ]
 BaseUrl = Annotated[
     str | None,
-    typer.Option("--base-url", metavar="URL", help="An OpenAI-compatible server that has the model.", show_default=False),
+    typer.Option(
+        "--base-url",
+        metavar="URL",
+        envvar="CONVCOA_BASE_URL",
+        help="An OpenAI-compatible server that has the model.",
+        show_default=False,
+    ),
 ]
 Thread = Annotated[str, typer.Option(metavar="T", help="Which conversation of the store to go on with.")]
 Store = Annotated[
@@ -64,5 +70,7 @@ Threshold = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else on standard output.")]
-MaxMb = Annotated[float, typer.Option("--max-mb", min=0.001, metavar="N", help="The most text to read, in megabytes.")]
+MaxMb = Annotated[
+    float, typer.Option("--max-mb", min=0.001, max=1e6, metavar="N", help="The most text to read, in megabytes.")
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the cache of encoded documents.")]

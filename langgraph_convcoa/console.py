@@ -103,6 +103,7 @@ class TurnView:
         self._status: Status | None = None
         self._streamed: list[str] = []
         self._shown: dict[int, str] = {}
+        self._doubts: list[str] = []
 
     def __enter__(self) -> TurnView:
         if self._err.is_terminal:
@@ -120,6 +121,8 @@ class TurnView:
         if event.get("type") == "plan" and self._status is not None:
             count = len(event.get("sub_questions") or ())
             self._status.update(f"looking up {count or 'the'} sub-question{'' if count == 1 else 's'}")
+        if event.get("type") == "answer":
+            self._doubts = [str(sentence) for sentence in event.get("unsupported") or ()]
         if event.get("type") != "sub_question" or event.get("status") not in _FINAL:
             return
         index, status = int(event.get("index", -1)), str(event["status"])
@@ -147,6 +150,8 @@ class TurnView:
             self._out.out("")
         for number, citation in enumerate(citations, start=1):
             self._out.out(citation_line(number, citation), highlight=False, style="dim")
+        for sentence in self._doubts:
+            self._err.print(Text(f"not in the words of its evidence: {one_line(sentence)}", style="yellow"))
         if usage := output.get("usage"):
             self._err.print(Text(usage_line(usage), style="dim"))
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
+from pydantic import ValidationError
 
 from langgraph_convcoa.acting import EXTRACTIVE_K, MODEL_K
 from langgraph_convcoa.actions.base import Action
@@ -33,7 +35,7 @@ def build_graph(
     retriever: BaseRetriever | None = None,
     actions: Sequence[Action] | None = None,
     reasoner: Reasoner | None = None,
-    context: ConvCoAContext | None = None,
+    context: ConvCoAContext | dict[str, Any] | None = None,
 ) -> Graph:
     """Build the graph of a conversational turn, uncompiled: compile it with the checkpointer of your choice.
 
@@ -67,6 +69,10 @@ def build_graph(
         >>> out["citations"][0]["id"]
         'hopfield'
     """
+    _check_types(retriever, actions, reasoner)
+    settings = _settings(context)
+    if base_url is not None and model is None:
+        raise InputError("base_url needs a model: give the name under which that server knows it")
     if reasoner is not None and model is not None:
         raise InputError("give a model or a reasoner, not both")
     given = [*([KnowledgeRetrieval(retriever)] if retriever is not None else []), *(actions or [])]
@@ -75,7 +81,7 @@ def build_graph(
     runner = ActionRunner(given)
     own = reasoner or _reasoner(model, base_url, load_in_8bit, retriever)
     k = EXTRACTIVE_K if isinstance(own, ExtractiveReasoner) else MODEL_K
-    turn = Turn(runner, _reasoners(own, base_url), context or ConvCoAContext(), k)
+    turn = Turn(runner, _reasoners(own, base_url), settings, k)
     names = list(runner.actions)
     if taken := _NODES & set(names):
         raise InputError(f"an action cannot be called {taken.pop()!r}: a node of the graph has that name")
@@ -113,6 +119,25 @@ def build_graph(
 
 
 _NODES = {"recall", "plan", "verify", "correct", "answer", "remember"}
+
+
+def _check_types(retriever: object, actions: object, reasoner: object) -> None:
+    if retriever is not None and not isinstance(retriever, BaseRetriever):
+        raise InputError(f"the retriever must be a LangChain BaseRetriever, not {type(retriever).__name__}")
+    if actions is not None and not isinstance(actions, Sequence):
+        raise InputError(f"actions must be a list of actions, not {type(actions).__name__}")
+    if reasoner is not None and not isinstance(reasoner, Reasoner):
+        raise InputError(f"the reasoner must have plan, correct and answer, plain and async, not {type(reasoner).__name__}")
+
+
+def _settings(context: ConvCoAContext | dict[str, Any] | None) -> ConvCoAContext:
+    if isinstance(context, ConvCoAContext):
+        return context
+    try:
+        return ConvCoAContext.model_validate(context or {})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"the setting {'.'.join(map(str, first['loc'])) or 'context'!r}: {first['msg']}") from error
 
 
 def _reasoner(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, closing
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,7 @@ OUTPUT_FIELDS = ("answer", "citations", "chain", "knowledge_set", "usage")
 
 _SQLITE_WAIT_SECONDS = 5.0
 _TITLES_READ = 100
+_TURN_WAIT_SECONDS = 120.0
 
 
 class View(Protocol):
@@ -68,6 +70,7 @@ class Session:
         self._graph = graph
         self._context = context
         self._config: RunnableConfig = {"configurable": {"thread_id": thread}}
+        self._thread = thread
         self._store = store
         self._runner = asyncio.Runner()
         self._open = AsyncExitStack()
@@ -112,6 +115,33 @@ class Session:
         return self._runner.run(self._turn(question, view))
 
     async def _turn(self, question: str, view: View | None) -> dict[str, Any]:
+        async with self._alone():
+            return await self._streamed(question, view)
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """One turn of a stored thread at a time: two programs that both built on its last round would lose one of theirs."""
+        if self._store is None:
+            yield
+            return
+        from filelock import AsyncFileLock, Timeout
+
+        thread = hashlib.sha256(self._thread.encode("utf-8", "replace")).hexdigest()[:12]
+        lock = AsyncFileLock(f"{self._store}.{thread}.lock", timeout=_TURN_WAIT_SECONDS, poll_interval=0.1)
+        try:
+            await lock.acquire()
+        except Timeout:
+            raise StoreError(
+                f"the thread {self._thread!r} of {self._store} is busy in another program: try again, or use another --thread"
+            ) from None
+        except OSError as error:
+            raise _store_error(self._store, error) from error
+        try:
+            yield
+        finally:
+            await lock.release()
+
+    async def _streamed(self, question: str, view: View | None) -> dict[str, Any]:
         output: Mapping[str, Any] = {}
         # LangGraph types a stream of several modes as of one; with a list, its items are pairs of mode and part.
         stream: Any = self._compiled.astream(

@@ -93,6 +93,7 @@ class ActionState(TypedDict):
     """The payload of one action branch."""
 
     turn: str
+    sent: float
     index: int
     depth: int
     action: str

@@ -319,4 +319,8 @@ def _plan_event(plan: Plan) -> dict[str, Any]:
 
 def _final(answer: Answer, request: AnswerRequest) -> Update:
     text, citations, message_id = answering.finish(answer, request)
+    if message_id:
+        # Written by a model and shown already: what it cites in vain is told, not taken back.
+        unsupported = answering.unsupported_sentences(text, request)
+        emit({"type": "answer", "unsupported": unsupported, "removed_citations": answer.removed_citations})
     return {"final": text, "final_citations": citations, "final_message_id": message_id}

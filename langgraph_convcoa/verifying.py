@@ -137,7 +137,7 @@ def apply_corrections(
         item |= {
             "answer": answer,
             "status": "corrected" if open_item.guess_answer else "filled",
-            "score": verdict.score,
+            "score": verdict.score if correction is None or correction.score is None else correction.score,
             "reason": reason,
         }
         _first(item, open_item.evidence, verdict)

@@ -76,6 +76,17 @@ def test_citations_quote_the_sentence_that_supports_the_claim() -> None:
     assert citations == [{"id": "a", "source": "a.md", "quote": "It stores patterns."}]
 
 
+def test_a_copied_row_of_a_table_is_quoted_whole() -> None:
+    row = Document("item: mug\nprice: 8\nstock: 112", id="row", metadata={"source": "shop.csv"})
+    _, [citation], _ = finish(Answer("item: mug price: 8 stock: 112 [1]."), AnswerRequest("q?", "q?", [], [row]))
+    assert citation["quote"] == "item: mug price: 8 stock: 112"
+
+
+def test_a_claim_in_other_words_quotes_the_sentence_that_supports_it() -> None:
+    _, [citation], _ = finish(Answer("In 1982 the network was described [1]."), request())
+    assert citation["quote"] == "The network was described in 1982."
+
+
 def test_a_reasoner_may_cite_by_position() -> None:
     text, citations, _ = finish(Answer("B [2], not [9], A [1]."), request())
     assert text == "B [1], not, A [2]."

@@ -11,7 +11,9 @@ import time
 from typing import Any
 
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
+from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -442,3 +444,103 @@ def test_seconds_count_parallel_branches_once() -> None:
     usage = graph.invoke({"question": "q?"})["usage"]
     assert 0.2 <= usage["seconds"] <= time.perf_counter() - start
     assert usage["per_node"]["wait"]["seconds"] >= 0.8
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_two_actions_may_use_one_id_for_different_texts(asynchronous: bool) -> None:
+    class Fixed(WaitingAction):
+        def __init__(self, name: str, text: str) -> None:
+            super().__init__(name)
+            self.text = text
+
+        async def retrieve(self, request: Any) -> list[Document]:
+            return [Document(self.text, id="1", metadata={"source": self.name})]
+
+    chain = plan(
+        node("When was the Hopfield network described?", HOPFIELD, action="one"),
+        node("Who introduced sparsemax?", SPARSEMAX, action="two"),
+        final=f"{HOPFIELD} {SPARSEMAX}",
+    )
+    actions = [Fixed("one", HOPFIELD), Fixed("two", SPARSEMAX)]
+    graph = compiled(ScriptedModel(replies=[chain]), retriever=None, actions=actions)
+    out = asyncio.run(graph.ainvoke({"question": "q?"})) if asynchronous else graph.invoke({"question": "q?"})
+    assert [citation["quote"] for citation in out["citations"]] == [HOPFIELD, SPARSEMAX]
+    assert [citation["source"] for citation in out["citations"]] == ["one", "two"]
+
+
+def test_a_cache_of_model_calls_does_not_confuse_citations() -> None:
+    def reply(prompt: str) -> str:
+        return two_guesses() if "Break a question" in prompt else "By Martins [2]."
+
+    set_llm_cache(InMemoryCache())
+    try:
+        graph = compiled(ScriptedModel(by_prompt=reply))
+        cited = [graph.invoke({"question": "q?"})["citations"][0]["id"] for _ in range(2)]
+    finally:
+        set_llm_cache(None)
+    assert cited[0] == cited[1]
+
+
+def test_history_given_as_messages_is_remembered_in_later_turns() -> None:
+    model = ScriptedModel(by_prompt=lambda prompt: two_guesses(HOPFIELD))
+    graph = compiled(model, InMemorySaver())
+    seeded = [HumanMessage("What is ZEBRA?"), AIMessage("A network."), HumanMessage("When?")]
+    graph.invoke({"messages": seeded}, thread())
+    out = graph.invoke({"question": "And who?"}, thread())
+    assert "ZEBRA" in model.prompts[1]
+    assert out["knowledge_set"]["Contextual knowledge set"][0]["original_question"] == "What is ZEBRA?"
+
+
+def test_messages_in_a_row_are_kept_and_asked_together() -> None:
+    model = ScriptedModel(replies=[two_guesses(HOPFIELD)])
+    graph = compiled(model, InMemorySaver())
+    out = graph.invoke({"messages": [HumanMessage("Only after 1980."), HumanMessage("When?")]}, thread())
+    assert "Only after 1980.\nWhen?" in model.prompts[0]
+    assert [message.text for message in out["messages"][:2]] == ["Only after 1980.", "When?"]
+
+
+def test_a_message_that_cannot_be_asked_does_not_block_its_thread() -> None:
+    graph = compiled(ScriptedModel(replies=[two_guesses(HOPFIELD)]), InMemorySaver())
+    with pytest.raises(InputError):
+        graph.invoke({"messages": [HumanMessage("x" * 100_000)]}, thread())
+    out = graph.invoke({"messages": [HumanMessage("When?")]}, thread())
+    assert [message.text for message in out["messages"] if isinstance(message, HumanMessage)] == ["When?"]
+
+
+def test_metadata_of_any_kind_survives_a_checkpoint() -> None:
+    class Odd(WaitingAction):
+        async def retrieve(self, request: Any) -> list[Document]:
+            return [Document(HOPFIELD, id="a", metadata={"thing": object(), "deep": [{"set": {1}}], "big": 2**70, "ok": 1.5})]
+
+    model = ScriptedModel(replies=[plan(node("When was it?", HOPFIELD, action="odd"), final=HOPFIELD)])
+    graph = compiled(model, InMemorySaver(), retriever=None, actions=[Odd("odd")])
+    assert graph.invoke({"question": "q?"}, thread())["answer"]
+
+
+def test_cited_sentences_that_nothing_bears_out_are_named() -> None:
+    model = ScriptedModel(replies=[two_guesses(), f"The moon is cheese [1]. {HOPFIELD[:-1]} [1]."])
+    events = list(compiled(model).stream({"question": "q?"}, stream_mode="custom"))
+    assert events[-1] == {"type": "answer", "unsupported": ["The moon is cheese [1]."], "removed_citations": 0}
+
+
+def test_the_time_of_a_failed_action_counts() -> None:
+    slow = WaitingAction("slow", seconds=5)
+    graph = compiled(ScriptedModel(replies=[plan(node("q?", "g", action="slow")), "No."]), retriever=None, actions=[slow])
+    usage = graph.invoke({"question": "q?"}, context=ConvCoAContext(action_timeout=0.2))["usage"]
+    assert usage["seconds"] >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"retriever": "docs"}, "BaseRetriever"),
+        ({"actions": WaitingAction("a")}, "list of actions"),
+        ({"reasoner": 3, "retriever": KeywordRetriever()}, "plan, correct and answer"),
+        ({"context": {"k": 0}, "retriever": KeywordRetriever()}, "'k'"),
+        ({"base_url": "http://localhost/v1", "retriever": KeywordRetriever()}, "base_url needs a model"),
+        ({"model": ScriptedModel().with_retry(), "retriever": KeywordRetriever()}, "chat model that it wraps"),
+    ],
+)
+def test_wrong_types_are_told_when_the_graph_is_built(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConvCoAError, match=message):
+        build_graph(**arguments)

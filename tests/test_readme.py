@@ -32,6 +32,7 @@ def test_the_python_runs_as_one_session(tmp_path: Path) -> None:
     assert "1982" in done.stdout
     assert "0.857" in done.stdout
     assert any(line.startswith("False ") for line in lines), "1992 is refused"
+    assert "filled" in lines, "the glossary explains CKS"
 
 
 COMMANDS = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("convcoa ")]

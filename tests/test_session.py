@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.session import OUTPUT_FIELDS, Session, check_store, documents_path, read_history
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
+ROOT = Path(__file__).parents[1]
 WHEN = "When was the Hopfield network described?"
 TURN = [plan(node(WHEN)), corrections("In 1982."), "It was described in 1982 [1]."]
 
@@ -48,7 +52,7 @@ def test_a_watcher_sees_the_answer_and_each_sub_question() -> None:
     with session(list(TURN)) as conversation:
         output = conversation.ask(WHEN, watcher)
     assert watcher.text == output["answer"] == "It was described in 1982 [1]."
-    assert {event["type"] for event in watcher.events} == {"plan", "sub_question"}
+    assert {event["type"] for event in watcher.events} == {"plan", "sub_question", "answer"}
     assert tuple(output) == OUTPUT_FIELDS
 
 
@@ -119,3 +123,23 @@ def test_an_empty_history_is_no_history(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("7")
     with pytest.raises(InputError):
         read_history(tmp_path / "a.json")
+
+
+@pytest.mark.slow
+def test_two_programs_on_one_thread_take_turns(tmp_path: Path) -> None:
+    store = tmp_path / "store.sqlite"
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from langgraph_convcoa import ConvCoAContext, build_graph
+        from langgraph_convcoa.session import Session
+        from tests.fakes import KeywordRetriever
+        with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "t", Path(sys.argv[1])) as session:
+            for n in range(5):
+                session.ask(f"When was the Hopfield network described, {sys.argv[2]}{n}?")
+    """)
+    programs = [subprocess.Popen([sys.executable, "-c", script, str(store), name], cwd=ROOT) for name in "ab"]
+    assert [program.wait(120) for program in programs] == [0, 0]
+    with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "t", store) as session:
+        out = session.ask("Who introduced sparsemax?")
+    assert len(out["knowledge_set"]["Contextual knowledge set"]) == 11

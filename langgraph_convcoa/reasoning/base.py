@@ -50,12 +50,16 @@ class CorrectRequest:
 
 @dataclass(frozen=True)
 class Correction:
-    """The answer of one sub-question; `supported` is False when the evidence does not hold one."""
+    """The answer of one sub-question; `supported` is False when the evidence does not hold one.
+
+    `score`, where given, stands in the chain instead of the faith score, which says nothing about a copied sentence.
+    """
 
     index: int
     answer: str
     reason: str = ""
     supported: bool = True
+    score: float | None = None
 
 
 @dataclass(frozen=True)

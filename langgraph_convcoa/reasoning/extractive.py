@@ -76,9 +76,8 @@ class ExtractiveReasoner(Reasoner):
                 continue
             best = ranked[0]
             text = clip(best, make_query(item.sub_question, request.history), self.max_words)
-            corrections.append(
-                Correction(item.index, text, f"best matching sentence of {_name(item.evidence[best.document])}")
-            )
+            reason = f"best matching sentence of {_name(item.evidence[best.document])}"
+            corrections.append(Correction(item.index, text, reason, score=min(best.coverage, 1.0)))
         return corrections
 
     def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:

@@ -32,7 +32,11 @@ def load_chat_model(
     """
     if isinstance(model, BaseChatModel):
         return model
-    name = model.strip()
+    given: object = model
+    if not isinstance(given, str):
+        kind = type(given).__name__
+        raise ModelError(f"a model is a LangChain chat model or a name, not {kind}: give the chat model that it wraps")
+    name = given.strip()
     if not name:
         raise ModelError('the model name is empty: give one such as "openai:gpt-4.1-mini"')
     if name.startswith(f"{_LOCAL}:"):
@@ -127,6 +131,8 @@ def call_error(error: BaseException, model: BaseChatModel) -> ModelCallError:
         )
     if status is not None and status >= 500:
         return ModelCallError(f"{where} failed on the server's side ({status}): ask again later", transient=not retried)
+    if status is not None and status < 400:
+        return ModelCallError(f"{where} does not answer like an OpenAI-compatible API: is the base URL right (often .../v1)?")
     if status is not None:
         return ModelCallError(f"{where} rejected the request ({status}): it may be too long or use a setting it does not know")
     if isinstance(error, TimeoutError) or "timeout" in kind.lower():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from langchain_core.documents import Document
@@ -89,6 +89,7 @@ class Parts:
         if self.gates is None or not score:
             return score, supports
         gated = [support_of(c, p, references, weights, self.gates) for c, p in zip(self.claims, self.parts, strict=True)]
+        gated = [_in_one_text(claim, support, references) for claim, support in zip(self.claims, gated, strict=True)]
         # One sentence of the candidate must stand where the question is spoken of; the others need support alone.
         return min(score, max(s.score for s in gated)) * self.factor, gated
 
@@ -185,6 +186,17 @@ def candidate_parts(candidate: str, references: References, question: str = "", 
     if any((item.is_number or item.is_name) and item.form not in references.where for item in new):
         factor *= UNFOUND_SHARE
     return Parts(claims, parts, gates, factor)
+
+
+def _in_one_text(claim: Segment, support: SentenceSupport, references: References) -> SentenceSupport:
+    """A sentence whose numbers or names are not all in the text that bears it out mixes two texts up."""
+    if support.reference is None:
+        return support
+    reference = references.references[support.reference]
+    held = reference.about.union(*(segment.forms for segment in reference.segments))
+    if all(item.form in held for item in claim.items if item.is_number or item.is_name):
+        return support
+    return replace(support, score=support.score * UNFOUND_SHARE)
 
 
 def _plain(

@@ -141,3 +141,21 @@ def test_any_other_gets_the_last_question_in_front() -> None:
     retriever = KeywordRetriever()
     asyncio.run(KnowledgeRetrieval(retriever).retrieve(ActionRequest("q?", "when?", "1982", history=(("who?", "b"),))))
     assert retriever.asked == ["who? when? 1982"]
+
+
+def test_a_plain_retrieve_is_refused_at_once() -> None:
+    class Plain:
+        name = "plain"
+        description = "not async"
+
+        def retrieve(self, request: ActionRequest) -> list[Document]:
+            return []
+
+    with pytest.raises(InputError, match="async def retrieve"):
+        ActionRunner([Plain()])  # type: ignore[list-item]
+
+
+def test_a_description_that_fails_is_the_name() -> None:
+    action = WaitingAction("a")
+    action.description = lambda: 1 / 0  # type: ignore[assignment]
+    assert ActionRunner([action]).descriptions() == {"a": "a"}

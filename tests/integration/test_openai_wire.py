@@ -229,3 +229,74 @@ def test_an_answer_that_breaks_off_is_an_error_and_not_half_an_answer() -> None:
         with pytest.raises(ModelError):
             list(graph.stream({"question": "q"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages"))
         assert "answer" not in graph.get_state({"configurable": {"thread_id": "a"}}).values
+
+
+def test_concurrent_first_calls_all_fall_back_from_schemas() -> None:
+    def script(body: dict[str, Any]) -> Reply | str:
+        return Reply("no such field", status=400) if "response_format" in body else by_kind()(body)
+
+    async def main(graph: Any) -> list[dict[str, Any]]:
+        return await asyncio.gather(
+            *(graph.ainvoke({"question": "When?"}, {"configurable": {"thread_id": str(n)}}) for n in range(4))
+        )
+
+    with OpenAIServer(script) as server:
+        answers = asyncio.run(main(graph_for(server)))
+    assert [out["answer"] for out in answers] == ["It was in 1982 [1]."] * 4
+
+
+def test_a_request_that_is_rejected_either_way_does_not_give_schemas_up() -> None:
+    state = {"reject": True}
+
+    def script(body: dict[str, Any]) -> Reply | str:
+        return Reply("too long", status=400) if state["reject"] else by_kind()(body)
+
+    with OpenAIServer(script) as server:
+        graph = graph_for(server)
+        with pytest.raises(ModelError, match="rejected"):
+            ask(graph)
+        state["reject"] = False
+        ask(graph)
+    assert "response_format" in server.requests[2]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_a_model_thinks_aloud_is_nobodys_answer(streamed: bool) -> None:
+    replies = {"plan": plan(node(SUB)), "correct": corrections(HOPFIELD), "answer": "It was in 1982 [1]."}
+    thinking = {kind: f"<think>\nLet me see [1].\n</think>\n\n{text}" for kind, text in replies.items()}
+    with OpenAIServer(by_kind(**thinking)) as server:
+        graph = graph_for(server)
+        if streamed:
+            parts = list(graph.stream({"question": "q"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages"))
+            answer = "".join(part[0].text for part in parts)
+        else:
+            answer = ask(graph)["answer"]
+    assert answer == "It was in 1982 [1]."
+    assert len(server.requests) == 3
+
+
+def test_a_page_instead_of_an_api_says_so() -> None:
+    class Html(OpenAIServer):
+        def _send(self, handler: Any, body: dict[str, Any], reply: Reply) -> None:
+            handler.send_response(200)
+            handler.send_header("Content-Type", "text/html")
+            handler.end_headers()
+            handler.wfile.write(b"<html>Welcome</html>")
+
+    with Html(["x"] * 9) as server, pytest.raises(ModelError) as caught:
+        ask(graph_for(server))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("status", "resumed"), [(500, False), (400, True)])
+def test_failed_attempts_count_when_they_are_repeated_or_resumed(status: int, resumed: bool) -> None:
+    replies: list[Reply | str] = [plan(node(SUB, HOPFIELD)), Reply("oops", status=status), "It was in 1982 [1]."]
+    with OpenAIServer(replies) as server:
+        graph = graph_for(server)
+        if resumed:
+            with pytest.raises(ModelError):
+                ask(graph)
+            out = graph.invoke(None, {"configurable": {"thread_id": "a"}})
+        else:
+            out = ask(graph)
+    assert out["usage"]["llm_calls"] == len(server.requests) == 3

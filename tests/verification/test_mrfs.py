@@ -225,3 +225,10 @@ def test_prepared_references_give_the_same(candidate, references, question):
 def test_a_question_that_names_nothing_asks_for_support_alone(question: str) -> None:
     fact = "The network was described in 1982."
     assert conv_mrfs(fact, [fact], question=question).faithful
+
+
+def test_a_name_from_another_text_does_not_count() -> None:
+    texts = ["John Hopfield described the Hopfield network in 1982.", "Geoffrey Hinton won the prize in 2024."]
+    question = "Who described the Hopfield network?"
+    assert conv_mrfs("John Hopfield described the Hopfield network in 1982.", texts, question=question).faithful
+    assert not conv_mrfs("Geoffrey Hinton described the Hopfield network in 1982.", texts, question=question).faithful
