@@ -56,7 +56,7 @@ def index(
     # Before the index is made, so that a wrong path makes none.
     first = next(documents)
     from langgraph_convcoa.console import consoles, print_json
-    from langgraph_convcoa.retrieval.index import open_or_create
+    from langgraph_convcoa.retrieval.index_open import open_or_create
     from langgraph_convcoa.retrieval.memory import EMPTY
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 

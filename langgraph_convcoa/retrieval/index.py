@@ -275,25 +275,26 @@ class Index:
                 self._database.shrink()
             self._forget_words()
 
-    def save_lexical(self) -> None:
+    def save_lexical(self) -> bool:
         """Write the lexical index beside the patterns, so that the next process need not read all passages for it.
 
         An index that has been made or has grown by much is worth it; a deletion, an update and `compact` do it where there is
-        one. A file that cannot be written costs the next process that time, and nothing else.
+        one. Where it cannot be written, False is returned: that costs the next process the time, and nothing else.
         """
-        path = self.path / LEXICAL_FILE
-        with self._lock.held():
-            try:
-                self.lexical.save(self.snapshot(), path)
-            except RetrievalError as error:
-                _LOGGER.warning("The lexical index is not kept: %s", error)
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
+        try:
+            with self._lock.held():
+                self.lexical.save(self.snapshot(), self.path / LEXICAL_FILE)
+        except RetrievalError as error:
+            _LOGGER.warning("The lexical index is not kept: %s", error)
+            return False
+        return True
 
     def _forget_words(self) -> None:
-        """Write the lexical index anew where there is one, so that words of what was deleted go from the disk too."""
-        if (self.path / LEXICAL_FILE).exists():
-            self.save_lexical()
+        """Let the words of what was deleted go from the disk too."""
+        path = self.path / LEXICAL_FILE
+        if path.is_file() and not self.save_lexical():
+            with suppress(OSError):
+                path.unlink()
 
     def put_settings(self, settings: Mapping[str, Any]) -> None:
         """Keep other settings of a retriever with the index."""
@@ -301,18 +302,3 @@ class Index:
             head = self._database.head(connection)
             changed = dataclasses.replace(head, settings=dict(settings), commits=head.commits + 1)
             self._database.put_head(connection, changed)
-
-
-def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None, settings: Mapping[str, Any]) -> Index:
-    """The index in a folder, made where there is none; the settings are those of a new one.
-
-    Raises:
-        RetrievalError: The index is of another encoder or type, or cannot be opened or made.
-    """
-    if not Catalogue(Path(path)).exists():
-        return Index.create(path, encoder, dtype=dtype or "float32", settings=settings)
-    index = Index(path)
-    index.snapshot().check_encoder(encoder)
-    if dtype not in (None, index.head.dtype):
-        raise RetrievalError(f"The index {path} stores its patterns as {index.head.dtype}, not {dtype}; name another folder.")
-    return index

@@ -24,8 +24,9 @@ from langgraph_convcoa.retrieval.conversation import History, StateEncoder, Turn
 from langgraph_convcoa.retrieval.encoder import Encoder, as_encoder
 from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.hits import Hit, best_sets, hit_document, named_documents
-from langgraph_convcoa.retrieval.index import Index, open_or_create
+from langgraph_convcoa.retrieval.index import Index
 from langgraph_convcoa.retrieval.index_documents import Outdated
+from langgraph_convcoa.retrieval.index_open import open_or_create
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory, build_memory
 from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.progress import Progress

@@ -5,8 +5,9 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.index import Index, open_or_create
+from langgraph_convcoa.retrieval.index import Index
 from langgraph_convcoa.retrieval.index_documents import Outdated
+from langgraph_convcoa.retrieval.index_open import open_or_create
 from langgraph_convcoa.retrieval.index_write import BLOCK_ROWS
 from langgraph_convcoa.retrieval.memory import build_memory
 from langgraph_convcoa.retrieval.patterns import PATTERN_TYPES

@@ -3,7 +3,7 @@ import logging
 import pytest
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.index import LEXICAL_FILE, Index
 from langgraph_convcoa.retrieval.lexical import LexicalIndex
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -118,3 +118,15 @@ def test_a_vector_store_behind_the_retriever(encoder):
     retriever = HopfieldRetriever.from_vectorstore(in_memory(), encoder=encoder, k=2, candidates=4)
     assert isinstance(retriever, VectorStoreRetriever)
     assert len(retriever.invoke("Who proposed sparsemax?")) == 2
+
+
+def test_words_go_even_where_no_new_file_can_be_written(encoder, tmp_path, monkeypatch):
+    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, path=tmp_path / "index", lexical_weight=1.0)
+
+    def full(*_arguments, **_settings):
+        raise RetrievalError("No space left.")
+
+    monkeypatch.setattr(LexicalIndex, "save", full)
+    retriever.delete(["b"])
+    assert not (tmp_path / "index" / LEXICAL_FILE).exists()
+    assert max(scores(retriever).values()) < 0.5
