@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-_MARK = re.compile(r"\[\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\s*\]")
+_MARK = re.compile(r"\[\s*(\d+(?:\s*[,;–-]\s*\d+)*)\s*\]")
 # What may still become a mark: an opening bracket and digits, commas, dashes after it. White space before it is held back
 # too, so that a removed mark leaves no gap.
-_PENDING = re.compile(r"\s*\[[\s\d,;–-]{0,60}\Z|\s+\Z")
+_PENDING = re.compile(r"\s*\[[\s\d,;–-]*\Z|\s+\Z")
+_UNCLOSED = re.compile(r"\[[\s\d,;–-]*\Z")
 _LONGEST_RANGE = 50
+_MOST_DIGITS = 9
 
 
 class CitationFilter:
@@ -33,6 +35,7 @@ class CitationFilter:
         self.removed = 0
         self._held = ""
         self._begun = False
+        self._unclosed = False
 
     def feed(self, text: str) -> str:
         """Take the next piece of text; returns what can be shown by now."""
@@ -48,15 +51,26 @@ class CitationFilter:
         return self._show(rest)
 
     def _show(self, text: str) -> str:
-        shown = _WITH_SPACE.sub(self._replace, text)
+        parts: list[str] = []
+        position = 0
+        for match in _WITH_SPACE.finditer(text):
+            self._add(parts, text[position : match.start()])
+            marks = "".join(f"[{number}]" for number in map(self._number, _numbers(match.group(2))) if number)
+            # A mark that goes must not leave two pieces of text that read as another: "[1[9]3]".
+            self._add(parts, match.group(1) + marks if marks else "…" * self._unclosed)
+            position = match.end()
+        self._add(parts, text[position:])
+        shown = "".join(parts)
         if not self._begun:
             shown = shown.lstrip()
             self._begun = bool(shown)
         return shown
 
-    def _replace(self, match: re.Match[str]) -> str:
-        marks = "".join(f"[{number}]" for number in map(self._number, _numbers(match.group(2))) if number)
-        return match.group(1) + marks if marks else ""
+    def _add(self, parts: list[str], text: str) -> None:
+        """Note whether the text so far ends in a bracket that digits may still turn into a mark."""
+        parts.append(text)
+        if text:
+            self._unclosed = bool(_UNCLOSED.search(f"[{text}" if self._unclosed else text))
 
     def _number(self, number: int) -> int:
         if number not in self.available:
@@ -73,7 +87,7 @@ _WITH_SPACE = re.compile(rf"(\s*){_MARK.pattern}")
 def _numbers(inside: str) -> list[int]:
     found: list[int] = []
     for part in re.split(r"[,;]", inside):
-        ends = [int(digits) for digits in re.findall(r"\d+", part)]
+        ends = [int(digits[:_MOST_DIGITS]) for digits in re.findall(r"\d+", part)]
         if len(ends) == 2 and 0 < ends[1] - ends[0] <= _LONGEST_RANGE:
             found.extend(range(ends[0], ends[1] + 1))
         else:

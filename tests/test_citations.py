@@ -12,7 +12,28 @@ from langgraph_convcoa.citations import CitationFilter, check_citations
 
 TEXT = st.lists(
     st.sampled_from(
-        ["[1]", "[2]", "[9]", "[1, 3]", "[2-3]", " ", "\n", "word", ".", "[", "]", "[x]", "🦜", "[ 2 ]", "12", ",", "[1", "3]"]
+        [
+            "[1]",
+            "[2]",
+            "[9]",
+            "[1, 3]",
+            "[2-3]",
+            " ",
+            "\n",
+            "word",
+            ".",
+            "[",
+            "]",
+            "[x]",
+            "🦜",
+            "[ 2 ]",
+            "12",
+            ",",
+            "[1",
+            "3]",
+            "[12345678]",
+            "[1[9]3]",
+        ]
     ),
     max_size=25,
 ).map("".join)
@@ -51,6 +72,10 @@ def test_every_number_left_is_a_citation(text: str) -> None:
         ("[1] first", "[1] first", [0], 0),
         ("  padded [1]  ", "padded [1]", [0], 0),
         ("", "", [], 0),
+        ("A [112123].", "A.", [], 1),
+        (f"A [{'1' * 9999}].", "A.", [], 1),
+        ("A [1[9]3] B.", "A [1…3] B.", [], 1),
+        ("In 1982 [9] B.", "In 1982 B.", [], 1),
     ],
 )
 def test_examples(text: str, checked: str, cited: list[int], removed: int) -> None:
