@@ -300,4 +300,5 @@ def _usearch() -> type[Index]:
         from usearch.index import Index
     except ImportError:
         raise RetrievalError('The approximate stage needs usearch: pip install "langgraph-convcoa[approximate]".') from None
-    return Index
+    found: type[Index] = Index
+    return found

@@ -15,7 +15,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.base import Encoder
-from langgraph_convcoa.retrieval.encoder import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.encoder import Dtype, SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.index_database import DATABASE, Head
 from langgraph_convcoa.retrieval.index_documents import Catalogue, Passage
 from langgraph_convcoa.retrieval.index_entries import check_storable, entries_of
@@ -113,7 +113,9 @@ def encoder_of(head: Head) -> Encoder | None:
     """The encoder that an index was built with, where that can be told."""
     if head.model is None:
         return None
-    return SentenceTransformerEncoder(head.model["name"], dtype="bfloat16" if head.model["dtype"] == "bfloat16" else "float32")
+    stated = head.model["dtype"]
+    dtype: Dtype = "bfloat16" if stated == "bfloat16" else "float32" if stated == "float32" else "auto"
+    return SentenceTransformerEncoder(head.model["name"], dtype=dtype)
 
 
 def prepare_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -147,7 +148,7 @@ class Snapshot:
     def check_encoder(self, encoder: Encoder) -> None:
         """Raise RetrievalError for an encoder that is not the one the index was built with."""
         head, folder = self.head, self.database.folder
-        if encoder.name != head.encoder:
+        if _without_arithmetic(encoder.name) != _without_arithmetic(head.encoder):
             raise RetrievalError(
                 f"The index {folder} was built with the encoder {head.encoder!r}, not {encoder.name!r}; "
                 "give the encoder that it was built with."
@@ -265,3 +266,8 @@ class Passages(Sequence[Document]):
         there = [number for number in numbers if alive is None or alive[number]]
         found = dict(zip(there, self._snapshot.fetch(there), strict=True))
         return [found[number].document if number in found else Document("") for number in numbers]
+
+
+def _without_arithmetic(name: str) -> str:
+    """An encoder's name but for the type that it computes in: a machine without bfloat16 may open what one with it built."""
+    return re.sub(r"\|(?:float32|bfloat16)\|", "|", name)
