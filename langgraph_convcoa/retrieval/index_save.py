@@ -15,7 +15,6 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.base import Encoder
-from langgraph_convcoa.retrieval.encoder import Dtype, SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.index_database import DATABASE, Head
 from langgraph_convcoa.retrieval.index_documents import Catalogue, Passage
 from langgraph_convcoa.retrieval.index_entries import check_storable, entries_of
@@ -23,6 +22,7 @@ from langgraph_convcoa.retrieval.index_file import WriterLock
 from langgraph_convcoa.retrieval.index_write import StoredSets, gathered, rewrite
 from langgraph_convcoa.retrieval.passages import Span
 from langgraph_convcoa.retrieval.patterns import PATTERN_TYPES, Patterns, PatternType, decode_patterns, encode_patterns
+from langgraph_convcoa.retrieval.sentence_transformer import Dtype, SentenceTransformerEncoder
 
 # The name that embeddings without a model name are given: another one in every process.
 _UNNAMED = re.compile(r":[0-9a-f]{32}$")
