@@ -20,7 +20,7 @@ from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.conversation import Asked, read_conversation
 from langgraph_convcoa.knowledge_set import ContextualKnowledgeSet
-from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, PlanRequest, Reasoner
+from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, PlanRequest, Reasoner, Unsolved
 from langgraph_convcoa.state import ConvCoAState, Plan
 from langgraph_convcoa.usage import Attempts, NodeUsage, node_usage, total_usage
 
@@ -178,7 +178,10 @@ class Turn:
     def _correct_request(self, state: ConvCoAState) -> tuple[Reasoner | None, CorrectRequest]:
         settings = self._nodes.settings()
         found = verifying.by_index(state["findings"])
-        items = [verifying.unsolved_item(index, state["items"][index], found[index].documents) for index in state["unsolved"]]
+        items = [
+            Unsolved(index, item["sub_question"], item["guess_answer"], found[index].documents)
+            for index, item in ((index, state["items"][index]) for index in state["unsolved"])
+        ]
         request = CorrectRequest(
             question=state["plan"]["optimized_question"], items=items, history=_pairs(state), language=settings.language
         )

@@ -106,11 +106,6 @@ def judge(
     )
 
 
-def unsolved_item(index: int, item: ChainItem, documents: Sequence[Document]) -> Unsolved:
-    """What a reasoner is told of a sub-question that needs another answer."""
-    return Unsolved(index, item["sub_question"], item["guess_answer"], documents)
-
-
 def apply_corrections(
     items: Sequence[ChainItem],
     unsolved: Sequence[Unsolved],
