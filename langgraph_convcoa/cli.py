@@ -168,6 +168,9 @@ def search(
             show_default=False,
         ),
     ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Search all of an index that keeps a graph for approximate search.")
+    ] = False,
     as_json: AsJson = False,
     max_mb: MaxMb = DEFAULT_MAX_MB,
     no_cache: NoCache = False,
@@ -180,6 +183,8 @@ def search(
 
       convcoa search papers.index "who wrote it?"
 
+      convcoa search archive.index "who wrote it?" --exact
+
       convcoa search papers/ "when was it published?" --history turns.json --json
     """
     if not query.strip():
@@ -188,6 +193,8 @@ def search(
 
     turns = read_history(history) if history else []
     retriever = open_retriever(path, k=k, max_mb=max_mb, cache=not no_cache, progress=True, warn=warn)
+    if exact:
+        retriever = retriever.model_copy(update={"approximate": None})
     found = retriever.invoke(proper_text(query), history=turns)
     if as_json:
         print_json(
@@ -197,6 +204,7 @@ def search(
                     "source": document.metadata.get("source"),
                     "title": document.metadata.get("title", ""),
                     "score": document.metadata["score"],
+                    "certified": document.metadata["certified"],
                     "quote": document.metadata["quote"],
                     "text": document.page_content,
                 }

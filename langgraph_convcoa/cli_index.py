@@ -32,6 +32,14 @@ def index(
             show_default=False,
         ),
     ] = None,
+    approximate: Annotated[
+        bool | None,
+        typer.Option(
+            "--approximate/--exact",
+            help="Keep a graph too that names candidates, for millions of patterns; as the index has it when left out.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
     max_mb: Annotated[
         float, typer.Option("--max-mb", min=0.001, metavar="N", help="The most text to read of a PATH, in megabytes.")
@@ -48,6 +56,8 @@ def index(
 
       convcoa index papers/ notes.md --out all.index --dtype int8
 
+      convcoa index archive/ --out archive.index --approximate
+
       convcoa search papers.index "who introduced it?"
     """
     if dtype is not None and dtype not in DTYPES:
@@ -56,28 +66,39 @@ def index(
     # Before the index is made, so that a wrong path makes none.
     first = next(documents)
     from langgraph_convcoa.console import consoles, print_json
-    from langgraph_convcoa.retrieval.index_open import open_or_create
+    from langgraph_convcoa.retrieval.approximate import ApproximateStage, approximate_settings
+    from langgraph_convcoa.retrieval.index_open import open_or_create, put_approximate
     from langgraph_convcoa.retrieval.memory import EMPTY
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
+    if approximate:
+        # Told before the documents are encoded that a package is missing.
+        ApproximateStage(1)
     encoder = HopfieldRetriever(memory=EMPTY).encoder
     opened = open_or_create(out, encoder, dtype, {})  # type: ignore[arg-type]
+    stage = approximate_settings(opened.head.settings.get("approximate"))
+    if approximate is not None and approximate != (stage is not None):
+        stage = approximate_settings(approximate)
+        put_approximate(opened, stage)
     added = updated = unchanged = 0
     for done in opened.ingest(chain([first], documents), encoder, replace=True, progress=True):
         added, updated, unchanged = added + done.added, updated + done.updated, unchanged + done.unchanged
     if 2 * opened.snapshot().pattern_count < opened.head.rows:
         opened.compact()
     opened.save_lexical()
+    if stage is not None:
+        opened.save_approximate(stage, passage_weight=opened.head.settings.get("passage_weight", 1.0), progress=True)
     patterns, dtype = opened.snapshot().pattern_count, opened.head.dtype
     size = sum(file.stat().st_size for file in out.iterdir() if file.is_file())
     if as_json:
         counts = {"added": added, "updated": updated, "unchanged": unchanged, "passages": len(opened)}
-        print_json({"index": str(out), **counts, "patterns": patterns, "dtype": dtype, "bytes": size})
+        report = {"index": str(out), **counts, "patterns": patterns, "dtype": dtype, "approximate": stage is not None}
+        print_json({**report, "bytes": size})
         return
     console, _ = consoles()
     console.out(
         f"{out}: {added} documents added, {updated} updated, {unchanged} unchanged; "
-        f"{len(opened)} passages, {patterns} patterns as {dtype}, {size / 1e6:.1f} MB",
+        f"{len(opened)} passages, {patterns} patterns as {dtype}, {'with a graph, ' if stage else ''}{size / 1e6:.1f} MB",
         highlight=False,
     )
 

@@ -281,7 +281,7 @@ def test_search_prints_passages_best_first(docs: Path) -> None:
 
 def test_search_as_json(docs: Path) -> None:
     (found,) = json.loads(convcoa("search", docs, "Who introduced sparsemax?", "-k", "1", "--json").stdout)
-    assert list(found) == ["id", "source", "title", "score", "quote", "text"]
+    assert list(found) == ["id", "source", "title", "score", "certified", "quote", "text"]
     assert (found["id"], found["source"], found["title"]) == ("sparsemax.txt", "sparsemax.txt", "sparsemax")
 
 

@@ -93,3 +93,32 @@ def test_what_cannot_be_indexed_is_one_line(docs: Path, made: Path, tmp_path: Pa
     assert "convcoa ask QUESTION --docs PATH" in error_of(convcoa("ask", "Who?"))
     (made / "patterns.1.bin").write_bytes(b"short")
     assert "patterns.1.bin is cut short" in error_of(convcoa("search", made, "who"))
+
+
+def test_a_graph_is_kept_on_request_and_an_exact_search_can_be_asked_for(docs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("usearch")
+    from langgraph_convcoa.retrieval.index_beside import APPROXIMATE_FILE
+
+    made = tmp_path / "made"
+    assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["approximate"] is False
+    assert not (made / APPROXIMATE_FILE).exists()
+    result = convcoa("index", docs, "--out", made, "--approximate")
+    assert "with a graph" in result.stdout
+    assert (made / APPROXIMATE_FILE).exists()
+    # Kept without being asked for again.
+    assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["approximate"] is True
+    for options in ((), ("--exact",)):
+        found = json.loads(convcoa("search", made, "Who introduced sparsemax?", "--json", *options).stdout)
+        assert "Martins" in found[0]["text"]
+        # Two passages are searched exactly either way.
+        assert found[0]["certified"] is True
+    assert json.loads(convcoa("index", docs, "--out", made, "--exact", "--json").stdout)["approximate"] is False
+    assert Index(made).head.settings["approximate"] is None
+
+
+def test_a_missing_package_is_told_before_anything_is_made(
+    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "usearch.index", None)
+    assert "[approximate]" in error_of(convcoa("index", docs, "--out", tmp_path / "made", "--approximate"))
+    assert not (tmp_path / "made").exists()

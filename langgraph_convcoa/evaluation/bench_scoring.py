@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -11,39 +10,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from langchain_core.embeddings import Embeddings
-from langchain_core.vectorstores import InMemoryVectorStore
 from rich.table import Table
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.bench_memory import made_up_memory
+from langgraph_convcoa.evaluation.bench_methods import APPROXIMATE, METHODS, SEARCHES, Method, check_methods, prepare
 from langgraph_convcoa.retrieval.base import Vectors
-from langgraph_convcoa.retrieval.patterns import Patterns, PatternType, encode_patterns
+from langgraph_convcoa.retrieval.patterns import Patterns
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.retrieval.scoring import Ranking, search
+from langgraph_convcoa.retrieval.scoring import search
 
-METHODS = ("product", "float32", "int8", "faiss", "langchain")
-"""The bare torch product over the same patterns; `search` over float32, int8, and, where named, float16 and bfloat16 patterns;
-FAISS `IndexFlatIP` over the same patterns; LangChain's `InMemoryVectorStore` over the whole-passage patterns, one query at a
-time."""
-
-_TYPES: tuple[PatternType, ...] = ("float32", "float16", "bfloat16", "int8")
-_SEARCHES: dict[str, PatternType] = {name: name for name in _TYPES}
-_KNOWN = (*METHODS, "float16", "bfloat16")
-# y_0 and 4 to 12 windows, so that a set has about 8.
-_SMALLEST, _LARGEST = 5, 13
-_TOPICS = 500
-_WINDOW_NOISE = 0.8
 _RECALL_AT = 10
-_ROWS = 65_536
 # LangChain's store keeps every number as a Python object and takes seconds a query.
 _LANGCHAIN_RUNS = 3
-
-Run = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One method at one size; `recall` is the share of the float32 search's best 10 that a search finds."""
+    """One method at one size; `recall` is the share of the float32 search's best 10 among the best 10 of a search."""
 
     patterns: int
     sets: int
@@ -97,67 +81,44 @@ def bench_scoring(
     dimension: int = 384,
     runs: int = 7,
     seed: int = 0,
+    approximate_up_to: int | None = None,
+    graphs: str | Path | None = None,
     progress: Progress = False,
 ) -> BenchReport:
-    """Time scoring over made-up memories: sets of about 8 windows around a whole-passage pattern, in 500 topics.
+    """Time scoring over memories of `made_up_memory`: sets of about 8 windows around a whole-passage pattern, in 500 topics.
 
     Args:
         sizes: Numbers of patterns.
         batches: Numbers of queries at a time.
-        methods: Some of `METHODS`, float16 and bfloat16.
+        methods: Some of `METHODS`, float16, bfloat16, approximate and approximate-passages. Building is never timed.
         k: How many passages a query.
         dimension: Length of a pattern.
         runs: How often each is timed.
         seed: Of the memory and the queries.
+        approximate_up_to: The largest size at which a graph is built; that takes many minutes for millions of patterns.
+        graphs: A folder where graphs are kept for the next run, and read from.
         progress: A bar, a callback or nothing.
 
     Raises:
         InputError: A method is unknown or not installed, or a number is below 1.
+        RetrievalError: A graph cannot be read or written.
     """
-    unknown = [name for name in methods if name not in _KNOWN]
-    if unknown or not methods:
-        raise InputError(f"There is no method {', '.join(unknown) or '(none named)'}; choose from {', '.join(_KNOWN)}.")
+    check_methods(methods)
     if min([*sizes, *batches, k, dimension, runs], default=0) < 1 or not sizes or not batches:
         raise InputError("Sizes, batches, k, dimension and runs must be at least 1.")
-    if "faiss" in methods and importlib.util.find_spec("faiss") is None:
-        raise InputError("FAISS is not installed; pip install faiss-cpu, or leave it out: --methods product,float32,int8.")
     rows: list[BenchRow] = []
-    with track(progress, len(sizes) * len(batches), "Timing") as advance:
-        for size in sizes:
-            patterns, queries = made_up_memory(size, dimension, max(batches), seed)
-            stages = _prepare(patterns, methods, k)
+    for size in sizes:
+        patterns, queries = made_up_memory(size, dimension, max(batches), seed)
+        chosen = [
+            name for name in methods if name not in APPROXIMATE or approximate_up_to is None or size <= approximate_up_to
+        ]
+        folder = None if graphs is None else Path(graphs) / f"{size}-{dimension}-{seed}-{max(batches)}"
+        stages = prepare(patterns, chosen, k, folder, progress)
+        with track(progress, len(batches) * runs, f"Timing {size:,} patterns") as advance:
             for batch in batches:
-                rows += _time(patterns, queries[:batch], stages, k, runs)
-                advance(1)
-            del stages
+                rows += _time(patterns, queries[:batch], stages, k, runs, advance)
+        del stages
     return BenchReport(tuple(rows), k, dimension, torch.get_num_threads(), runs)
-
-
-def made_up_memory(size: int, dimension: int, queries: int, seed: int) -> tuple[Patterns, Vectors]:
-    """About `size` unit patterns in sets, and unit queries (q, d), each near a passage.
-
-    Example:
-        >>> patterns, queries = made_up_memory(100, 16, 2, seed=0)
-        >>> len(patterns.values), patterns.n, queries.shape
-        (100, 11, (2, 16))
-    """
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(_SMALLEST, _LARGEST + 1, size // _SMALLEST + 1)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    # The last set ends at the size asked for, or a set is left out where it would have too few.
-    offsets = offsets[: max(2, int(np.searchsorted(offsets, size - 1)))]
-    offsets[-1] = max(size, 2)
-    n = len(offsets) - 1
-    topics = _unit(rng, (_TOPICS, dimension))
-    whole = _normalise(topics[rng.integers(0, _TOPICS, n)] + _unit(rng, (n, dimension)))
-    owners = np.repeat(np.arange(n), np.diff(offsets))
-    values = np.empty((len(owners), dimension), dtype=np.float32)
-    for start in range(0, len(values), _ROWS):
-        part = owners[start : start + _ROWS]
-        values[start : start + _ROWS] = _normalise(whole[part] + _WINDOW_NOISE * _unit(rng, (len(part), dimension)))
-    values[offsets[:-1]] = whole
-    near = whole[rng.integers(0, n, queries)]
-    return Patterns(values, offsets), _normalise(near + _WINDOW_NOISE * _unit(rng, (queries, dimension)))
 
 
 def plot(report: BenchReport, path: str | Path) -> None:
@@ -186,61 +147,8 @@ def plot(report: BenchReport, path: str | Path) -> None:
         raise InputError(f"The picture cannot be written to {path}: {error}.") from None
 
 
-def _prepare(patterns: Patterns, methods: Sequence[str], k: int) -> dict[str, Callable[[Vectors], object]]:
-    """What each method does with queries; all that can be made beforehand is."""
-    stages: dict[str, Callable[[Vectors], object]] = {}
-    for name in methods:
-        if name == "product":
-            stages[name] = lambda x: torch.from_numpy(x) @ patterns.tensor.T
-        elif name == "faiss":
-            stages[name] = _faiss(patterns, k)
-        elif name == "langchain":
-            stages[name] = _langchain(patterns, k)
-        else:
-            stages[name] = _searcher(patterns, _SEARCHES[name], k)
-    return stages
-
-
-def _searcher(patterns: Patterns, dtype: PatternType, k: int) -> Callable[[Vectors], list[Ranking]]:
-    if dtype != patterns.dtype:
-        parts = [encode_patterns(patterns.rows(a, a + _ROWS), dtype) for a in range(0, len(patterns.values), _ROWS)]
-        values = np.concatenate([part[0] for part in parts])
-        scales = np.concatenate([part[1] for part in parts]) if dtype == "int8" else None
-        patterns = Patterns(values, patterns.offsets, scales, dtype)
-    return lambda x: search(patterns, x, k=k)
-
-
-def _faiss(patterns: Patterns, k: int) -> Callable[[Vectors], object]:
-    import faiss
-
-    faiss.omp_set_num_threads(torch.get_num_threads())
-    index = faiss.IndexFlatIP(patterns.d)
-    index.add(patterns.values)
-    return lambda x: index.search(x, k)
-
-
-def _langchain(patterns: Patterns, k: int) -> Callable[[Vectors], object]:
-    store = InMemoryVectorStore(_Ready(patterns))
-    store.add_texts([str(n) for n in range(patterns.n)])
-    return lambda x: [store.similarity_search_by_vector(row.tolist(), k=k) for row in x]
-
-
-class _Ready(Embeddings):
-    """Hands out the whole-passage patterns by number."""
-
-    def __init__(self, patterns: Patterns) -> None:
-        self._patterns = patterns
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        vectors: list[list[float]] = self._patterns.take(self._patterns.offsets[[int(text) for text in texts]]).tolist()
-        return vectors
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
-
-
 def _time(
-    patterns: Patterns, queries: Vectors, stages: dict[str, Callable[[Vectors], object]], k: int, runs: int
+    patterns: Patterns, queries: Vectors, stages: dict[str, Method], k: int, runs: int, advance: Callable[[int], None]
 ) -> list[BenchRow]:
     queries = np.ascontiguousarray(queries)
     best = [set(ranking.indices.tolist()) for ranking in search(patterns, queries, k=min(_RECALL_AT, k))]
@@ -249,7 +157,7 @@ def _time(
     recalls: dict[str, float | None] = {}
     for name, stage in stages.items():
         found = stage(given[name])
-        recalls[name] = _recall(best, found) if name in _SEARCHES else None
+        recalls[name] = _recall(best, found) if name in SEARCHES or name in APPROXIMATE else None
     times: dict[str, list[float]] = {name: [] for name in stages}
     for number in range(runs):
         for name, stage in stages.items():
@@ -258,6 +166,7 @@ def _time(
             start = time.perf_counter()
             stage(given[name])
             times[name].append(1000 * (time.perf_counter() - start) * len(queries) / len(given[name]))
+        advance(1)
     medians = {name: float(np.median(values)) for name, values in times.items()}
     product, float32 = medians.get("product"), medians.get("float32")
     return [
@@ -287,12 +196,3 @@ def _recall(best: list[set[int]], found: object) -> float:
         for wanted, ranking in zip(best, found, strict=True)
     ]
     return float(np.mean(shares))
-
-
-def _unit(rng: np.random.Generator, shape: tuple[int, int]) -> Vectors:
-    return _normalise(rng.standard_normal(shape, dtype=np.float32))
-
-
-def _normalise(rows: Vectors) -> Vectors:
-    unit: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return unit

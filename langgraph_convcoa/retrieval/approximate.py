@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
 from langgraph_convcoa.retrieval.base import Vectors
 from langgraph_convcoa.retrieval.patterns import Patterns
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.retrieval.scoring import Ranking, search
 
 if TYPE_CHECKING:
     from usearch.index import Index
@@ -25,8 +24,31 @@ Over = Literal["windows", "passages"]
 """What the graph holds: a vector for each window, with its passage's, or one for each passage."""
 
 _KIND = "approximate stage"
-_VERSION = 1
+_VERSION = 2
 _BATCH = 16_384
+_SETTINGS = ("dimension", "over", "passage_weight", "connectivity", "expansion_add")
+
+
+class ApproximateSettings(BaseModel):
+    """How a retriever searches approximately: `HopfieldRetriever.from_documents(..., approximate=ApproximateSettings(...))`.
+
+    Attributes:
+        candidates: How many memory sets the graph names for a query; they are scored exactly. More find more.
+        over: Windows or passages; see `ApproximateStage`.
+        connectivity: Links of a vector in the graph, HNSW's M.
+        expansion_add: Breadth of the search for a new vector's neighbours.
+
+    Example:
+        >>> ApproximateSettings(candidates=500).over
+        'windows'
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    candidates: int = Field(default=200, ge=1)
+    over: Over = "windows"
+    connectivity: int = Field(default=16, ge=2)
+    expansion_add: int = Field(default=128, ge=1)
 
 
 class ApproximateStage:
@@ -44,6 +66,10 @@ class ApproximateStage:
         connectivity: Links of a vector in the graph, HNSW's M.
         expansion_add: Breadth of the search for a new vector's neighbours.
         threads: Threads for building and batches; all when 0.
+
+    Attributes:
+        names: Of a loaded stage, what it was saved with.
+        source: Of a loaded stage, what it was saved with.
 
     Raises:
         RetrievalError: usearch is not installed.
@@ -77,6 +103,9 @@ class ApproximateStage:
         self.dimension = dimension
         self.over: Over = over
         self.passage_weight = passage_weight
+        self.connectivity, self.expansion_add = connectivity, expansion_add
+        self.names: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.source = ""
         self._threads = threads
         self._lock = threading.RLock()
         self._file: ArrayFile | None = None
@@ -165,15 +194,22 @@ class ApproximateStage:
         counts = getattr(found, "counts", [keys.shape[1]])
         return [_distinct(row[:n].astype(np.int64), count) for row, n in zip(keys, counts, strict=True)]
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, names: npt.NDArray[np.int64] | None = None, source: str = "") -> None:
         """Write the stage to one file, which replaces an older one whole or not at all; takes as much memory again.
+
+        Args:
+            path: The file.
+            names: What the keys 0, 1, ... are called elsewhere, which `load` gives back as `names`.
+            source: Where those names are valid, given back as `source`.
 
         Raises:
             RetrievalError: The file cannot be written.
         """
         graph = np.frombuffer(self._graph().save() or b"", dtype=np.uint8)
-        settings = {"dimension": self.dimension, "over": self.over, "passage_weight": self.passage_weight}
-        write_arrays(Path(path), {"graph": graph}, kind=_KIND, version=_VERSION, settings=settings)
+        kept = np.zeros(0, dtype=np.int64) if names is None else np.asarray(names, dtype=np.int64)
+        stage = {name: getattr(self, name) for name in _SETTINGS}
+        settings = {"stage": stage, "source": source}
+        write_arrays(Path(path), {"graph": graph, "names": kept}, kind=_KIND, version=_VERSION, settings=settings)
 
     @classmethod
     def load(cls, path: str | Path, *, threads: int = 0) -> ApproximateStage:
@@ -183,8 +219,9 @@ class ApproximateStage:
             RetrievalError: usearch is not installed, or the file is missing, damaged, no such stage or of another version.
         """
         file = ArrayFile(Path(path), kind=_KIND, version=_VERSION)
-        stage = cls(**file.settings, threads=threads)
+        stage = cls(**file.settings["stage"], threads=threads)
         stage._file, stage._index = file, None
+        stage.names, stage.source = file.arrays["names"], file.settings["source"]
         return stage
 
     def _vectors(self, patterns: Patterns, first: int, last: int) -> tuple[npt.NDArray[np.int64], Vectors]:
@@ -211,81 +248,35 @@ class ApproximateStage:
                     raise RetrievalError(f"{self._file.path} cannot be opened ({error}); build the stage again.") from None
                 if self._index is None or self._index.ndim != self.dimension:
                     raise RetrievalError(f"{self._file.path} holds no graph of its dimension; build the stage again.")
+                self._index.expansion_add = self.expansion_add
                 if changing:
                     self._file = None
             assert self._index is not None
             return self._index
 
 
-def search_candidates(
-    patterns: Patterns,
-    states: Vectors,
-    candidates: Callable[[Vectors, int], list[npt.NDArray[np.int64]]],
-    *,
-    k: int,
-    count: int = 200,
-    allowed: npt.NDArray[np.bool_] | None = None,
-    extra: Vectors | None = None,
-    **settings: Any,
-) -> list[Ranking]:
-    """The k best of what a first stage names, each scored exactly; certified only where nothing was left out.
-
-    Args:
-        patterns: n memory sets.
-        states: Query states x, (q, d).
-        candidates: From states and a count to the numbers of that many memory sets for each state.
-        k: How many.
-        count: How many candidates, at least k.
-        allowed: (n,), True for the sets that may be returned. While too few candidates are allowed, more are asked for.
-        extra: (q, n), a further term of each score; the sets for which it is largest are candidates too.
-        **settings: What else `search` takes.
-
-    Returns:
-        One ranking a state, as from `search`.
+def approximate_settings(value: object) -> ApproximateSettings | None:
+    """What a user gave as `approximate`: settings, or True for the default ones; None or False for an exact search.
 
     Raises:
-        InputError, RetrievalError: As from `search` and from the first stage.
+        InputError: It is none of these.
+
+    Example:
+        >>> approximate_settings(True) == ApproximateSettings(), approximate_settings(False)
+        (True, None)
     """
-    count = max(count, k)
-    pool = patterns.n if allowed is None else int(allowed.sum())
-    rankings = []
-    named = candidates(states, count) if pool > count else []
-    for row in range(len(states)):
-        if pool <= count:
-            chosen = np.arange(patterns.n) if allowed is None else np.flatnonzero(allowed)
-        else:
-            chosen = named[row]
-            if allowed is not None:
-                chosen = _allowed(candidates, states[row : row + 1], chosen, allowed, k)
-            if extra is not None:
-                best = np.argpartition(-extra[row], count)[:count]
-                chosen = np.concatenate([chosen, best[extra[row][best] > 0]])
-                chosen = chosen if allowed is None else chosen[allowed[chosen]]
-            chosen = np.unique(chosen)
-        added = None if extra is None else np.ascontiguousarray(extra[row : row + 1, chosen])
-        found = search(patterns.select(chosen), states[row : row + 1], k=k, extra=added, **settings)[0]
-        certified = found.certified and len(chosen) == pool
-        rankings.append(replace(found, indices=chosen[found.indices], certified=certified))
-    return rankings
-
-
-def _allowed(
-    candidates: Callable[[Vectors, int], list[npt.NDArray[np.int64]]],
-    state: Vectors,
-    named: npt.NDArray[np.int64],
-    allowed: npt.NDArray[np.bool_],
-    k: int,
-) -> npt.NDArray[np.int64]:
-    """The named sets that are allowed; more are asked for until there are k, or all that are allowed are taken."""
-    count = len(named)
-    while True:
-        kept = named[allowed[named]]
-        if len(kept) >= k:
-            return kept
-        if count >= len(allowed) // 4:
-            return np.flatnonzero(allowed)
-        count *= 4
-        named = candidates(state, count)[0]
+    if value is None or value is False:
+        return None
+    if value is True:
+        return ApproximateSettings()
+    if isinstance(value, ApproximateSettings):
+        return value
+    try:
+        return ApproximateSettings.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(["approximate", *map(str, first["loc"])])
+        raise InputError(f"The retriever's setting {place!r}: {first['msg']}.") from None
 
 
 def _distinct(keys: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
@@ -299,6 +290,8 @@ def _usearch() -> type[Index]:
     try:
         from usearch.index import Index
     except ImportError:
-        raise RetrievalError('The approximate stage needs usearch: pip install "langgraph-convcoa[approximate]".') from None
+        raise RetrievalError(
+            'The approximate stage needs usearch: pip install "langgraph-convcoa[approximate]", or search exactly.'
+        ) from None
     found: type[Index] = Index
     return found

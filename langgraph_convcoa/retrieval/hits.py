@@ -16,11 +16,12 @@ from langgraph_convcoa.retrieval.scoring import Ranking, associate
 
 
 class Hit(NamedTuple):
-    """A passage that was found, and the number of its memory set."""
+    """A passage that was found, the number of its memory set, and whether the ranking is certainly the exact one."""
 
     number: int
     score: float
     passage: Passage
+    certified: bool
 
 
 def best_sets(ranking: Ranking, threshold: float | None) -> list[tuple[int, float]]:
@@ -33,7 +34,7 @@ def best_sets(ranking: Ranking, threshold: float | None) -> list[tuple[int, floa
 
 
 def hit_document(patterns: Patterns, hit: Hit, state: Vectors, *, beta: float, association: bool) -> Document:
-    """A new document of a passage, with its `source`, `score` and `quote`, and `association` where it is wanted.
+    """A new document of a passage, with its `source`, `score`, `certified` and `quote`, and `association` where it is wanted.
 
     Args:
         patterns: Of all memory sets.
@@ -49,7 +50,7 @@ def hit_document(patterns: Patterns, hit: Hit, state: Vectors, *, beta: float, a
     metadata.setdefault("source", str(metadata.get("document_id") or passage.id))
     # By product where weights are equal, as all are at beta = 0.
     best = max(range(len(texts)), key=lambda i: (weights[i], products[i]))
-    metadata |= {"score": hit.score, "quote": texts[best]}
+    metadata |= {"score": hit.score, "certified": hit.certified, "quote": texts[best]}
     if association:
         metadata["association"] = [
             {"text": text, "start": start, "end": end, "weight": float(weight)}
@@ -64,12 +65,14 @@ def named_documents(
     """Documents of plain texts, with their metadata and ids where given.
 
     Raises:
-        InputError: There are not as many metadatas or ids as texts.
+        InputError: There are not as many metadatas or ids as texts, or the texts are one string.
 
     Example:
         >>> [document.id for document in named_documents(["Ada wrote it."], None, ["a"])]
         ['a']
     """
+    if isinstance(texts, str):
+        raise InputError("The texts are one string; give a list of texts.")
     bodies = list(texts)
     data = [{} for _ in bodies] if metadatas is None else list(metadatas)
     names = [None for _ in bodies] if ids is None else list(ids)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,25 +14,23 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.approximate import ApproximateSettings
 from langgraph_convcoa.retrieval.base import Encoder
 from langgraph_convcoa.retrieval.cache import PatternCache
 from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.index_beside import Beside
 from langgraph_convcoa.retrieval.index_build import Committed, ingest
 from langgraph_convcoa.retrieval.index_database import Head
 from langgraph_convcoa.retrieval.index_documents import Catalogue, Passage
 from langgraph_convcoa.retrieval.index_file import WriterLock
 from langgraph_convcoa.retrieval.index_save import new_head, prepare_folder
 from langgraph_convcoa.retrieval.index_snapshot import Checked, Snapshot
+from langgraph_convcoa.retrieval.index_verify import verify
 from langgraph_convcoa.retrieval.index_write import gathered, remove, rewrite
-from langgraph_convcoa.retrieval.lexical_channel import LexicalChannel
 from langgraph_convcoa.retrieval.passages import Span
 from langgraph_convcoa.retrieval.patterns import Patterns, PatternType
 from langgraph_convcoa.retrieval.progress import Progress
 
-_LOGGER = logging.getLogger(__name__)
-
-LEXICAL_FILE = "lexical.safetensors"
-"""The words of the passages. What is missing there is read from the passages at the first query that asks for it."""
 _OPENINGS = 5
 
 
@@ -48,7 +45,7 @@ class Index:
         path: The folder.
 
     Attributes:
-        lexical: Its lexical channel.
+        beside: Its lexical channel and its approximate stage.
 
     Raises:
         RetrievalError: There is no index, it is of another version, damaged or cut short.
@@ -72,7 +69,7 @@ class Index:
         self._lock = WriterLock(self.path)
         self._checked = Checked()
         self._guard = threading.Lock()
-        self.lexical = LexicalChannel(self.path / LEXICAL_FILE)
+        self.beside = Beside(self.path, self._lock)
         self._current: Snapshot | None = None
         self.snapshot()
 
@@ -172,27 +169,13 @@ class Index:
         Raises:
             RetrievalError: Something is damaged; the message says what.
         """
-        finding = self._database.integrity()
-        if finding != "ok":
-            raise self._database.damaged(finding)
-        with self._guard:
-            self._current, self._checked = None, Checked()
-        snapshot = self.snapshot()
-        snapshot.check_blocks(snapshot.blocks)
-        for numbers, passages in snapshot.batches():
-            sizes = snapshot.offsets[numbers + 1] - snapshot.offsets[numbers]
-            for passage, size in zip(passages, sizes, strict=True):
-                if len(passage.spans) + 1 != size:
-                    raise self._database.damaged(f"the passage {passage.document.id!r} has lost a window")
-        with self._database.reading() as connection:
-            ranges = self._database.ranges(connection)
-            if self._database.head(connection).commits != snapshot.head.commits:
-                return
-        keys = snapshot.keys if snapshot.alive is None else snapshot.keys[snapshot.alive]
-        if sum(last - first + 1 for _, first, last in ranges) != len(keys) or any(
-            np.searchsorted(keys, last) - np.searchsorted(keys, first) != last - first for _, first, last in ranges
-        ):
-            raise self._database.damaged("its documents and passages do not agree")
+
+        def load() -> Snapshot:
+            with self._guard:
+                self._current, self._checked = None, Checked()
+            return self.snapshot()
+
+        verify(self._database, load)
 
     # Writing ------------------------------------------------------------------------------------------------------------
 
@@ -232,7 +215,9 @@ class Index:
                 the index cannot be written to. Batches before the one that failed stay.
         """
         done = self.ingest(documents, encoder, cache=cache, progress=progress)
-        return [identity for batch in done for identity in batch.ids]
+        ids = [identity for batch in done for identity in batch.ids]
+        self.keep_up()
+        return ids
 
     def update(
         self,
@@ -245,7 +230,8 @@ class Index:
         """`add_documents`, where a document takes the place of the one that has its id."""
         done = self.ingest(documents, encoder, replace=True, cache=cache, progress=progress)
         ids = [identity for batch in done for identity in batch.ids]
-        self._forget_words()
+        self.beside.forget_words(self.snapshot())
+        self.keep_up()
         return ids
 
     def delete(self, ids: Iterable[str]) -> None:
@@ -259,7 +245,7 @@ class Index:
             self._database.check_documents(names)
             if names:
                 remove(self._database, names)
-                self._forget_words()
+                self.beside.forget_words(self.snapshot())
 
     def compact(self) -> None:
         """Write the index anew without what was deleted; readers go on with what they see."""
@@ -273,28 +259,38 @@ class Index:
             # The index is compacted; where readers keep the database busy, its file only stays larger.
             with suppress(RetrievalError):
                 self._database.shrink()
-            self._forget_words()
+            self.beside.compacted(self.snapshot())
 
     def save_lexical(self) -> bool:
         """Write the lexical index beside the patterns, so that the next process need not read all passages for it.
 
-        An index that has been made or has grown by much is worth it; a deletion, an update and `compact` do it where there is
-        one. Where it cannot be written, False is returned: that costs the next process the time, and nothing else.
+        `add_documents` does it where there is one and much is missing in it (more than 256 passages and 1 in 200); a
+        deletion, an update and `compact` always, so that no word of what was deleted stays. Where it cannot be written, False
+        is returned: that costs the next process the time, and nothing else.
         """
-        try:
-            with self._lock.held():
-                self.lexical.save(self.snapshot(), self.path / LEXICAL_FILE)
-        except RetrievalError as error:
-            _LOGGER.warning("The lexical index is not kept: %s", error)
-            return False
-        return True
+        return self.beside.save_lexical(self.snapshot())
 
-    def _forget_words(self) -> None:
-        """Let the words of what was deleted go from the disk too."""
-        path = self.path / LEXICAL_FILE
-        if path.is_file() and not self.save_lexical():
-            with suppress(OSError):
-                path.unlink()
+    def save_approximate(
+        self, settings: ApproximateSettings, *, passage_weight: float = 1.0, progress: Progress = False
+    ) -> bool:
+        """Bring the graph of the approximate stage up to date and write it beside the patterns.
+
+        Args:
+            settings: Of the stage; a graph of other settings is built anew.
+            passage_weight: w of the search.
+            progress: A bar, a callback or nothing.
+
+        Returns:
+            False where it could not be written, which costs the next process the time.
+
+        Raises:
+            RetrievalError: usearch is not installed, or the patterns are damaged.
+        """
+        return self.beside.save_approximate(self.snapshot(), settings, passage_weight=passage_weight, progress=progress)
+
+    def keep_up(self) -> None:
+        """After additions: write the words and the graph anew where they are kept and much is missing in them."""
+        self.beside.keep_up(self.snapshot())
 
     def put_settings(self, settings: Mapping[str, Any]) -> None:
         """Keep other settings of a retriever with the index."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 from scipy.sparse import csc_matrix
 
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
 from langgraph_convcoa.retrieval.base import Vectors
 from langgraph_convcoa.retrieval.passages import pattern_text
@@ -179,6 +179,14 @@ class LexicalIndex:
         matrix = {name: file.arrays[name] for name in ("data", "indices", "indptr")}
         index._bm25 = _BM25.of({**matrix, "num_docs": len(index)})
         return index
+
+    @staticmethod
+    def saved(path: str | Path) -> int:
+        """How many passages a saved index has, without reading it; 0 where there is none that can be read."""
+        try:
+            return len(ArrayFile(Path(path), kind=_KIND, version=_VERSION).arrays["offsets"]) - 1
+        except RetrievalError:
+            return 0
 
     def _built(self) -> _BM25:
         with self._lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numkong
 import numpy as np
@@ -36,7 +35,6 @@ class IntegerQueries:
     count: int
     digits: int
     _rows: npt.NDArray[np.int8]
-    _packed: Any
 
     @classmethod
     def coarse(cls, queries: Vectors) -> IntegerQueries:
@@ -67,14 +65,27 @@ class IntegerQueries:
             rest = (rest - part) * _FINER
         errors = steps * np.linalg.norm(rest, axis=1) / _FINER**digits
         rows = np.concatenate(parts)
-        return cls(steps, errors, len(queries), digits, rows, numkong.dots_pack(rows) if len(rows) > 1 else None)
+        return cls(steps, errors, len(queries), digits, rows)
 
-    def products(self, values: npt.NDArray[np.int8]) -> npt.NDArray[np.int32] | npt.NDArray[np.float64]:
-        """Products of rows (m, d) with every digit of every query, (m, digits * q), the first digits first: whole numbers."""
-        if self._packed is None:
+    def products(
+        self, values: npt.NDArray[np.int8], out: npt.NDArray[np.int32 | np.float32] | None = None
+    ) -> npt.NDArray[np.int32 | np.float32]:
+        """Products of rows (m, d) with every digit of every query, (m, digits * q), the first digits first: whole numbers.
+
+        Args:
+            values: int8 rows.
+            out: Where to put them: int32, or for one query of one digit float32, which is then faster and rounds above 2^24.
+
+        Returns:
+            `out`, or a new int32 array.
+        """
+        found = np.empty((len(values), len(self._rows)), dtype=np.int32) if out is None else out
+        if len(self._rows) == 1:
             # For one query reading the patterns is all the work, and this reads them faster.
-            return np.asarray(numkong.cdist(self._rows, values, "dot")).reshape(-1, 1)
-        return np.asarray(numkong.dots_packed(values, self._packed))
+            numkong.cdist(self._rows, values, "dot", out=found.reshape(1, -1))
+        else:
+            numkong.cdist(values, self._rows, "dot", out=found)
+        return found
 
     def exact_products(self, values: npt.NDArray[np.int8], scales: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Products of the queries with the patterns `scales * values`, (m, q)."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -15,37 +13,34 @@ from langchain_core.retrievers import LangSmithRetrieverParams
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
-from pydantic import ConfigDict, PrivateAttr, ValidationError
+from pydantic import ValidationError
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.base import Vectors
+from langgraph_convcoa.retrieval.approximate import ApproximateStage, approximate_settings
 from langgraph_convcoa.retrieval.cache import PatternCache
-from langgraph_convcoa.retrieval.conversation import History, StateEncoder, Turn, history_pairs
+from langgraph_convcoa.retrieval.conversation import History, StateEncoder
 from langgraph_convcoa.retrieval.encoder import Encoder, as_encoder
-from langgraph_convcoa.retrieval.filters import Filter
-from langgraph_convcoa.retrieval.hits import Hit, best_sets, hit_document, named_documents
+from langgraph_convcoa.retrieval.hits import named_documents
 from langgraph_convcoa.retrieval.index import Index
-from langgraph_convcoa.retrieval.index_documents import Outdated
 from langgraph_convcoa.retrieval.index_open import open_or_create
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory, build_memory
 from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.retriever_inputs import history_runnable, query_text
-from langgraph_convcoa.retrieval.retriever_memory import MemoryRetriever, View, allowed, fetch
-from langgraph_convcoa.retrieval.scoring import Ranking, check_settings, search
-
-_SEARCHES = 5
+from langgraph_convcoa.retrieval.retriever_inputs import checked_documents, history_runnable
+from langgraph_convcoa.retrieval.retriever_search import SearchingRetriever
 
 
-class HopfieldRetriever(MemoryRetriever):
+class HopfieldRetriever(SearchingRetriever):
     """Retrieve passages by sparse Hopfield association, in conversation, without a model call (papers/000 section 4).
 
     A passage is a memory set: a pattern of the whole and one for each window of up to three sentences. Its score for a query
     state x is w <x, y_0> + sim(z, x), where z is what the windows give back to x. Earlier turns are a memory too, which pulls
     the state towards them: normalise(x + lambda sparsemax(beta_h x H^T) H). Make one with `from_documents` or `from_texts`.
 
-    Every returned document is new, has an id, and in its metadata `source`, `score` and `quote`, the window that matched
-    best. Of a query longer than the encoder reads (256 tokens by default) the start counts.
+    Every returned document is new, has an id, and in its metadata `source`, `score`, `quote`, the window that matched best,
+    and `certified`: whether its ranking is certainly the exact one of all that is stored, as it always is unless `approximate`
+    is set or a vector store found the candidates. Of a query longer than the encoder reads (256 tokens by default) the start
+    counts.
 
     Attributes:
         k: How many documents are returned, at most.
@@ -57,6 +52,9 @@ class HopfieldRetriever(MemoryRetriever):
         score_threshold: Documents below this score are left out.
         filter: Metadata that documents must have, or a function that says whether a document may be returned.
         return_association: Put under `association` which windows matched: [{text, start, end, weight}].
+        approximate: None searches everything, exactly. For memories of millions of patterns, True or `ApproximateSettings`: an
+            HNSW graph names candidates, which are scored exactly (extra `approximate`). Up to ten times as many passages as
+            candidates (2,000) the search is exact all the same.
         memory: The passages and their patterns, in memory or an `Index` on disk.
         encoder: What encodes the queries, and encoded the memory.
 
@@ -71,20 +69,6 @@ class HopfieldRetriever(MemoryRetriever):
         >>> [document.id for document in retriever.invoke("BM25 counts words.")]
         ['b']
     """
-
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-
-    k: int = 5
-    beta: float = 10.0
-    passage_weight: float = 1.0
-    lexical_weight: float = 0.1
-    history_weight: float = 0.6
-    history_beta: float = 1.0
-    score_threshold: float | None = None
-    filter: Filter | None = None
-    return_association: bool = False
-
-    _states: StateEncoder = PrivateAttr()
 
     def __init__(self, *, memory: Memory | Index, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> None:
         settings |= {"memory": memory, "encoder": as_encoder(encoder)}
@@ -120,24 +104,33 @@ class HopfieldRetriever(MemoryRetriever):
             dtype: How patterns are stored: "float32" (also when None), "float16", "bfloat16" or "int8".
             cache: Where encoded patterns are kept between runs: a `PatternCache` or the path of one.
             progress: True for a bar on standard error, or a function called with (done, total).
-            **settings: The class's other attributes.
+            **settings: The class's other attributes, such as `approximate=True`.
 
         Raises:
             InputError: A setting is out of range.
-            RetrievalError: No document has text, an id is used twice, the documents cannot be encoded, or the index cannot be
-                used.
+            RetrievalError: No document has text, an id is used twice, the documents cannot be encoded, the index cannot be
+                used, or usearch is not installed for an approximate search.
         """
         # Made before its memory, so that bad settings are told before minutes of encoding.
         retriever = cls(memory=EMPTY, encoder=encoder, k=k, **settings)
+        stage = approximate_settings(retriever.approximate)
+        if stage is not None:
+            ApproximateStage(1)
+        documents = checked_documents(documents)
         store = PatternCache(cache) if isinstance(cache, str | Path) else cache
         if path is None:
-            retriever.memory = build_memory(
-                documents, retriever.encoder, cache=store, progress=progress, dtype=dtype or "float32"
-            )
+            memory = build_memory(documents, retriever.encoder, cache=store, progress=progress, dtype=dtype or "float32")
+            retriever.memory = memory
+            if stage is not None:
+                weight = retriever.passage_weight
+                retriever.linked.follow(memory, stage, passage_weight=weight, progress=progress, everything=True)
             return retriever
-        retriever.memory = open_or_create(path, retriever.encoder, dtype, retriever._settings())
+        index = open_or_create(path, retriever.encoder, dtype, retriever._settings(), approximate=stage)
+        retriever.memory = index
         retriever.add_documents(documents, cache=store, progress=progress)
-        retriever.memory.save_lexical()
+        index.save_lexical()
+        if stage is not None:
+            index.save_approximate(stage, passage_weight=retriever.passage_weight, progress=progress)
         return retriever
 
     @classmethod
@@ -187,12 +180,8 @@ class HopfieldRetriever(MemoryRetriever):
         Raises:
             InputError: A query is empty, a history or k cannot be used.
         """
-        limit = self.k if k is None else k
-        self._check(limit)
-        turns = [history_pairs(history) for history in histories] if histories is not None else [[] for _ in queries]
-        if len(turns) != len(queries):
-            raise InputError(f"There are {len(queries)} queries and {len(turns)} histories; give one of each.")
-        found = self._search(queries, self._encode(queries, turns), limit)[1]
+        limit, _, states = self._asked_many(queries, histories, k)
+        found = self._search(queries, states, limit)[1]
         return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
     def history_aware(self) -> Runnable[dict[str, Any], list[Document]]:
@@ -218,9 +207,7 @@ class HopfieldRetriever(MemoryRetriever):
         k: int | None = None,
         history: History | None = None,
     ) -> list[Document]:
-        limit = self.k if k is None else k
-        self._check(limit)
-        states = self._encode([query], [history_pairs(history)])
+        limit, _, states = self._asked(query, k, history)
         view, found = self._search([query], states, limit, self.score_threshold)
         return [self._document(view, hit, states[0]) for hit in found[0]]
 
@@ -239,62 +226,3 @@ class HopfieldRetriever(MemoryRetriever):
 
     def _get_ls_params(self, **_kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(ls_retriever_name="hopfield", ls_embedding_provider=type(self.encoder).__name__)
-
-    def _check(self, k: int) -> None:
-        check_settings(k, self.beta, self.passage_weight)
-        if not 0 <= self.history_weight < math.inf:
-            raise InputError(f"history_weight must be a number of at least 0, not {self.history_weight}.")
-        if not 0 <= self.lexical_weight < math.inf:
-            raise InputError(f"lexical_weight must be a number of at least 0, not {self.lexical_weight}.")
-        if math.isnan(self.history_beta) or self.history_beta < 0:
-            raise InputError(f"history_beta must be from 0 to infinity, not {self.history_beta}.")
-
-    def _encode(self, queries: Sequence[str], histories: Sequence[list[Turn]]) -> Vectors:
-        texts = [query_text(query) for query in queries]
-        # An app that appends the new question to its messages first hands it over twice.
-        turns = [
-            history[:-1] if history and history[-1] == (text, "") else history
-            for text, history in zip(texts, histories, strict=True)
-        ]
-        return self._states.states(texts, turns, history_weight=self.history_weight, history_beta=self.history_beta)
-
-    def _search(
-        self, queries: Sequence[str], states: Vectors, k: int, threshold: float | None = None
-    ) -> tuple[View, list[list[Hit]]]:
-        """The best passages for each query state, and the memory as it was searched."""
-        for attempt in range(_SEARCHES):
-            view = self._view()
-            try:
-                rankings = self._rankings(view, queries, states, k)
-            except Outdated:
-                if attempt == _SEARCHES - 1:
-                    raise
-                continue
-            kept = [best_sets(ranking, threshold) for ranking in rankings]
-            numbers = sorted({number for hits in kept for number, _ in hits})
-            try:
-                passages = dict(zip(numbers, fetch(view, numbers), strict=True))
-            except Outdated:
-                if attempt == _SEARCHES - 1:
-                    raise
-                continue
-            return view, [[Hit(number, score, passages[number]) for number, score in hits] for hits in kept]
-        raise AssertionError
-
-    def _rankings(self, view: View, queries: Sequence[str], states: Vectors, k: int) -> list[Ranking]:
-        if not len(view):
-            nothing = np.zeros(0, dtype=np.int64)
-            return [Ranking(nothing, nothing.astype(np.float64), True, 0) for _ in states]
-        extra = np.float32(self.lexical_weight) * self._lexical().scores(view, queries) if self.lexical_weight else None
-        return search(
-            view.patterns,
-            states,
-            k=k,
-            beta=self.beta,
-            passage_weight=self.passage_weight,
-            allowed=allowed(view, self.filter),
-            extra=extra,
-        )
-
-    def _document(self, view: View, hit: Hit, state: Vectors) -> Document:
-        return hit_document(view.patterns, hit, state, beta=self.beta, association=self.return_association)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 from langchain_core.documents import Document
@@ -39,6 +39,24 @@ def query_text(query: str) -> str:
     if not text:
         raise InputError("The question is empty; write one.")
     return text
+
+
+def checked_documents(documents: Iterable[Document]) -> Iterable[Document]:
+    """The documents, each looked at when its turn comes, or all at once where they are all there.
+
+    Raises:
+        InputError: One is no LangChain document.
+    """
+
+    def checked() -> Iterator[Document]:
+        for document in documents:
+            if not isinstance(document, Document):
+                raise InputError(
+                    f"A document must be a LangChain Document, not {type(document).__name__}; give plain texts to from_texts."
+                )
+            yield document
+
+    return list(checked()) if isinstance(documents, Sized) else checked()
 
 
 def _conversation(inputs: Mapping[str, Any]) -> tuple[str, History]:

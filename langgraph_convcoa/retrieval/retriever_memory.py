@@ -14,9 +14,11 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
-from pydantic import Field, PrivateAttr, SkipValidation
+from pydantic import BaseModel, Field, PrivateAttr, SkipValidation
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.approximate import approximate_settings
+from langgraph_convcoa.retrieval.approximate_channel import ApproximateChannel
 from langgraph_convcoa.retrieval.cache import PatternCache
 from langgraph_convcoa.retrieval.encoder import Encoder
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
@@ -29,6 +31,7 @@ from langgraph_convcoa.retrieval.memory import Memory
 from langgraph_convcoa.retrieval.memory_changes import with_documents, without
 from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.retriever_inputs import checked_documents
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -43,12 +46,14 @@ class MemoryRetriever(BaseRetriever):
         memory: The passages and their patterns.
         encoder: What encodes the queries, and encoded the memory.
         lexical: The words of a memory that is not on disk; an index keeps its own.
+        linked: The approximate stage of a memory that is not on disk; an index keeps its own.
     """
 
     # Fields, so that `configurable_fields`, which makes a new object of an old one's fields, takes them along; never dumped.
     memory: SkipValidation[Memory | Index] = Field(repr=False, exclude=True)
     encoder: SkipValidation[Encoder] = Field(repr=False, exclude=True)
     lexical: SkipValidation[LexicalChannel] = Field(default_factory=LexicalChannel, repr=False, exclude=True)
+    linked: SkipValidation[ApproximateChannel] = Field(default_factory=ApproximateChannel, repr=False, exclude=True)
 
     _changing: threading.RLock = PrivateAttr(default_factory=threading.RLock)
 
@@ -59,7 +64,8 @@ class MemoryRetriever(BaseRetriever):
         Args:
             path: The folder.
             encoder: The one that it was built with; a sentence-transformers model is found again when None.
-            **settings: In place of those that were saved.
+            **settings: In place of those that were saved; `approximate=None` searches an index exactly that has an
+                approximate stage.
 
         Raises:
             InputError: A setting is out of range.
@@ -86,6 +92,8 @@ class MemoryRetriever(BaseRetriever):
             RetrievalError: The folder cannot be used or written to; an index that was there is as it was.
         """
         settings = self._settings()
+        numbers: npt.NDArray[np.int64] | None = None
+        view: View
         if isinstance(self.memory, Index):
             view = self.memory.snapshot()
             if self.memory.path.resolve() == Path(path).resolve():
@@ -94,10 +102,18 @@ class MemoryRetriever(BaseRetriever):
                 self.memory.put_settings(settings)
                 return
             numbers = None if view.alive is None else np.flatnonzero(view.alive)
-            save_memory(view, path, self.encoder, dtype=dtype, settings=settings, numbers=numbers)
         else:
-            save_memory(self.memory, path, self.encoder, dtype=dtype, settings=settings)
-        Index(path).save_lexical()
+            view = self.memory
+        save_memory(view, path, self.encoder, dtype=dtype, settings=settings, numbers=numbers)
+        saved = Index(path)
+        saved.save_lexical()
+        stage = approximate_settings(settings.get("approximate"))
+        if stage is not None:
+            channel = self.memory.beside.approximate if isinstance(self.memory, Index) else self.linked
+            channel.follow(view, stage, passage_weight=settings["passage_weight"], progress=True, everything=True)
+            keys = np.full(len(view.patterns), -1, dtype=np.int64)
+            keys[slice(None) if numbers is None else numbers] = saved.snapshot().keys
+            saved.beside.adopt(channel, keys, saved.head.index)
 
     def add_documents(
         self, documents: Iterable[Document], *, cache: PatternCache | None = None, progress: Progress = False
@@ -141,6 +157,7 @@ class MemoryRetriever(BaseRetriever):
             self.memory.compact()
 
     def _put(self, documents: Iterable[Document], replace: bool, cache: PatternCache | None, progress: Progress) -> list[str]:
+        documents = checked_documents(documents)
         with self._changing:
             if isinstance(self.memory, Index):
                 put = self.memory.update if replace else self.memory.add_documents
@@ -159,7 +176,7 @@ class MemoryRetriever(BaseRetriever):
         return view
 
     def _lexical(self) -> LexicalChannel:
-        return self.memory.lexical if isinstance(self.memory, Index) else self.lexical
+        return self.memory.beside.lexical if isinstance(self.memory, Index) else self.lexical
 
     def _settings(self) -> dict[str, Any]:
         """The settings as JSON values."""
@@ -187,6 +204,8 @@ def allowed(view: View, condition: Filter | None) -> npt.NDArray[np.bool_] | Non
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
     if isinstance(value, set | frozenset):
         return list(value)
     raise TypeError

@@ -192,23 +192,29 @@ def _rank(
         chosen, bounds, left = _best(first.bounds[torch.from_numpy(which).to(first.bounds.device)], wanted)
         if wanted == pool:
             left[:] = -math.inf
-        scores = exact_scores(patterns, queries, terms, first.products, which, chosen[:, :k])
+        wide = np.repeat(which[:, None], chosen.shape[1], axis=1)
+        scores = np.full(chosen.shape, -math.inf)
+        scores[:, :k] = exact_scores(
+            patterns, queries, terms, first.products, wide[:, :k].ravel(), chosen[:, :k].ravel()
+        ).reshape(-1, k)
         # The k-th score can only rise: of the rest, those matter whose bound is above it.
-        least = scores.min(axis=1)
+        least = scores[:, :k].min(axis=1)
         least -= _ROUNDING * np.maximum(1.0, np.abs(least))
-        needed = max(k, int((bounds >= least[:, None]).sum(axis=1).max()))
-        if needed > k:
-            more = exact_scores(patterns, queries, terms, first.products, which, chosen[:, k:needed])
-            scores = np.concatenate([scores, more], axis=1)
+        more = bounds >= least[:, None]
+        more[:, :k] = False
+        if more.any():
+            scores[more] = exact_scores(patterns, queries, terms, first.products, wide[more], chosen[more])
+        needed = k + more.sum(axis=1)
         # Equal scores in the order of the memory.
-        order = np.lexsort((chosen[:, :needed], -scores))[:, :k]
+        most = int(needed.max())
+        order = np.lexsort((chosen[:, :most], -scores[:, :most]))[:, :k]
         last = np.take_along_axis(scores, order[:, -1:], axis=1)[:, 0]
-        next_bound = bounds[:, needed] if needed < wanted else left
+        next_bound = np.concatenate([bounds, left[:, None]], axis=1)[np.arange(len(which)), needed]
         # Strictly above, so that equal scores are never told apart by chance.
         done = last > next_bound + _ROUNDING * np.maximum(1.0, np.abs(last))
         for place in np.flatnonzero(done):
             picks = order[place]
-            found[int(which[place])] = Ranking(chosen[place][picks], scores[place][picks], True, needed)
+            found[int(which[place])] = Ranking(chosen[place][picks], scores[place][picks], True, int(needed[place]))
         which = which[~done]
         wanted = min(pool, 2 * wanted)
     return found

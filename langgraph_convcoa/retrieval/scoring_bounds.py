@@ -12,12 +12,13 @@ from torch import Tensor
 from langgraph_convcoa.retrieval.base import Vectors
 from langgraph_convcoa.retrieval.patterns import Patterns
 from langgraph_convcoa.retrieval.quantised import IntegerQueries
+from langgraph_convcoa.retrieval.scoring_maxima import Scratch, window_maxima
 from langgraph_convcoa.retrieval.scoring_threads import Workers
 from langgraph_convcoa.retrieval.weights import HopfieldWeights
 
-# A block's products stay in one core's cache: fewer rows a block the more queries there are.
-_BLOCK_PRODUCTS = 131_072
-_FEWEST_ROWS, _MOST_ROWS = 4_096, 16_384
+_FEWEST_ROWS = 4_096
+# A second thread for a block that would not need it takes longer to start than this many rows.
+_SHARED_ROWS = 8_192
 _DEVICE_ROWS = 262_144
 # How far float32 may be off, relative to the lengths multiplied.
 _ROUNDING = 1e-6
@@ -95,6 +96,9 @@ def first_pass(patterns: Patterns, queries: Queries, terms: Terms, device: torch
 class _Full:
     """Products in float32, kept for the exact scores."""
 
+    # A block's products stay in one core's cache: fewer rows a block the more queries there are.
+    block_products, most_rows = 131_072, 16_384
+
     def __init__(self, patterns: Patterns, queries: Queries, terms: Terms, device: torch.device) -> None:
         self.patterns, self.terms, self.device = patterns, terms, device
         self.count = len(queries.states)
@@ -103,6 +107,7 @@ class _Full:
         self.products: Tensor | None = None
         self.extra = None if terms.extra is None else torch.from_numpy(terms.extra).to(device).T
         self.denied = None if terms.allowed is None else torch.from_numpy(~terms.allowed).to(device)
+        self.scratch = Scratch()
         self._prepare(queries)
 
     def _prepare(self, queries: Queries) -> None:
@@ -115,9 +120,16 @@ class _Full:
 
     def blocks(self) -> list[tuple[int, int]]:
         """Runs of whole sets, (first set, last set + 1)."""
-        rows = min(max(_BLOCK_PRODUCTS // self.count, _FEWEST_ROWS), _MOST_ROWS) if self.device.type == "cpu" else _DEVICE_ROWS
+        total = int(self.patterns.offsets[-1])
+        rows = min(max(self.block_products // self.count, _FEWEST_ROWS), self.most_rows)
+        rows = rows if self.device.type == "cpu" else _DEVICE_ROWS
+        threads = torch.get_num_threads()
+        number = max(1, -(-total // rows))
+        if total >= _SHARED_ROWS * threads:
+            # As many a thread, and about as large, so that none waits long for another's last.
+            number = -(-number // threads) * threads
         offsets = self.patterns.offsets
-        cuts = np.unique(np.searchsorted(offsets[:-1], np.arange(0, offsets[-1], rows))).tolist()
+        cuts = np.unique(np.searchsorted(offsets[:-1], np.linspace(0, total, number, endpoint=False))).tolist()
         return [(a, b) for a, b in zip(cuts, [*cuts[1:], self.patterns.n], strict=True) if b > a]
 
     def bound_block(self, block: tuple[int, int]) -> None:
@@ -128,13 +140,9 @@ class _Full:
             self.bounds[:, a:b] = -torch.inf
             return
         start, stop = int(offsets[a]), int(offsets[b])
-        edges = self.stored.offsets[a : b + 1] - start
-        firsts = edges[:-1]
-        products, whole = self._multiply(start, stop, firsts)
-        products.index_fill_(0, firsts, -torch.inf)
-        best = torch.segment_reduce(products, "max", offsets=edges, axis=0, unsafe=True)
-        if self.products is not None:
-            products.index_copy_(0, firsts, whole)
+        edges = offsets[a : b + 1] - start
+        products, whole = self._multiply(start, stop, torch.from_numpy(edges[:-1]).to(self.device))
+        best = window_maxima(products, edges, self.scratch)
         best = self._combine(best, whole, a, b)
         if self.extra is not None:
             best += self.extra[a:b]
@@ -150,7 +158,11 @@ class _Full:
             torch.mm(values, self.readout, out=out)
         else:
             out.copy_(torch.mm(values, self.readout)[:, :1])
-        return out, out.index_select(0, firsts) if self.states is None else values.index_select(0, firsts) @ self.states
+        if self.states is None:
+            return out, out.index_select(0, firsts)
+        whole = values.index_select(0, firsts) @ self.states
+        out.index_copy_(0, firsts, whole)
+        return out, whole
 
     def _combine(self, best: Tensor, whole: Tensor, a: int, b: int) -> Tensor:
         return best.add_(whole, alpha=self.terms.passage_weight)
@@ -158,6 +170,9 @@ class _Full:
 
 class _Coarse(_Full):
     """Products of int8 with int8, not kept."""
+
+    # The products take so little time that starting each step of each block shows: larger blocks, in the cache of all cores.
+    block_products, most_rows = 262_144, 131_072
 
     def _prepare(self, queries: Queries) -> None:
         self.readouts = IntegerQueries.coarse(queries.readout)
@@ -169,13 +184,23 @@ class _Coarse(_Full):
         self.scales = self.stored.scales.unsqueeze(-1)
 
     def _multiply(self, start: int, stop: int, firsts: Tensor) -> tuple[Tensor, Tensor]:
-        values = self.patterns.values[start:stop]
-        scales = self.scales[start:stop]
-        products = torch.from_numpy(self.readouts.products(values)).float().mul_(scales)
+        values, scales = self.patterns.values[start:stop], self.scales[start:stop]
+        products = self._scaled(self.readouts, values, scales)
         if self.wholes is self.readouts:
             return products, products.index_select(0, firsts)
-        whole = torch.from_numpy(self.wholes.products(values[firsts.numpy()])).float()
-        return products, whole.mul_(scales.index_select(0, firsts))
+        return products, self._scaled(self.wholes, values[firsts.numpy()], scales.index_select(0, firsts), "whole")
+
+    def _scaled(self, queries: IntegerQueries, values: npt.NDArray[np.int8], scales: Tensor, name: str = "products") -> Tensor:
+        """Products of rows with the rounded queries, in units of the queries' steps."""
+        shape = (len(values), self.count)
+        products = self.scratch.take(name, shape, torch.float32, self.device)
+        if self.count == 1:
+            queries.products(values, out=products.numpy())
+        else:
+            whole_numbers = self.scratch.take("whole numbers", shape, torch.int32, self.device)
+            queries.products(values, out=whole_numbers.numpy())
+            products.copy_(whole_numbers)
+        return products.mul_(scales)
 
     def _combine(self, best: Tensor, whole: Tensor, a: int, b: int) -> Tensor:
         weight = self.terms.passage_weight

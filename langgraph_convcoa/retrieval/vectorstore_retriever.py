@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -16,15 +17,13 @@ from pydantic import Field, SkipValidation
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.base import Vectors
 from langgraph_convcoa.retrieval.cache import PatternCache
-from langgraph_convcoa.retrieval.conversation import History, Turn, history_pairs
+from langgraph_convcoa.retrieval.conversation import History
 from langgraph_convcoa.retrieval.encoder import Encoder
-from langgraph_convcoa.retrieval.filters import allowed_passages
-from langgraph_convcoa.retrieval.hits import Hit, best_sets
-from langgraph_convcoa.retrieval.index_documents import Passage
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory
 from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.scoring import search
+from langgraph_convcoa.retrieval.retriever_memory import View
+from langgraph_convcoa.retrieval.scoring import Ranking
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreStage
 
 
@@ -81,11 +80,13 @@ class VectorStoreRetriever(HopfieldRetriever):
     def search_batch(
         self, queries: Sequence[str], histories: Sequence[History | None] | None = None, k: int | None = None
     ) -> list[list[tuple[str, float]]]:
-        given = [None] * len(queries) if histories is None else list(histories)
-        if len(given) != len(queries):
-            raise InputError(f"There are {len(queries)} queries and {len(given)} histories; give one of each.")
-        found = [self._get_relevant_documents(q, k=k, history=h) for q, h in zip(queries, given, strict=True)]
-        return [[(str(document.id), document.metadata["score"]) for document in documents] for documents in found]
+        limit, turns, states = self._asked_many(queries, histories, k)
+        found = []
+        for query, history, state in zip(queries, turns, states, strict=True):
+            memory = self.stage.fetch(query, history, k=limit, state=state, **self._conversation())
+            hits = self._hits(memory, [query], state[None], limit)[0]
+            found.append([(str(hit.passage.document.id), hit.score) for hit in hits])
+        return found
 
     def _get_relevant_documents(
         self,
@@ -95,9 +96,9 @@ class VectorStoreRetriever(HopfieldRetriever):
         k: int | None = None,
         history: History | None = None,
     ) -> list[Document]:
-        limit, turns, state = self._prepared(query, k, history)
-        memory = self.stage.fetch(query, turns, k=limit, state=state, **self._conversation())
-        return self._ranked(memory, state, limit)
+        limit, turns, states = self._asked(query, k, history)
+        memory = self.stage.fetch(query, turns, k=limit, state=states[0], **self._conversation())
+        return self._ranked(memory, query, states, limit)
 
     async def _aget_relevant_documents(
         self,
@@ -107,31 +108,23 @@ class VectorStoreRetriever(HopfieldRetriever):
         k: int | None = None,
         history: History | None = None,
     ) -> list[Document]:
-        limit, turns, state = await run_in_executor(None, self._prepared, query, k, history)
-        memory = await self.stage.afetch(query, turns, k=limit, state=state, **self._conversation())
-        return await run_in_executor(None, self._ranked, memory, state, limit)
-
-    def _prepared(self, query: str, k: int | None, history: History | None) -> tuple[int, list[Turn], Vectors]:
-        limit = self.k if k is None else k
-        self._check(limit)
-        turns = history_pairs(history)
-        return limit, turns, self._encode([query], [turns])[0]
+        limit, turns, states = await run_in_executor(None, self._asked, query, k, history)
+        memory = await self.stage.afetch(query, turns, k=limit, state=states[0], **self._conversation())
+        return await run_in_executor(None, self._ranked, memory, query, states, limit)
 
     def _conversation(self) -> dict[str, Any]:
         return {"history_weight": self.history_weight, "history_beta": self.history_beta}
 
-    def _ranked(self, memory: Memory, state: Vectors, k: int) -> list[Document]:
-        if not len(memory):
-            return []
-        allowed = allowed_passages(memory.passages, self.filter)
-        ranking = search(
-            memory.patterns, state[None], k=k, beta=self.beta, passage_weight=self.passage_weight, allowed=allowed
-        )[0]
-        hits = [
-            Hit(number, score, Passage(memory.passages[number], memory.set_spans(number)))
-            for number, score in best_sets(ranking, self.score_threshold)
-        ]
-        return [self._document(memory, hit, state) for hit in hits]
+    def _ranked(self, memory: Memory, query: str, states: Vectors, k: int) -> list[Document]:
+        hits = self._hits(memory, [query], states, k, self.score_threshold)[0]
+        return [self._document(memory, hit, states[0]) for hit in hits]
+
+    def _rankings(self, view: View, queries: Sequence[str], states: Vectors, k: int) -> list[Ranking]:
+        # The best of the candidates, whatever the store did not name.
+        return [replace(ranking, certified=False) for ranking in super()._rankings(view, queries, states, k)]
+
+    def _lexical_scores(self, view: View, queries: Sequence[str]) -> Vectors | None:
+        return None
 
     def save_pretrained(self, path: str | Path, *, dtype: PatternType | None = None) -> NoReturn:
         raise InputError(_THE_STORES)

@@ -1,12 +1,11 @@
 import json
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from langgraph_convcoa.cli import app
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.bench_scoring import bench_scoring, made_up_memory, plot
+from langgraph_convcoa.evaluation.bench_scoring import bench_scoring, plot
 
 SMALL = {
     "batches": (1, 3),
@@ -15,15 +14,6 @@ SMALL = {
     "runs": 2,
     "methods": ("product", "float32", "int8", "bfloat16", "langchain"),
 }
-
-
-@pytest.mark.parametrize("size", [2, 3, 20, 1000, 70_000])
-def test_made_up_memories_have_the_size_asked_for(size):
-    patterns, queries = made_up_memory(size, 8, 3, seed=1)
-    assert len(patterns.values) == size
-    assert np.diff(patterns.offsets).max() <= 30
-    np.testing.assert_allclose(np.linalg.norm(patterns.values, axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(queries, axis=1), 1, rtol=1e-5)
 
 
 def test_every_method_at_every_size_and_batch():
@@ -52,6 +42,29 @@ def test_faiss_is_timed_where_it_is_installed():
     pytest.importorskip("faiss")
     report = bench_scoring((300,), batches=(2,), methods=("product", "faiss"), dimension=16, runs=1)
     assert [row.method for row in report.rows] == ["product", "faiss"]
+
+
+def test_the_approximate_stage_is_timed_with_its_recall_and_its_graph_is_kept(tmp_path):
+    pytest.importorskip("usearch")
+    settings = {
+        "batches": (2,),
+        "methods": ("float32", "approximate", "approximate-passages"),
+        "dimension": 16,
+        "k": 5,
+        "runs": 1,
+        "approximate_up_to": 20_000,
+        "graphs": tmp_path,
+    }
+    report = bench_scoring((20_000, 20_100), **settings)
+    recalls = {(row.patterns, row.method): row.recall for row in report.rows}
+    assert set(recalls) == {(20_000, name) for name in settings["methods"]} | {(20_100, "float32")}
+    assert recalls[20_000, "approximate"] > 0.5
+    (kept,) = tmp_path.iterdir()
+    assert sorted(file.name for file in kept.iterdir()) == ["passages-16-128.safetensors", "windows-16-128.safetensors"]
+    changed = {file: file.stat().st_mtime_ns for file in kept.iterdir()}
+    again = bench_scoring((20_000,), **settings)
+    assert {row.method: row.recall for row in again.rows}["approximate"] == recalls[20_000, "approximate"]
+    assert {file: file.stat().st_mtime_ns for file in kept.iterdir()} == changed
 
 
 def test_a_picture(tmp_path):

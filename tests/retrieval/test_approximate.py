@@ -4,7 +4,8 @@ import pytest
 pytest.importorskip("usearch")
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.approximate import ApproximateStage, search_candidates
+from langgraph_convcoa.retrieval.approximate import ApproximateStage
+from langgraph_convcoa.retrieval.approximate_search import search_candidates
 from langgraph_convcoa.retrieval.patterns import Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring import search
 

@@ -288,3 +288,15 @@ def test_a_copy_with_other_settings_shares_the_memory(retriever):
 async def test_many_at_once_do_not_mix(retriever):
     calls = [retriever.ainvoke("when was it published?", k=1, history=HISTORY), retriever.ainvoke("apples", k=1)] * 20
     assert [ids(found)[0] for found in await asyncio.gather(*calls)] == ["sparsemax", "apples"] * 20
+
+
+@pytest.mark.parametrize("make", [lambda: ["a text"], lambda: iter(["a text"]), lambda: "a text"])
+def test_what_is_no_document_is_told(encoder, tmp_path, make):
+    for path in (None, tmp_path / "index"):
+        with pytest.raises(InputError, match="give plain texts to from_texts"):
+            HopfieldRetriever.from_documents(make(), encoder=encoder, path=path)
+
+
+def test_one_string_is_no_list_of_texts(encoder):
+    with pytest.raises(InputError, match="a list of texts"):
+        HopfieldRetriever.from_texts("one text", encoder=encoder)

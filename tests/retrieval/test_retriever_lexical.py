@@ -4,7 +4,8 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.index import LEXICAL_FILE, Index
+from langgraph_convcoa.retrieval.index import Index
+from langgraph_convcoa.retrieval.index_beside import LEXICAL_FILE
 from langgraph_convcoa.retrieval.lexical import LexicalIndex
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.vectorstore_retriever import VectorStoreRetriever

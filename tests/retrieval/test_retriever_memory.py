@@ -146,7 +146,7 @@ def test_a_build_that_is_run_again_encodes_only_what_is_new(tmp_path, encoder):
 
 
 def test_a_search_that_loses_a_passage_to_a_deletion_begins_again(on_disk, monkeypatch):
-    from langgraph_convcoa.retrieval import retriever as module
+    from langgraph_convcoa.retrieval import retriever_search as module
 
     ranked = module.search
 

@@ -35,7 +35,7 @@ def dense(retriever, states, k):
 
     (ranking,) = search(retriever.memory.patterns, states, k=k)
     passages = fetch(retriever.memory, ranking.indices.tolist())
-    return [Hit(*entry) for entry in zip(ranking.indices, ranking.scores, passages, strict=True)]
+    return [Hit(*entry, True) for entry in zip(ranking.indices, ranking.scores, passages, strict=True)]
 
 
 async def test_settings_hold(encoder):
