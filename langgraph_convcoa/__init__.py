@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langgraph_convcoa.actions.base import ActionRequest
     from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
+    from langgraph_convcoa.actions.tabular import DataAnalysis
+    from langgraph_convcoa.actions.tool import ToolAction
+    from langgraph_convcoa.actions.web import WebQuerying
     from langgraph_convcoa.chain import ActionChain, ActionNode
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.graph import build_graph
@@ -28,9 +31,12 @@ _HOMES = {
     "ChatModelReasoner": "reasoning.chat_model",
     "ContextualKnowledgeSet": "knowledge_set",
     "ConvCoAContext": "context",
+    "DataAnalysis": "actions.tabular",
     "ExtractiveReasoner": "reasoning.extractive",
     "HopfieldRetriever": "retrieval.retriever",
     "KnowledgeRetrieval": "actions.knowledge",
+    "ToolAction": "actions.tool",
+    "WebQuerying": "actions.web",
     "build_graph": "graph",
     "conv_mrfs": "verification.mrfs",
     "faith_score": "verification.faith_score",
@@ -43,9 +49,12 @@ __all__ = [
     "ChatModelReasoner",
     "ContextualKnowledgeSet",
     "ConvCoAContext",
+    "DataAnalysis",
     "ExtractiveReasoner",
     "HopfieldRetriever",
     "KnowledgeRetrieval",
+    "ToolAction",
+    "WebQuerying",
     "build_graph",
     "conv_mrfs",
     "faith_score",

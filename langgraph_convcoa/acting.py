@@ -11,7 +11,7 @@ from langgraph.errors import NodeError
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
-from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.runner import ActionRunner, elapsed, reason_of
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.state import ActionState, ConvCoAState, Finding
@@ -88,13 +88,13 @@ class ActionNodes:
         # A handler does not follow the node's edges; without this a turn whose actions all fail would end without an answer.
         settings = self.settings()
         seconds = min(max(time.time() - state["sent"], 0.0), 2 * settings.action_timeout)
-        return Command(update=_finding(state, [], reason, seconds), goto="verify")
+        repairable = isinstance(error.error, ActionInputError)
+        return Command(update=_finding(state, [], reason, seconds, repairable), goto="verify")
 
     def _request(self, state: ActionState) -> ActionRequest:
         settings = self.settings()
-        k = settings.k or (MODEL_K if settings.model else self._k)
-        if state["action"] == "knowledge_retrieval":
-            k = settings.knowledge_retrieval.k or k
+        own = settings.of_action(state["action"])
+        k = own.get("k") or settings.k or (MODEL_K if settings.model else self._k)
         return ActionRequest(
             question=state["question"],
             sub_question=state["sub_question"],
@@ -103,6 +103,7 @@ class ActionNodes:
             history=tuple((question, answer) for question, answer in state["history"]),
             k=k,
             depth=state["depth"],
+            settings=own,
         )
 
     def _limits(self, state: ActionState) -> dict[str, Any]:
@@ -120,12 +121,13 @@ def _found(state: ActionState, documents: list[Document], start: float) -> Updat
     return _finding(state, documents, "", elapsed(start))
 
 
-def _finding(state: ActionState, documents: list[Document], error: str, seconds: float) -> Update:
+def _finding(state: ActionState, documents: list[Document], error: str, seconds: float, repairable: bool = False) -> Update:
     finding: Finding = {
         "index": state["index"],
         "depth": state["depth"],
         "documents": documents,
         "error": error,
+        "repairable": repairable,
         "seconds": seconds,
     }
     return {"findings": [finding], "costs": {state["action"]: node_usage(seconds, retrievals=1)}}

@@ -122,6 +122,9 @@ def _citation(document: Document, text: str, number: int) -> Citation:
     claims = [s for s in support_sentences(text, [document]) if mark in s.text and s.quote and s.score > THRESHOLD / 2]
     best = max(claims, key=lambda s: s.score) if claims else None
     quote = _copied(best, document) or best.quote if best else ""
+    if query := document.metadata.get("query"):
+        # A figure says nothing without the query that gave it; a row of the table below is quoted with it.
+        quote = f"{query} gives {quote}" if quote.startswith("|") else ""
     return {
         "id": str(document.id),
         "source": str(document.metadata.get("source") or document.id),

@@ -7,6 +7,7 @@ invent action names. `json_repair` mends the syntax; this module mends the rest,
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -98,6 +99,30 @@ def parse_corrections(output: str | Mapping[str, Any]) -> dict[int, dict[str, An
     return found or None
 
 
+def parse_inputs(output: str | Mapping[str, Any]) -> dict[int, str]:
+    """Read `{"inputs": [{"index", "action_input"}]}`, keyed by index from 1; what is not text, or empty, is left out.
+
+    Example:
+        >>> parse_inputs('{"inputs": [{"index": 2, "action_input": "SELECT 1"}, {"index": 3}]}')
+        {2: 'SELECT 1'}
+    """
+    data = read_json(output)
+    if isinstance(data, Mapping):
+        fields = _fold(data)
+        entries = _first(fields, ("inputs", "actioninputs", "queries", "results"))
+        data = [data] if entries is None else entries
+    found: dict[int, str] = {}
+    for position, entry in enumerate(_flatten(data), 1):
+        if not isinstance(entry, Mapping):
+            continue
+        fields = _fold(entry)
+        number = re.search(r"\d+", str(fields.get("index", position)))
+        text = _input(_first(fields, ("actioninput", "input", "sql", "query")))
+        if text:
+            found[int(number.group()) if number else position] = text
+    return found
+
+
 def read_json(output: str | Mapping[str, Any]) -> Any:
     """The JSON value in a model's text, mended; None when the text holds no object or list."""
     if isinstance(output, Mapping):
@@ -139,7 +164,7 @@ def _node(step: Any, actions: list[str]) -> ActionNode | None:
         sub_question=sub,
         guess_answer=guess,
         missing=_flag(fields.get("missingflag", fields.get("missing")), default=False) or not guess,
-        action_input=_text(_first(fields, _INPUT_KEYS)),
+        action_input=_input(_first(fields, _INPUT_KEYS)),
     )
 
 
@@ -183,6 +208,11 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping) or value is None or isinstance(value, bool):
         return ""
     return str(value).strip()
+
+
+def _input(value: Any) -> str:
+    """An action's input; arguments of a tool that come as an object stay one, as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) and value else _text(value)
 
 
 def _flag(value: Any, *, default: bool) -> bool:

@@ -19,16 +19,20 @@ from langgraph_convcoa.cli_options import (
     DEFAULT_MAX_MB,
     AsJson,
     BaseUrl,
+    Data,
     Docs,
     IndexFolder,
     MaxMb,
     Model,
     NoCache,
     PassageCount,
+    Search,
     SearchCount,
     Store,
     Thread,
     Threshold,
+    Web,
+    search_of,
 )
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.session import Session, SessionSettings, documents_path, open_retriever, open_session, read_history
@@ -86,6 +90,9 @@ def ask(
     question: Annotated[str, typer.Argument(help="The question.", show_default=False)],
     docs: Docs = None,
     index: IndexFolder = None,
+    data: Data = None,
+    web: Web = False,
+    search: Search = None,
     model: Model = None,
     base_url: BaseUrl = None,
     thread: Thread = "default",
@@ -106,13 +113,27 @@ def ask(
 
       convcoa ask "Who wrote it?" --index papers.index
 
-      convcoa ask "What did we spend in May?" --docs ledger.csv --model openai:gpt-4.1-mini --json
+      convcoa ask "Which region sold most in 2019?" --data sales.csv --model openai:gpt-4.1-mini
+
+      convcoa ask "What is new in Python?" --web --search https://searx.example.org --model openai:gpt-4.1-mini --json
     """
     from langgraph_convcoa.conversation import read_conversation
 
     # Told before minutes of encoding, not after.
     read_conversation(proper_text(question), [])
-    settings = SessionSettings(documents_of(docs, index), model, base_url, thread, store, k, threshold, max_mb, not no_cache)
+    settings = SessionSettings(
+        documents_of(docs, index),
+        model,
+        base_url,
+        thread,
+        store,
+        k,
+        threshold,
+        max_mb,
+        cache=not no_cache,
+        data=tuple(data or ()),
+        search=search_of(web, search),
+    )
     from langgraph_convcoa.console import consoles, print_json
 
     with _session(settings, "ask QUESTION") as session:
@@ -127,6 +148,9 @@ def ask(
 def chat(
     docs: Docs = None,
     index: IndexFolder = None,
+    data: Data = None,
+    web: Web = False,
+    search: Search = None,
     model: Model = None,
     base_url: BaseUrl = None,
     thread: Thread = "default",
@@ -147,9 +171,23 @@ def chat(
 
       convcoa chat --docs papers/ --store chats.sqlite --thread thesis
 
+      convcoa chat --docs notes/ --data postgresql://reader@localhost/sales --web --model openai:gpt-4.1-mini
+
       printf 'Who introduced it?\nWhen?\n' | convcoa chat --docs demo
     """
-    settings = SessionSettings(documents_of(docs, index), model, base_url, thread, store, k, threshold, max_mb, not no_cache)
+    settings = SessionSettings(
+        documents_of(docs, index),
+        model,
+        base_url,
+        thread,
+        store,
+        k,
+        threshold,
+        max_mb,
+        cache=not no_cache,
+        data=tuple(data or ()),
+        search=search_of(web, search),
+    )
     with _session(settings, "chat") as session:
         if not converse(session, as_json):
             raise typer.Exit(USER_ERROR)
@@ -278,6 +316,9 @@ def questions_about(titles: Sequence[str]) -> list[str]:
 
 
 def _session(settings: SessionSettings, command: str) -> Session:
-    if not settings.docs:
-        raise InputError(f"no documents: write convcoa {command} --docs PATH, or --docs demo for those of the demonstration")
+    if not (settings.docs or settings.data or settings.search):
+        raise InputError(
+            f"nothing to look things up in: write convcoa {command} --docs PATH (--docs demo for the demonstration's), "
+            "--data TABLES, or --web"
+        )
     return open_session(settings, progress=True, warn=warn)

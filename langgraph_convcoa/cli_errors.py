@@ -40,7 +40,8 @@ class ErrorLineGroup(TyperGroup):
         handler = _WarningLines(logging.WARNING)
         library = logging.getLogger("langgraph_convcoa")
         library.addHandler(handler)
-        logging.getLogger("pypdf").setLevel(logging.ERROR)
+        for chatty in ("pypdf", "trafilatura", "htmldate", "courlan"):
+            logging.getLogger(chatty).setLevel(logging.ERROR)
         try:
             return super().invoke(ctx)
         except ConvCoAError as error:

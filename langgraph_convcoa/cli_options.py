@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from langgraph_convcoa.errors import InputError
+
 DEFAULT_K = 5
 DEFAULT_MAX_MB = 50.0
 
@@ -21,6 +23,23 @@ Docs = Annotated[
 IndexFolder = Annotated[
     Path | None,
     typer.Option("--index", metavar="DIR", help="An index that `convcoa index` made, instead of --docs.", show_default=False),
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE|URL",
+        help="Tables to query: .csv .tsv .parquet .xlsx .json .sqlite .duckdb, a folder, or a database URL; may be repeated.",
+        show_default=False,
+    ),
+]
+Web = Annotated[bool, typer.Option("--web", help="Look things up on the web too.")]
+Search = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PROVIDER",
+        help="How --web searches: ddgs (no key; the default), tavily, google, or the address of a SearXNG.",
+        show_default=False,
+    ),
 ]
 Model = Annotated[
     str | None,
@@ -74,3 +93,14 @@ MaxMb = Annotated[
     float, typer.Option("--max-mb", min=0.001, max=1e6, metavar="N", help="The most text to read, in megabytes.")
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the cache of encoded documents.")]
+
+
+def search_of(web: bool, search: str | None) -> str | None:
+    """The search that `--web` and `--search` name; None without `--web`.
+
+    Raises:
+        InputError: `--search` is given without `--web`.
+    """
+    if search and not web:
+        raise InputError("--search needs --web: it says how the web is searched")
+    return (search or "ddgs") if web else None

@@ -26,6 +26,34 @@ class KnowledgeSettings(BaseModel):
     )
 
 
+class WebSettings(BaseModel):
+    """Settings of the `web_querying` action."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
+    pages: int | None = Field(
+        default=None, ge=1, le=100, description="Pages read at a depth, at most; the action's when empty."
+    )
+    read_pages_first: bool | None = Field(
+        default=None,
+        description="Read pages at once. Left empty, as the action says: only where titles and snippets bear nothing out.",
+    )
+
+
+class DataSettings(BaseModel):
+    """Settings of the `data_analysis` action."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_rows: int | None = Field(
+        default=None, ge=1, le=1000, description="Rows of a result that are kept; the action's when empty."
+    )
+    timeout: float | None = Field(
+        default=None, gt=0, le=3600, description="Seconds a query may take; the action's when left empty."
+    )
+
+
 class ConvCoAContext(BaseModel):
     """Settings of a run, given as `graph.invoke(..., context=ConvCoAContext(k=3))` or as a dict of the same fields.
 
@@ -108,8 +136,30 @@ class ConvCoAContext(BaseModel):
         json_schema_extra=_nodes("plan", "correct", "answer"),
     )
     knowledge_retrieval: KnowledgeSettings = Field(
-        default_factory=KnowledgeSettings, description="Settings of the knowledge_retrieval action."
+        default_factory=KnowledgeSettings,
+        description="Settings of the knowledge_retrieval action.",
+        json_schema_extra=_nodes("knowledge_retrieval"),
     )
+    web_querying: WebSettings = Field(
+        default_factory=WebSettings,
+        description="Settings of the web_querying action.",
+        json_schema_extra=_nodes("web_querying"),
+    )
+    data_analysis: DataSettings = Field(
+        default_factory=DataSettings,
+        description="Settings of the data_analysis action.",
+        json_schema_extra=_nodes("data_analysis"),
+    )
+
+    def of_action(self, name: str) -> dict[str, Any]:
+        """The settings of one action that are set; nothing for an action that has none.
+
+        Example:
+            >>> ConvCoAContext(data_analysis={"max_rows": 3}).of_action("data_analysis")
+            {'max_rows': 3}
+        """
+        own = getattr(self, name, None) if name in type(self).model_fields else None
+        return own.model_dump(exclude_none=True) if isinstance(own, BaseModel) else {}
 
     @model_validator(mode="after")
     def _weights_sum_to_one(self) -> ConvCoAContext:

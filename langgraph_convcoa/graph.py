@@ -111,14 +111,20 @@ def build_graph(
     graph.add_conditional_edges("plan", turn.after_plan, names)
     for name in names:
         graph.add_edge(name, "verify")
-    graph.add_conditional_edges("verify", turn.after_verify, [*(n for n in names if runner.deepens(n)), "correct", "answer"])
+    deeper = [name for name in names if runner.deepens(name)]
+    mended = [name for name in names if runner.repairs(name)]
+    if mended:
+        graph.add_node("repair", turn.repair.node())
+        graph.add_conditional_edges("repair", turn.after_repair, [*dict.fromkeys((*mended, *deeper)), "correct", "answer"])
+    after_verify = [*deeper, *(["repair"] if mended else []), "correct", "answer"]
+    graph.add_conditional_edges("verify", turn.after_verify, after_verify)
     graph.add_edge("correct", "answer")
     graph.add_edge("answer", "remember")
     graph.add_edge("remember", END)
     return graph
 
 
-_NODES = {"recall", "plan", "verify", "correct", "answer", "remember"}
+_NODES = {"recall", "plan", "verify", "repair", "correct", "answer", "remember"}
 
 
 def _check_types(retriever: object, actions: object, reasoner: object) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph import StateGraph
 
+    from langgraph_convcoa.actions.base import Action
+    from langgraph_convcoa.actions.web_search import SearchProvider
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.retrieval.cache import PatternCache
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -53,6 +55,7 @@ class Session:
         thread: The name of the thread in the store.
         store: An SQLite file; without one the conversation lives as long as the session.
         titles: The titles of the documents, for whoever wants to suggest a question.
+        actions: The actions of the graph that are closed with the session.
 
     Raises:
         StoreError: On entering, when the file cannot be used.
@@ -65,8 +68,10 @@ class Session:
         thread: str = "default",
         store: Path | None = None,
         titles: Sequence[str] = (),
+        actions: Sequence[Action] = (),
     ) -> None:
         self.titles = titles
+        self._actions = actions
         self._graph = graph
         self._context = context
         self._config: RunnableConfig = {"configurable": {"thread_id": thread}}
@@ -83,6 +88,9 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._runner.run(self._open.aclose())
+        for action in self._actions:
+            if callable(close := getattr(action, "close", None)):
+                close()
         self._runner.close()
 
     async def _saver(self) -> BaseCheckpointSaver[Any]:
@@ -234,22 +242,26 @@ def documents_path(docs: str) -> Path:
 
 
 def open_cache_or_warn(warn: Callable[[str], None]) -> PatternCache | None:
-    """The cache of encoded documents in the user's cache folder, or in the folder that CONVCOA_CACHE_DIR names."""
-    from platformdirs import user_cache_dir
-
+    """The cache of encoded documents; None, with a warning, where it cannot be used."""
     from langgraph_convcoa.retrieval.cache import PatternCache
 
-    folder = os.environ.get("CONVCOA_CACHE_DIR") or user_cache_dir("langgraph-convcoa", appauthor=False)
     try:
-        return PatternCache(Path(folder) / "patterns.sqlite")
+        return PatternCache(cache_folder() / "patterns.sqlite")
     except RetrievalError as error:
         warn(f"{error} Going on without a cache.")
         return None
 
 
+def cache_folder() -> Path:
+    """Where encoded documents and web pages are kept: the user's cache folder, or the one that CONVCOA_CACHE_DIR names."""
+    from platformdirs import user_cache_dir
+
+    return Path(os.environ.get("CONVCOA_CACHE_DIR") or user_cache_dir("langgraph-convcoa", appauthor=False))
+
+
 @dataclass(frozen=True)
 class SessionSettings:
-    """What a session is opened with, as on the command line."""
+    """What a session is opened with, as on the command line; `search` is how the web is searched, None not at all."""
 
     docs: str
     model: str | None = None
@@ -260,12 +272,14 @@ class SessionSettings:
     threshold: float | None = None
     max_mb: float = 50.0
     cache: bool = True
+    data: tuple[str, ...] = ()
+    search: str | None = None
 
 
 def open_session(settings: SessionSettings, *, progress: bool, warn: Callable[[str], None]) -> Session:
-    """A session over the documents at a path, answered by a model or, without one, by extraction.
+    """A session over documents, tables and the web, answered by a model or, without one, by extraction.
 
-    What can go wrong fast is tried before the documents are encoded: the store, then the model.
+    What can go wrong fast is tried before the documents are encoded: the store, then the model, then the tables.
 
     Raises:
         ConvCoAError: The store, the model, the documents or a setting cannot be used.
@@ -281,12 +295,39 @@ def open_session(settings: SessionSettings, *, progress: bool, warn: Callable[[s
         from langgraph_convcoa.reasoning.models import load_chat_model
 
         model = load_chat_model(settings.model, base_url=settings.base_url)
-    retriever = open_retriever(settings.docs, k=5, max_mb=settings.max_mb, cache=settings.cache, progress=progress, warn=warn)
+    actions, web = _tables(settings), _search(settings)
+    retriever, titles = None, []
+    if settings.docs:
+        size = settings.max_mb
+        retriever = open_retriever(settings.docs, k=5, max_mb=size, cache=settings.cache, progress=progress, warn=warn)
+        titles = [str(passage.metadata.get("title") or "") for passage in retriever.memory.passages[:_TITLES_READ]]
+    if web is not None:
+        from langgraph_convcoa.actions.web import WebQuerying
+
+        # After the tables: without a model a question that fits no description goes to the first action.
+        pages = cache_folder() / "web.sqlite" if settings.cache else None
+        actions.append(WebQuerying(web, encoder=None if retriever is None else retriever.encoder, cache=pages))
     from langgraph_convcoa.graph import build_graph
 
-    graph = build_graph(model=model, retriever=retriever)
-    titles = [str(passage.metadata.get("title") or "") for passage in retriever.memory.passages[:_TITLES_READ]]
-    return Session(graph, ConvCoAContext(k=settings.k, threshold=settings.threshold), settings.thread, settings.store, titles)
+    graph = build_graph(model=model, retriever=retriever, actions=actions)
+    context = ConvCoAContext(k=settings.k, threshold=settings.threshold)
+    return Session(graph, context, settings.thread, settings.store, titles, actions)
+
+
+def _tables(settings: SessionSettings) -> list[Action]:
+    if not settings.data:
+        return []
+    from langgraph_convcoa.actions.tabular import DataAnalysis
+
+    return [DataAnalysis(settings.data)]
+
+
+def _search(settings: SessionSettings) -> SearchProvider | None:
+    if not settings.search:
+        return None
+    from langgraph_convcoa.actions.web_search import as_search
+
+    return as_search(settings.search)
 
 
 def read_history(path: Path) -> list[BaseMessage] | list[tuple[str, str]]:

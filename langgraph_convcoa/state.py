@@ -35,12 +35,16 @@ class Plan(TypedDict):
 
 
 class Finding(TypedDict):
-    """What one action brought back for one sub-question. `index` -1 is the one retrieval of an empty chain."""
+    """What one action brought back for one sub-question; `index` -1 is the one retrieval of an empty chain.
+
+    `repairable` says that another action input may mend the error.
+    """
 
     index: int
     depth: int
     documents: list[Document]
     error: str
+    repairable: bool
     seconds: float
 
 
@@ -83,6 +87,7 @@ class ConvCoAState(TypedDict, total=False):
     items: list[ChainItem]
     unsolved: list[int]
     depth: int
+    repaired: list[int]
     costs: Annotated[dict[str, NodeUsage], add_costs]
     final: str
     final_citations: list[Citation]

@@ -21,6 +21,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.conversation import Asked, read_conversation
 from langgraph_convcoa.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, PlanRequest, Reasoner, Unsolved
+from langgraph_convcoa.repairing import InputRepair
 from langgraph_convcoa.state import ConvCoAState, Plan
 from langgraph_convcoa.usage import Attempts, NodeUsage, node_usage, total_usage
 
@@ -42,6 +43,7 @@ class Turn:
         self._reasoner_for = reasoner_for
         self._nodes = ActionNodes(actions, defaults, k)
         self._attempts = Attempts()
+        self.repair = InputRepair(actions, self._nodes, self._attempts, self._reasoner)
 
     @property
     def action_nodes(self) -> ActionNodes:
@@ -68,6 +70,7 @@ class Turn:
             "items": [],
             "unsolved": [],
             "depth": 0,
+            "repaired": [],
             "costs": Overwrite({"recall": node_usage(elapsed(start))}),
             "final": "",
             "final_citations": [],
@@ -129,10 +132,18 @@ class Turn:
         return {"items": items, "unsolved": unsolved, "depth": depth, "costs": {"verify": node_usage(elapsed(start))}}
 
     def after_verify(self, state: ConvCoAState) -> list[Send] | str:
-        """What failed goes back once to an action that can look deeper; then on to `correct`, or past it."""
-        if state["depth"] == 1 and self._nodes.settings().max_corrections and (deeper := self._deeper(state)):
-            return deeper
+        """What failed goes back once, with another input or to look deeper; then on to `correct`, or past it."""
+        if state["depth"] == 1 and self._nodes.settings().max_corrections:
+            if self.repair.wanted(state):
+                return "repair"
+            if deeper := self._deeper(state):
+                return deeper
         return "correct" if state["unsolved"] else "answer"
+
+    def after_repair(self, state: ConvCoAState) -> list[Send] | str:
+        """The inputs that were written anew, and beside them what goes deeper."""
+        again = [*self.repair.sends(state), *self._deeper(state)]
+        return again or ("correct" if state["unsolved"] else "answer")
 
     def _deeper(self, state: ConvCoAState) -> list[Send]:
         return [

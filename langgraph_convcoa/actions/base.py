@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError
+
+
+class ActionInputError(InputError):
+    """An action cannot use the `action_input` that the planner wrote; the message says what is wrong with it.
+
+    Raised from `retrieve`, it makes the graph ask the model once for another input: one call for all of a turn's.
+    """
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,7 @@ class ActionRequest:
         history: Earlier pairs of question and answer, oldest first; empty when the sub-question stands alone.
         k: How many pieces of evidence are wanted.
         depth: 1 for the first look, 2 for the deeper one (only for actions with `deepens = True`).
+        settings: The run's settings of this action: the fields of `ConvCoAContext.<name of the action>` that are set.
     """
 
     question: str
@@ -30,6 +40,7 @@ class ActionRequest:
     history: tuple[tuple[str, str], ...] = ()
     k: int = 5
     depth: int = 1
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def query(self) -> str:
@@ -41,7 +52,9 @@ class ActionRequest:
 class Action(Protocol):
     """A way of looking something up. Any object with these members is one.
 
-    `description` is what the planner reads; a callable is asked again in every turn, for what changes (a table's schema).
+    `description` is what the planner reads; a callable is asked again in every turn, for what changes (a table's schema). With
+    `deepens = True` the graph comes back once, with depth 2, for what was not borne out; with `repairs = True` it asks the
+    model for another `action_input` where `retrieve` raises `ActionInputError`.
     """
 
     @property

@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 from langchain_core.documents import Document
 
 from langgraph_convcoa.actions.base import Action, ActionRequest
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.text import content_words, sentences
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _DEEPEST = 5
-_SECRETS = re.compile(r"(?i)\b(?:sk-|bearer\s+|(?:api[_-]?key|token|password|secret)\s*[=:]\s*)\S+")
+_SECRETS = re.compile(r"(?i)\b(?:sk-|bearer\s+|(?:api[_-]?key|token|password|secret)\s*[=:]\s*)\S+|(?<=://)[^\s/@]+(?=@)")
 
 
 class ActionRunner:
@@ -55,6 +55,10 @@ class ActionRunner:
     def descriptions(self) -> dict[str, str]:
         """Name -> description as it is now."""
         return {name: _description(action) for name, action in self.actions.items()}
+
+    def repairs(self, name: str) -> bool:
+        """Whether an action may ask for another input."""
+        return bool(getattr(self.actions[name], "repairs", False))
 
     def deepens(self, name: str) -> bool:
         """Whether an action can look deeper."""
@@ -114,7 +118,9 @@ def _plain(value: Any, depth: int = 0) -> Any:
 def reason_of(error: BaseException) -> str:
     """Why an action failed, in one line, without what looks like a secret."""
     lines = str(error).strip().splitlines()
-    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    # Errors raised on purpose say what is wrong; of others the type tells more than the text.
+    told = lines and isinstance(error, ConvCoAError)
+    text = lines[0] if told else f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return _SECRETS.sub("[hidden]", text)[:300]
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
 
 from langchain_core.documents import Document
+
+_DATE = re.compile(r"\d{4}(-\d\d){0,2}")
 
 
 @lru_cache(maxsize=32)
@@ -34,5 +37,7 @@ def fence(evidence: Sequence[tuple[int, Document, str]]) -> str:
     blocks = []
     for number, document, text in evidence:
         source = str(document.metadata.get("source") or document.id or "").replace('"', "'").replace("\n", " ")
-        blocks.append(f'<{tag} number="{number}" source="{source[:200]}">\n{text.strip()}\n</{tag}>')
+        date = _DATE.match(str(document.metadata.get("date") or ""))
+        dated = f' date="{date[0]}"' if date else ""
+        blocks.append(f'<{tag} number="{number}" source="{source[:200]}"{dated}>\n{text.strip()}\n</{tag}>')
     return "\n".join(blocks)

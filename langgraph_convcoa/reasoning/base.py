@@ -85,6 +85,35 @@ class Answer:
     message_id: str | None = None
 
 
+@dataclass(frozen=True)
+class BrokenInput:
+    """An action input, such as SQL, that its action could not use, and what it said about it."""
+
+    index: int
+    action: str
+    sub_question: str
+    action_input: str
+    error: str
+
+
+@dataclass(frozen=True)
+class RepairRequest:
+    """All action inputs of a turn that were no use, and what their actions read (name -> description)."""
+
+    question: str
+    items: Sequence[BrokenInput]
+    actions: dict[str, str]
+
+
+@runtime_checkable
+class InputRepairer(Protocol):
+    """A reasoner that can write another action input: index of the sub-question -> input. Not every one can."""
+
+    def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]: ...
+
+    async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]: ...
+
+
 @runtime_checkable
 class Reasoner(Protocol):
     """Plans, corrects and answers. Subclass it and write the three plain methods; the async ones then run them in a thread.

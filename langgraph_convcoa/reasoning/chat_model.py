@@ -15,12 +15,21 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.constants import TAG_NOSTREAM
 
 from langgraph_convcoa.chain import ActionChain, ChainItem
-from langgraph_convcoa.chain_parsing import parse_chain, parse_corrections
+from langgraph_convcoa.chain_parsing import parse_chain, parse_corrections, parse_inputs
 from langgraph_convcoa.prompts import fence, render
 from langgraph_convcoa.reasoning.answer_stream import AnswerStream
-from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, PlanRequest, Reasoner, Unsolved
+from langgraph_convcoa.reasoning.base import (
+    Answer,
+    AnswerRequest,
+    Correction,
+    CorrectRequest,
+    PlanRequest,
+    Reasoner,
+    RepairRequest,
+    Unsolved,
+)
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model, status_code
-from langgraph_convcoa.reasoning.schemas import CHAIN_SCHEMA, CORRECTIONS_SCHEMA
+from langgraph_convcoa.reasoning.schemas import CHAIN_SCHEMA, CORRECTIONS_SCHEMA, INPUTS_SCHEMA
 from langgraph_convcoa.reasoning.thoughts import without_thought
 
 _log = logging.getLogger(__name__)
@@ -68,6 +77,10 @@ class ChatModelReasoner(Reasoner):
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
         return self._run(_correct(request), config)
 
+    def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
+        """Other action inputs in one call; none for what the reply leaves out."""
+        return self._run(_repair(request), config)
+
     def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
         messages, stream = self._answer_stream(request, config)
         return _answer(stream.invoke(messages, config), stream)
@@ -77,6 +90,10 @@ class ChatModelReasoner(Reasoner):
 
     async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
         return await self._arun(_correct(request), config)
+
+    async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
+        """See `repair`."""
+        return await self._arun(_repair(request), config)
 
     async def aanswer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
         messages, stream = self._answer_stream(request, config)
@@ -149,7 +166,7 @@ class ChatModelReasoner(Reasoner):
 
 def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
     actions = list(request.actions)
-    listed = "\n".join(f"- {name}: {description}" for name, description in request.actions.items())
+    listed = _listed(request.actions)
     values = {
         "question": request.question,
         "actions": listed,
@@ -171,6 +188,29 @@ def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
             reply = yield [*messages, AIMessage(_as_text(reply) or "(empty)"), HumanMessage(render("repair"))], CHAIN_SCHEMA
     _log.warning("the plan could not be read twice; looking the question up as it is")
     return ActionChain.single(request.question, actions[0])
+
+
+def _listed(actions: dict[str, str]) -> str:
+    """The actions, one a line; further lines of a description are set in."""
+    return "\n".join(f"- {name}: {description}".replace("\n", "\n  ") for name, description in actions.items())
+
+
+def _repair(request: RepairRequest) -> _Exchange[dict[int, str]]:
+    items = "\n\n".join(
+        f"[Sub-question {item.index + 1}]: {item.sub_question}\n[Action]: {item.action}\n[Action input]: "
+        f"{item.action_input or '(none)'}\n[Error]: {item.error}"
+        for item in request.items
+    )
+    actions = _listed({name: request.actions[name] for name in dict.fromkeys(item.action for item in request.items)})
+    reply = yield (
+        [HumanMessage(render("repair_input", question=request.question, actions=actions, items=items))],
+        INPUTS_SCHEMA,
+    )
+    inputs = parse_inputs(reply)
+    if len(request.items) == len(inputs) == 1:
+        # There is no doubt which one is meant, whatever its number.
+        inputs = {request.items[0].index + 1: next(iter(inputs.values()))}
+    return {item.index: inputs[item.index + 1] for item in request.items if inputs.get(item.index + 1)}
 
 
 def _correct(request: CorrectRequest) -> _Exchange[list[Correction]]:

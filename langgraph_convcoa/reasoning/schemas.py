@@ -33,6 +33,13 @@ CHAIN_SCHEMA: dict[str, Any] = _object(
     },
 )
 
+INPUTS_SCHEMA: dict[str, Any] = _object(
+    "action_inputs",
+    {
+        "inputs": {"type": "array", "items": _object("action_input", {"index": {"type": "integer"}, "action_input": _TEXT})},
+    },
+)
+
 CORRECTIONS_SCHEMA: dict[str, Any] = _object(
     "corrections",
     {

@@ -1,0 +1,170 @@
+"""Any LangChain tool, and so any MCP tool, as an action."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, ToolException
+from pydantic import BaseModel, ValidationError
+
+from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
+from langgraph_convcoa.errors import InputError
+
+_LONGEST_DESCRIPTION = 1_000
+
+
+class ToolAction:
+    """Calls a tool; what it returns is the evidence.
+
+    The planner reads the tool's description and arguments and writes them as the `action_input`: a JSON object, or for a tool
+    with one text argument that text. Without an input such a tool is called with the sub-question. Arguments that the tool
+    refuses are written anew by the model, once a turn. Documents among what the tool returns (its content or artifact) are
+    evidence one by one; anything else is one document. Tools of an MCP server come from `langchain-mcp-adapters`.
+
+    The tool runs whenever the planner names it: give tools that look things up, not tools that change them.
+
+    Args:
+        tool: A LangChain tool, plain or async.
+        name: What the planner and the chain call this action; the tool's name by default.
+        description: What the planner reads, in front of the arguments; the tool's description by default.
+        max_characters: What is kept of a returned text.
+
+    Raises:
+        InputError: `tool` is no LangChain tool.
+
+    Example:
+        >>> import asyncio
+        >>> from langchain_core.tools import tool
+        >>> @tool
+        ... def population(city: str) -> str:
+        ...     "The population of a city."
+        ...     return f"{city} has 9 million inhabitants."
+        >>> action = ToolAction(population)
+        >>> action.description
+        'The population of a city; action_input: the city (string)'
+        >>> [found] = asyncio.run(action.retrieve(ActionRequest("?", "How many live in London?", action_input="London")))
+        >>> found.page_content, found.metadata["source"]
+        ('London has 9 million inhabitants.', 'population(city="London")')
+    """
+
+    deepens = False
+    repairs = True
+
+    def __init__(
+        self, tool: BaseTool, *, name: str | None = None, description: str | None = None, max_characters: int = 20_000
+    ) -> None:
+        if not isinstance(tool, BaseTool):
+            raise InputError(
+                f"the tool must be a LangChain tool, not {type(tool).__name__}: wrap a function with langchain_core.tools.tool"
+            )
+        if max_characters < 1:
+            raise InputError(f"max_characters must be at least 1, not {max_characters}")
+        self.tool = tool
+        self.name = name or _action_name(tool.name)
+        self._arguments = _arguments(tool)
+        about = " ".join((description or tool.description or tool.name).split())[:_LONGEST_DESCRIPTION].rstrip(". ")
+        self.description = f"{about}{self._asked_for()}"
+        self._max_characters = max_characters
+
+    async def retrieve(self, request: ActionRequest) -> list[Document]:
+        """What the tool returns for the action input.
+
+        Raises:
+            ActionInputError: The input is not what the tool takes, or the tool says that it failed.
+        """
+        arguments = self._filled_in(request)
+        call = {"type": "tool_call", "name": self.tool.name, "args": arguments, "id": f"convcoa-{self.name}"}
+        try:
+            message = await self.tool.ainvoke(call)
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3])
+            raise ActionInputError(f"the tool {self.tool.name} refuses its arguments ({wrong}){self._asked_for()}") from None
+        except ToolException as error:
+            raise ActionInputError(f"the tool {self.tool.name} failed: {error}") from None
+        if isinstance(message, ToolMessage) and message.status == "error":
+            raise ActionInputError(f"the tool {self.tool.name} failed: {message.text}")
+        return self._evidence(message, arguments)
+
+    def _filled_in(self, request: ActionRequest) -> dict[str, Any]:
+        given = request.action_input.strip()
+        if given.startswith("{"):
+            try:
+                arguments = json.loads(given)
+            except ValueError as error:
+                raise ActionInputError(f"the action input is no valid JSON ({error}){self._asked_for()}") from None
+            missing = [name for name, about in self._arguments.items() if about["required"] and name not in arguments]
+            unknown = [name for name in arguments if name not in self._arguments]
+            if missing or unknown:
+                wrong = f"lacks {missing[0]!r}" if missing else f"has an unknown argument {unknown[0]!r}"
+                raise ActionInputError(f"the action input {wrong}{self._asked_for()}")
+            return dict(arguments)
+        if not self._arguments:
+            return {}
+        text = self._text_argument()
+        if text is None:
+            raise ActionInputError(f"the tool {self.tool.name} needs arguments{self._asked_for()}")
+        return {text: given or request.sub_question}
+
+    def _text_argument(self) -> str | None:
+        """The one argument that a plain text can stand for."""
+        required = [name for name, about in self._arguments.items() if about["required"]]
+        names = required or list(self._arguments)
+        return names[0] if len(names) == 1 and self._arguments[names[0]]["type"] in ("string", "any") else None
+
+    def _asked_for(self) -> str:
+        if not self._arguments:
+            return ""
+        listed = ", ".join(
+            f"{name} ({about['type']}{'' if about['required'] else ', optional'}{about['note']})"
+            for name, about in self._arguments.items()
+        )
+        if len(self._arguments) == 1 and self._text_argument():
+            return f"; action_input: the {listed}"
+        return f"; action_input: a JSON object with {listed}"
+
+    def _evidence(self, message: Any, arguments: dict[str, Any]) -> list[Document]:
+        artifact = getattr(message, "artifact", None)
+        documents = [artifact] if isinstance(artifact, Document) else artifact
+        if isinstance(documents, list) and documents and all(isinstance(document, Document) for document in documents):
+            return documents
+        text = message.text if isinstance(message, ToolMessage) else str(message)
+        if not text.strip():
+            return []
+        if len(text) > self._max_characters:
+            text = f"{text[: self._max_characters]}\n(cut off)"
+        shown = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+        id_ = f"{self.name}:{hashlib.sha256(f'{shown} {text}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
+        source = f"{self.tool.name}({shown if len(shown) <= 200 else f'{shown[:200]}…'})"
+        return [Document(text, id=id_, metadata={"source": source, "score": 1.0})]
+
+
+def _action_name(name: str) -> str:
+    plain = re.sub(r"[^\w-]+", "_", name).strip("_")[:64]
+    return plain if plain[:1].isalpha() else f"tool_{plain}"[:64]
+
+
+def _arguments(tool: BaseTool) -> dict[str, dict[str, Any]]:
+    """Name -> type, whether it must be given, and a note, of the arguments that a caller gives."""
+    schema = tool.tool_call_schema
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        schema = schema.model_json_schema()
+    if not isinstance(schema, dict):
+        return {name: {"type": "any", "required": True, "note": ""} for name in tool.args}
+    required = schema.get("required") or []
+    found = {}
+    for name, about in (schema.get("properties") or {}).items():
+        note = " ".join(str(about.get("description") or "").split())[:200]
+        kind = about.get("type") or "any"
+        if choices := about.get("enum"):
+            note = f"{note}; " * bool(note) + "one of " + ", ".join(map(str, choices[:20]))
+        found[name] = {
+            "type": kind if isinstance(kind, str) else "any",
+            "required": name in required,
+            "note": f": {note}" if note else "",
+        }
+    return found

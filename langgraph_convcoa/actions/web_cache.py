@@ -1,0 +1,119 @@
+"""What was fetched and found, kept for a while in memory and, if wanted, in an SQLite file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from langgraph_convcoa.errors import RetrievalError
+
+_log = logging.getLogger(__name__)
+_APPLICATION_ID = 0x434F5745
+_IN_MEMORY = 500
+_ON_DISK = 20_000
+_PRUNE_EVERY = 200
+
+
+class WebCache:
+    """JSON values by key, each until its own time; threads and processes may share one.
+
+    A file that cannot be read or written later on is a logged warning: the web is asked instead.
+
+    Args:
+        path: The file, which is made when missing; None keeps everything in memory only.
+        now: Seconds since the epoch.
+
+    Raises:
+        RetrievalError: The file cannot be made, or is another file.
+
+    Example:
+        >>> cache = WebCache()
+        >>> cache.put("https://example.org/", {"text": "Hello."}, seconds=60)
+        >>> cache.get("https://example.org/")
+        {'text': 'Hello.'}
+    """
+
+    def __init__(self, path: str | Path | None = None, *, now: Callable[[], float] = time.time) -> None:
+        self.path = None if path is None else Path(path)
+        self._now = now
+        self._lock = threading.Lock()
+        self._memory: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._writes = 0
+        if self.path is not None:
+            self._prepare(self.path)
+
+    def get(self, key: str) -> Any | None:
+        """The value of a key, None where there is none or its time is over."""
+        with self._lock:
+            entry = self._memory.get(key)
+        if entry is None and self.path is not None:
+            entry = self._read(self.path, key)
+        if entry is None or entry[0] <= self._now():
+            return None
+        self._remember(key, entry)
+        return json.loads(entry[1])
+
+    def put(self, key: str, value: Any, seconds: float) -> None:
+        """Keep a value for so many seconds; 0 keeps nothing."""
+        if seconds <= 0:
+            return
+        entry = (self._now() + seconds, json.dumps(value, ensure_ascii=False))
+        self._remember(key, entry)
+        if self.path is not None:
+            self._write(self.path, key, entry)
+
+    def _remember(self, key: str, entry: tuple[float, str]) -> None:
+        with self._lock:
+            self._memory[key] = entry
+            self._memory.move_to_end(key)
+            while len(self._memory) > _IN_MEMORY:
+                self._memory.popitem(last=False)
+
+    def _read(self, path: Path, key: str) -> tuple[float, str] | None:
+        try:
+            with closing(_open(path)) as connection:
+                row = connection.execute("SELECT expires, value FROM entries WHERE key = ?", (key,)).fetchone()
+            return None if row is None else (float(row[0]), json.dumps(json.loads(row[1]), ensure_ascii=False))
+        except (sqlite3.Error, ValueError) as error:
+            _log.warning("The web cache %s cannot be read (%s); going on without it.", path, error)
+            return None
+
+    def _write(self, path: Path, key: str, entry: tuple[float, str]) -> None:
+        try:
+            with closing(_open(path)) as connection, connection:
+                values = (key, entry[0], entry[1].encode("utf-8", "replace").decode("utf-8"))
+                connection.execute("INSERT OR REPLACE INTO entries (key, expires, value) VALUES (?, ?, ?)", values)
+                if self._writes % _PRUNE_EVERY == 0:
+                    connection.execute("DELETE FROM entries WHERE expires <= ?", (self._now(),))
+                    newest = "SELECT key FROM entries ORDER BY expires DESC LIMIT -1 OFFSET ?"
+                    connection.execute(f"DELETE FROM entries WHERE key IN ({newest})", (_ON_DISK,))  # noqa: S608 - constant
+            self._writes += 1
+        except sqlite3.Error as error:
+            _log.warning("The web cache %s cannot be written (%s); going on without it.", path, error)
+
+    def _prepare(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(_open(path)) as connection, connection:
+                if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+                    connection.execute("PRAGMA journal_mode=WAL")
+                    connection.execute("CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, expires REAL, value TEXT)")
+                    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+                if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+                    raise RetrievalError(f"{path} is an SQLite file but no web cache; name another file for the cache.")
+        except OSError as error:
+            raise RetrievalError(f"The folder of the web cache {path} cannot be made: {error.strerror}.") from error
+        except sqlite3.Error as error:
+            raise RetrievalError(f"The web cache {path} cannot be used ({error}); delete it or name another file.") from error
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=5.0)

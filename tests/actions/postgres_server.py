@@ -1,0 +1,60 @@
+"""A real PostgreSQL for a test session, in a temporary folder, reached by a socket in it; skipped where there is none."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+PASSWORD = "s3cret-p/ss"
+
+
+def _program(name: str) -> str | None:
+    places = [str(folder) for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(places))
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """The URL of a server that has a user `reader` who may do everything: the guard is to be tested, not rights."""
+    pytest.importorskip("psycopg")
+    initdb, pg_ctl = _program("initdb"), _program("pg_ctl")
+    if initdb is None or pg_ctl is None:
+        pytest.skip("no PostgreSQL here: install the Debian package postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="convcoa-pg-"))
+    as_user: dict[str, object] = {}
+    if os.getuid() == 0:
+        # PostgreSQL does not run as root.
+        try:
+            user = pwd.getpwnam("postgres")
+        except KeyError:
+            user = pwd.getpwnam("nobody")
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+    def run(*command: str) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder, check=False, **as_user)  # type: ignore[call-overload]
+        assert done.returncode == 0, done.stderr + done.stdout
+
+    data, log = folder / "data", folder / "log"
+    (folder / "password").write_text(PASSWORD)
+    (folder / "password").chmod(0o644)
+    try:
+        password = f"--pwfile={folder / 'password'}"
+        run(initdb, "-D", str(data), "-U", "reader", "-A", "scram-sha-256", password, "-E", "UTF8", "--no-sync", "--locale=C")
+        options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
+        run(pg_ctl, "-D", str(data), "-w", "-l", str(log), "-o", options, "start")
+        try:
+            yield f"postgresql://reader:{quote(PASSWORD, safe='')}@/postgres?host={folder}"
+        finally:
+            run(pg_ctl, "-D", str(data), "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
