@@ -300,6 +300,8 @@ def open_session(settings: SessionSettings, *, progress: bool, warn: Callable[[s
     if settings.docs:
         size = settings.max_mb
         retriever = open_retriever(settings.docs, k=5, max_mb=size, cache=settings.cache, progress=progress, warn=warn)
+        # An encoder that does not fit is told now, and loading it takes nothing from the time of the first look-up.
+        retriever.check_encoder()
         titles = [str(passage.metadata.get("title") or "") for passage in retriever.memory.passages[:_TITLES_READ]]
     if web is not None:
         from langgraph_convcoa.actions.web import WebQuerying

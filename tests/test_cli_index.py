@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
 
+from langgraph_convcoa.retrieval.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.index import Index
 from tests.fake_encoder import WordEncoder
 from tests.test_cli import convcoa, docs, encoder, error_of
@@ -122,3 +124,13 @@ def test_a_missing_package_is_told_before_anything_is_made(
     monkeypatch.setitem(__import__("sys").modules, "usearch.index", None)
     assert "[approximate]" in error_of(convcoa("index", docs, "--out", tmp_path / "made", "--approximate"))
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("command", ["ask", "search"])
+def test_an_index_of_another_encoder_is_one_line_before_the_turn_begins(
+    tmp_path: Path, encoder: WordEncoder, command: str
+) -> None:
+    made = tmp_path / "made"
+    Index.create(made, EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), name="fake"))
+    arguments = ("ask", "Who?", "--index", made) if command == "ask" else ("search", made, "Who?")
+    assert "was built with the encoder 'fake'" in error_of(convcoa(*arguments))

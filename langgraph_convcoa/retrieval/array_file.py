@@ -101,7 +101,11 @@ def write_arrays(
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        mode = temporary.stat().st_mode
         save_file(kept, temporary, metadata=metadata)
+        # safetensors lets nobody but the owner read what it writes; others may read an index that is shared with them.
+        temporary.chmod(mode)
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
         temporary.replace(path)
@@ -110,6 +114,13 @@ def write_arrays(
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def remove_remains(path: Path) -> None:
+    """Remove what writers of a file left beside it when they were killed; nobody may be writing it now."""
+    for left in path.parent.glob(f".{path.name}.*"):
+        with suppress(OSError):
+            left.unlink()
 
 
 def _mapped(path: Path) -> dict[str, npt.NDArray[Any]]:

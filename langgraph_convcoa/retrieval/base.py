@@ -73,6 +73,7 @@ def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: 
         raise RetrievalError(
             f"The encoder {name!r} returned NaN or infinity (text number {bad + 1} of {count}); use another encoder."
         )
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    # In float64: the squares of large or tiny numbers are beyond float32.
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     np.divide(rows, lengths, out=rows, where=lengths > 0)
     return rows

@@ -40,6 +40,8 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage] | None) 
         return []
     if isinstance(history, str):
         raise InputError("The history must be pairs of question and answer or messages, not a string.")
+    if not isinstance(history, Iterable):
+        raise InputError(f"The history must be pairs of question and answer or messages, not {history!r:.80}.")
     pairs: list[tuple[list[str], list[str]]] = []
     for entry in history:
         if isinstance(entry, BaseMessage):

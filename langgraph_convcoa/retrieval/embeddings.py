@@ -99,7 +99,7 @@ class EmbeddingsEncoder(Encoder):
 
     def _call(self, embed: Callable[[list[str]], list[list[float]]], texts: Sequence[str]) -> list[list[float]]:
         try:
-            return embed(list(texts))
+            return list(embed(list(texts)))
         except ConvCoAError:
             raise
         # What a third party's embeddings raise is not known here.

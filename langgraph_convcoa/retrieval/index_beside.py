@@ -12,6 +12,7 @@ import numpy.typing as npt
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.approximate import ApproximateSettings, approximate_settings
 from langgraph_convcoa.retrieval.approximate_channel import ApproximateChannel, behind
+from langgraph_convcoa.retrieval.array_file import remove_remains
 from langgraph_convcoa.retrieval.index_file import WriterLock
 from langgraph_convcoa.retrieval.index_snapshot import Snapshot
 from langgraph_convcoa.retrieval.lexical import LexicalIndex
@@ -47,6 +48,7 @@ class Beside:
         """Write the words of a snapshot's passages; False where that cannot be done."""
         try:
             with self._lock.held():
+                remove_remains(self._words)
                 self.lexical.save(view, self._words)
         except RetrievalError as error:
             _LOGGER.warning("The lexical index is not kept: %s", error)
@@ -70,6 +72,7 @@ class Beside:
         with ExitStack() as stack:
             try:
                 stack.enter_context(self._lock.held())
+                remove_remains(self._graph)
                 kept = True
             except RetrievalError as error:
                 _LOGGER.warning("The approximate stage is not kept: %s", error)
@@ -109,6 +112,7 @@ class Beside:
         """Write the graph of another memory, whose sets have these keys here."""
         try:
             with self._lock.held():
+                remove_remains(self._graph)
                 graph.save(self._graph, keys=keys, source=source)
         except RetrievalError as error:
             _LOGGER.warning("The approximate stage is not kept: %s", error)

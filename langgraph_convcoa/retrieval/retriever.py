@@ -72,6 +72,8 @@ class HopfieldRetriever(SearchingRetriever):
 
     def __init__(self, *, memory: Memory | Index, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> None:
         settings |= {"memory": memory, "encoder": as_encoder(encoder)}
+        if isinstance(settings.get("approximate"), Mapping):
+            settings["approximate"] = approximate_settings(settings["approximate"])
         try:
             super().__init__(**settings)
         except ValidationError as error:

@@ -45,8 +45,10 @@ def checked_documents(documents: Iterable[Document]) -> Iterable[Document]:
     """The documents, each looked at when its turn comes, or all at once where they are all there.
 
     Raises:
-        InputError: One is no LangChain document.
+        InputError: They are no iterable, or one is no LangChain document.
     """
+    if not isinstance(documents, Iterable):
+        raise InputError(f"The documents must be a list or another iterable, not {type(documents).__name__}.")
 
     def checked() -> Iterator[Document]:
         for document in documents:

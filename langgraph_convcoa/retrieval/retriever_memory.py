@@ -156,6 +156,14 @@ class MemoryRetriever(BaseRetriever):
         if isinstance(self.memory, Index):
             self.memory.compact()
 
+    def check_encoder(self) -> None:
+        """Load the encoder and compare it with the one that an index was built with, as the first search does otherwise.
+
+        Raises:
+            RetrievalError: It cannot be loaded, or is another.
+        """
+        self._view()
+
     def _put(self, documents: Iterable[Document], replace: bool, cache: PatternCache | None, progress: Progress) -> list[str]:
         documents = checked_documents(documents)
         with self._changing:

@@ -55,6 +55,8 @@ class SearchingRetriever(MemoryRetriever):
             raise InputError(f"lexical_weight must be a number of at least 0, not {self.lexical_weight}.")
         if math.isnan(self.history_beta) or self.history_beta < 0:
             raise InputError(f"history_beta must be from 0 to infinity, not {self.history_beta}.")
+        if self.score_threshold is not None and math.isnan(self.score_threshold):
+            raise InputError("score_threshold must be a number or None, not nan.")
         approximate_settings(self.approximate)
 
     def _asked(self, query: str, k: int | None, history: History | None) -> tuple[int, list[Turn], Vectors]:
@@ -68,6 +70,8 @@ class SearchingRetriever(MemoryRetriever):
         self, queries: Sequence[str], histories: Sequence[History | None] | None, k: int | None
     ) -> tuple[int, list[list[Turn]], Vectors]:
         """`_asked` of many queries."""
+        if isinstance(queries, str):
+            raise InputError("The queries are one string; give a list of questions.")
         limit = self.k if k is None else k
         self._check(limit)
         turns = [history_pairs(history) for history in histories] if histories is not None else [[] for _ in queries]

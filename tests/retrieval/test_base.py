@@ -34,3 +34,8 @@ def test_unusable_vectors_are_an_error_of_one_line(vectors, message):
         normalised(vectors, 1, 2, "my-encoder")
     assert "my-encoder" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [1e30, 1e-30])
+def test_rows_beyond_the_squares_of_float32_get_length_one(size):
+    np.testing.assert_allclose(normalised([[3 * size, 4 * size]], 1, 2, "e"), [[0.6, 0.8]], rtol=1e-6)

@@ -68,3 +68,12 @@ def test_token_counts():
 def test_bad_settings(settings):
     with pytest.raises(InputError):
         EmbeddingsEncoder(Changing(), **settings)
+
+
+def test_embeddings_that_return_nothing():
+    class Nothing(Broken):
+        def embed_documents(self, texts):
+            return None
+
+    with pytest.raises(RetrievalError, match="NoneType"):
+        EmbeddingsEncoder(Nothing()).encode_passages(["a"])

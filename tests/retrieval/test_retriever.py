@@ -300,3 +300,18 @@ def test_what_is_no_document_is_told(encoder, tmp_path, make):
 def test_one_string_is_no_list_of_texts(encoder):
     with pytest.raises(InputError, match="a list of texts"):
         HopfieldRetriever.from_texts("one text", encoder=encoder)
+
+
+def test_more_that_cannot_be_used_is_one_line(retriever, encoder):
+    for setting, message in (
+        ({"score_threshold": math.nan}, "score_threshold must be a number"),
+        ({"approximate": {"candidates": 0}}, "approximate.candidates.*greater than or equal to 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, **setting)
+    with pytest.raises(InputError, match="not NoneType"):
+        HopfieldRetriever.from_documents(None, encoder=encoder)
+    with pytest.raises(InputError, match="one string"):
+        retriever.search_batch("who?")
+    with pytest.raises(InputError, match="history must be"):
+        retriever.invoke("who?", history=5)

@@ -329,3 +329,11 @@ def test_without_usearch_it_is_told_before_encoding(encoder, monkeypatch):
 def test_a_vector_store_is_never_certified():
     retriever = VectorStoreRetriever.from_vectorstore(in_memory(), k=1)
     assert retriever.invoke("Who proposed sparsemax?")[0].metadata["certified"] is False
+
+
+def test_what_a_killed_writer_left_of_a_graph_goes(encoder, tmp_path):
+    retriever = HopfieldRetriever.from_documents(made(0, 20), encoder=encoder, path=tmp_path, approximate=SETTINGS)
+    left = tmp_path / f".{APPROXIMATE_FILE}.0123"
+    left.touch()
+    retriever.memory.save_approximate(SETTINGS)
+    assert not left.exists()
