@@ -98,7 +98,10 @@ class DuckDBTables:
     def close(self) -> None:
         """Free the memory of the tables."""
         with self._lock:
-            self._connection.close()
+            # Let go of too: beside torch, an object that is held to the end makes DuckDB report leaks as Python exits.
+            connection = self.__dict__.pop("_connection", None)
+            if connection is not None:
+                connection.close()
 
     def _open(self) -> None:
         import duckdb

@@ -21,6 +21,8 @@ from langgraph_convcoa.actions.tabular_words import in_words
 
 LONGEST_QUERY = 8_000
 """Characters."""
+_MOST_GROWTH = 1_000
+"""How many times as long as a value a text may become that a query makes of it."""
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
 _FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)
 _FIELD = re.compile(r'"?(\w+)"?\s+[A-Z]')
@@ -61,7 +63,7 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
         langgraph_convcoa.actions.base.ActionInputError: only a SELECT is run, not DROP
     """
     root = _parsed(_bare(sql), dialect)
-    names = {name.casefold(): table for table in tables for name in _callable(table, default_schema)}
+    names = _names(tables, default_schema)
     ctes = _ctes(root, names)
     used: dict[str, Table] = {}
     for node in root.walk():
@@ -73,7 +75,9 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
     if not used:
         raise ActionInputError(f"the query reads none of the tables: {_listed(names)}")
     _check_columns(root, list(used.values()))
+    _check_growth(root)
     shown, words = root.sql(dialect=dialect, comments=False), in_words(root)
+    _name_tables(root, names, ctes, default_schema)
     _name_ctes(root, ctes)
     if dialect not in _FOLDS_CASE:
         _fold_case(root, tables)
@@ -124,6 +128,12 @@ def _first_line(error: Exception) -> str:
     return (text.splitlines() or [type(error).__name__])[0][:200]
 
 
+def _names(tables: Sequence[Table], default_schema: str) -> dict[str, Table]:
+    """The tables by what they may be called, as created and in any case ("sales" and "SALES" are two in PostgreSQL)."""
+    exact = {name: table for table in tables for name in _callable(table, default_schema)}
+    return {name.casefold(): table for name, table in exact.items()} | exact
+
+
 def _callable(table: Table, default_schema: str) -> list[str]:
     if table.schema:
         return [table.full_name]
@@ -157,6 +167,8 @@ def _check_class(node: exp.Expr, dialect: str) -> None:
     elif isinstance(node, exp.Func):
         if kind not in FUNCTIONS:
             raise ActionInputError(f"the function {node.sql_names()[0].lower()} is not allowed")
+    elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+        raise ActionInputError(f"a function is called by its bare name, not {node.sql(dialect)[:60]}")
     elif kind not in CLAUSES:
         raise ActionInputError(f"{kind.upper()} is not allowed in a query")
     elif isinstance(node, exp.DataType) and node.this.name not in TYPES:
@@ -171,7 +183,23 @@ def _table(node: exp.Table, names: Mapping[str, Table], ctes: Mapping[str, str])
         return None
     if node.catalog or name.casefold() not in names:
         raise ActionInputError(f"there is no table {name[:60]!r}: the tables are {_listed(names)}")
-    return names[name.casefold()]
+    return _named(node, names)
+
+
+def _named(node: exp.Table, names: Mapping[str, Table]) -> Table:
+    name = f"{node.db}.{node.name}" if node.db else node.name
+    return (names.get(name) if node.this.quoted else None) or names[name.casefold()]
+
+
+def _name_tables(root: exp.Expr, names: Mapping[str, Table], ctes: Mapping[str, str], default_schema: str) -> None:
+    """Write tables as they were created: PostgreSQL may hold another under the name in another case, which is not given."""
+    for node in root.find_all(exp.Table):
+        if not node.db and node.name.casefold() in ctes:
+            continue
+        table = _named(node, names)
+        node.this.replace(exp.to_identifier(table.name, quoted=True))
+        if node.db:
+            node.args["db"].replace(exp.to_identifier(table.schema or default_schema, quoted=True))
 
 
 def _listed(names: Mapping[str, Table]) -> str:
@@ -193,6 +221,26 @@ def _check_columns(root: exp.Expr, tables: Sequence[Table]) -> None:
         if not isinstance(column.this, exp.Star) and column.name.casefold() not in known:
             there = ", ".join(dict.fromkeys(c.name for table in tables for c in table.columns))
             raise ActionInputError(f"there is no column {column.name[:60]!r}: the columns are {there[:800]}")
+
+
+def _check_growth(root: exp.Expr) -> None:
+    """Texts must not grow on and on: inside of one expression a database keeps to no limit of time or memory.
+
+    No value passes a node of the query twice, so that the product of what each may make of it bounds the longest.
+    """
+    growth = 1
+    for node in root.walk():
+        if isinstance(node, exp.Replace):
+            old, new = node.expression, node.args.get("replacement")
+            if not isinstance(old, exp.Literal) or not isinstance(new, exp.Literal | None):
+                raise ActionInputError("REPLACE takes texts in quotes for what is replaced and what takes its place")
+            growth *= max(1, -(-len(str(new.this) if new is not None else "") // max(1, len(str(old.this)))))
+        elif isinstance(node, exp.Concat | exp.ConcatWs):
+            growth *= max(1, len(node.expressions))
+        elif isinstance(node, exp.DPipe) and not isinstance(node.parent, exp.DPipe):
+            growth *= 1 + sum(1 for _ in node.find_all(exp.DPipe))
+    if growth > _MOST_GROWTH:
+        raise ActionInputError("the query makes texts too long: put fewer together, and nest REPLACE and concatenation less")
 
 
 def _name_ctes(root: exp.Expr, ctes: Mapping[str, str]) -> None:

@@ -112,7 +112,7 @@ def wait_before(attempt: int, response: httpx.Response | None = None) -> float:
         return max(own, float(said[:9]))
     try:
         until = parsedate_to_datetime(said)
-    except ValueError:
+    except (ValueError, OverflowError):
         return own
     until = until if until.tzinfo else until.replace(tzinfo=UTC)
     return max(own, (until - datetime.now(UTC)).total_seconds())

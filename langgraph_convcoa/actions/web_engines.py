@@ -84,7 +84,9 @@ class SearXNG:
         self.base_url = base_url.rstrip("/")
         self.parameters = dict(parameters or {})
         self.timeout = timeout
-        self.name = " ".join(["searxng", self.base_url, *(f"{k}={v}" for k, v in sorted(self.parameters.items()))])
+        # Without user and password: the name is cited, and stands in the cache.
+        shown = str(parsed.copy_with(userinfo=b"")).rstrip("/")
+        self.name = " ".join(["searxng", shown, *(f"{k}={v}" for k, v in sorted(self.parameters.items()))])
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
         parameters = {**self.parameters, "q": query, "format": "json"}

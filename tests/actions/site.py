@@ -208,8 +208,8 @@ def bad_and_good_pages(canary: int) -> dict[str, Served]:
     latin = "<html><head><title>Zürich</title></head><body><p>Die Brücke in Zürich ist grün und schön.</p></body></html>"
     deep = "<html><body>" + "<div>" * 50_000 + "<p>Deep text.</p>"
     return {
-        "/slow": Served(article("Slow", "Slow text of a bridge."), delay=15),
-        "/drip": Served("<p>drip</p>", repeat=100, pause=0.2),
+        "/slow": Served(article("Slow", "Slow text of a bridge."), delay=60),
+        "/drip": Served("<p>drip</p>", repeat=300, pause=0.2),
         "/error": Served("broken", status=500),
         "/loop": Served(status=302, headers={"Location": "/loop2"}),
         "/loop2": Served(status=302, headers={"Location": "/loop"}),

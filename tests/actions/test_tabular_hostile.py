@@ -15,6 +15,8 @@ import pytest
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.tabular import DataAnalysis
+from langgraph_convcoa.actions.tabular_guard import check_query
+from langgraph_convcoa.actions.tabular_schema import Column, Table
 from tests.actions.postgres_server import postgres_server
 
 pytest.importorskip("duckdb")
@@ -306,3 +308,50 @@ HARMLESS = [
 @pytest.mark.parametrize(("sql", "expected"), HARMLESS)
 def test_what_analysts_write_passes(place: Place, sql: str, expected: str) -> None:
     assert expected in place.ask(sql)
+
+
+def test_a_table_of_postgres_under_the_name_in_another_case_is_not_read() -> None:
+    columns = (Column("region", "TEXT"),)
+    for sql in ('SELECT region FROM "SALES"', 'SELECT region FROM public."Sales"', 'SELECT s.region FROM "SALES" AS s'):
+        query = check_query(sql, "postgres", [Table("sales", columns, "db")], max_rows=5, default_schema="public")
+        assert "SALES" not in query.executed
+        assert "Sales" not in query.executed
+        assert '"sales"' in query.executed
+    both = [Table("sales", columns, "db"), Table("SALES", columns, "db")]
+    assert check_query('SELECT region FROM "SALES"', "postgres", both, max_rows=5).tables == (both[1],)
+    assert check_query("SELECT region FROM SALES", "postgres", both, max_rows=5).tables == (both[0],)
+
+
+def _nested(form: str, levels: int) -> str:
+    text = "region"
+    for _ in range(levels):
+        text = form.format(text)
+    return f"SELECT {text} FROM sales"
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "sqlite", "postgres"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        _nested("REPLACE({}, 'a', 'aaaaaaaaaa')", 8),
+        _nested("CONCAT({0}, {0}, {0}, {0}, {0}, {0})", 3),
+        "SELECT REPLACE(region, 'a', region) FROM sales",
+        "SELECT a || a || a || a || a || a AS a FROM (SELECT a || a || a || a || a || a AS a FROM "
+        "(SELECT a || a || a || a || a || a AS a FROM (SELECT region || region || region || region || region AS a "
+        "FROM sales) v) w) x",
+    ],
+)
+def test_a_text_cannot_grow_on_and_on_inside_of_one_expression(sql: str, dialect: str) -> None:
+    with pytest.raises(ActionInputError, match="texts"):
+        check_query(sql, dialect, [Table("sales", (Column("region", "VARCHAR"),), "sales.csv")], max_rows=5)
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
+def test_a_function_of_a_schema_is_refused(dialect: str) -> None:
+    with pytest.raises(ActionInputError, match="bare name"):
+        check_query(
+            "SELECT evil.lower(region) FROM sales",
+            dialect,
+            [Table("sales", (Column("region", "VARCHAR"),), "s.csv")],
+            max_rows=5,
+        )

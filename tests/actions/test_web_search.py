@@ -51,6 +51,12 @@ def test_searxng(site: Site) -> None:
     assert site.queries == ["sparsemax origin"]
 
 
+def test_the_name_of_a_searxng_which_is_cited_holds_no_password() -> None:
+    search = SearXNG("https://ann:s3cret@searx.example.org/sub/", parameters={"language": "de"})
+    assert search.name == "searxng https://searx.example.org/sub language=de"
+    assert search.base_url == "https://ann:s3cret@searx.example.org/sub", "it is still asked with them"
+
+
 def test_tavily(site: Site) -> None:
     results = [{"title": "Sparsemax", "url": ONE.url, "content": "Introduced in 2016.", "published_date": "2016-02-05"}]
     answer(site, "/search", {"results": results})

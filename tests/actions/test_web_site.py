@@ -13,6 +13,7 @@ from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.web import WebQuerying
 from langgraph_convcoa.actions.web_engines import SearXNG
 from langgraph_convcoa.actions.web_fetch import FetchLimits
+from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.graph import build_graph
 from tests.actions.site import ANSWER, INJECTED, Canary, Served, Site, article, bad_and_good_pages
 from tests.fake_encoder import WordEncoder
@@ -21,7 +22,8 @@ from tests.fakes import ScriptedModel, corrections, node, plan
 pytest.importorskip("trafilatura")
 
 QUESTION = "When was the Halvorsen Bridge in Tarnby opened to traffic?"
-LIMITS = FetchLimits(seconds=8.0, total_seconds=50.0, retries=1)
+# Far above what a page takes on a busy machine, and below what the slow ones take.
+LIMITS = FetchLimits(seconds=15.0, total_seconds=100.0, retries=1)
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +52,12 @@ def test_a_set_of_bad_pages_ends_within_its_limits_and_reaches_nothing_forbidden
     site: Site, canary: Canary, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="langgraph_convcoa.actions.web")
-    found = asyncio.run(asyncio.wait_for(action(site).retrieve(ActionRequest(QUESTION, QUESTION, k=40, depth=2)), timeout=60))
+    found = asyncio.run(asyncio.wait_for(action(site).retrieve(ActionRequest(QUESTION, QUESTION, k=40, depth=2)), timeout=150))
     told = [str(record.message) for record in caplog.records if record.name == "langgraph_convcoa.actions.web"]
     reasons = {line.split(": ")[0].rsplit("/", 1)[-1]: line for line in told}
     expected = {
-        "slow": "longer than 8 s",
-        "drip": "longer than 8 s",
+        "slow": "longer than 15 s",
+        "drip": "longer than 15 s",
         "error": "status 500",
         "loop": "redirects more than 5 times",
         "loop2": "redirects more than 5 times",
@@ -93,7 +95,8 @@ def test_a_set_of_bad_pages_ends_within_its_limits_and_reaches_nothing_forbidden
 
 @pytest.mark.slow
 def test_the_graph_answers_from_the_page_that_holds_it_and_cites_it_without_a_model(site: Site) -> None:
-    out = build_graph(actions=[action(site)]).compile().invoke({"question": QUESTION})
+    graph = build_graph(actions=[action(site)], context=ConvCoAContext(action_timeout=150)).compile()
+    out = graph.invoke({"question": QUESTION})
     assert "1931" in out["answer"]
     assert out["citations"][0]["source"] == site.url("/answer")
     assert INJECTED[-20:] not in out["answer"]
