@@ -150,3 +150,19 @@ def summary(item: ChainItem, found: Mapping[int, Found]) -> str:
                 quote = str(document.metadata.get("quote") or "")[:300]
                 return f"{answer} — “{quote}”" if quote and quote not in answer else answer
     return answer
+
+
+def uncited(items: Sequence[ChainItem], found: Mapping[int, Found], citations: Sequence[Citation]) -> list[Citation]:
+    """The document that leads the evidence of each solved item, where the answer does not cite it itself."""
+    known = {citation["id"] for citation in citations}
+    documents = {str(document.id): document for here in found.values() for document in here.documents}
+    leads: list[Citation] = []
+    for item in items:
+        lead = item["evidence"][0] if item["evidence"] and item["status"] in ("kept", "corrected", "filled") else None
+        if lead is None or lead in known or lead not in documents:
+            continue
+        known.add(lead)
+        document = documents[lead]
+        quote = str(document.metadata.get("quote") or document.page_content)[:300]
+        leads.append({"id": lead, "source": str(document.metadata.get("source") or lead), "quote": quote})
+    return leads

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from langgraph_convcoa.cli_bench import app as bench_app
-from langgraph_convcoa.cli_chat import converse, proper_text, run_turn
+from langgraph_convcoa.cli_chat import converse, kept, proper_text, run_turn
 from langgraph_convcoa.cli_errors import USER_ERROR, ErrorLineGroup, warn
 from langgraph_convcoa.cli_evaluate import app as evaluate_app
 from langgraph_convcoa.cli_index import documents_of, index
@@ -34,8 +34,11 @@ from langgraph_convcoa.cli_options import (
     Web,
     search_of,
 )
+from langgraph_convcoa.cli_threads import app as threads_app
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.session import Session, SessionSettings, documents_path, open_retriever, open_session, read_history
+from langgraph_convcoa.session import Session
+from langgraph_convcoa.session_documents import documents_path, open_retriever, read_history
+from langgraph_convcoa.session_opening import SessionSettings, open_session
 
 app = typer.Typer(
     name="convcoa",
@@ -47,6 +50,7 @@ app = typer.Typer(
 )
 app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(bench_app, name="bench")
+app.add_typer(threads_app, name="threads")
 app.command()(index)
 
 
@@ -95,7 +99,7 @@ def ask(
     search: Search = None,
     model: Model = None,
     base_url: BaseUrl = None,
-    thread: Thread = "default",
+    thread: Thread = None,
     store: Store = None,
     k: PassageCount = None,
     threshold: Threshold = None,
@@ -104,6 +108,8 @@ def ask(
     no_cache: NoCache = False,
 ) -> None:
     """Answer one question.
+
+    With --thread it is part of a conversation that is kept; asked again after an interruption, it goes on where it was.
 
     [bold]Examples[/bold]
 
@@ -153,7 +159,7 @@ def chat(
     search: Search = None,
     model: Model = None,
     base_url: BaseUrl = None,
-    thread: Thread = "default",
+    thread: Thread = None,
     store: Store = None,
     k: PassageCount = None,
     threshold: Threshold = None,
@@ -163,11 +169,14 @@ def chat(
 ) -> None:
     r"""Hold a conversation; from a pipe, every line is a question.
 
-    Ctrl-C stops a turn and keeps the conversation, Ctrl-D leaves. With --json each turn is one line of JSON.
+    Ctrl-C stops a turn and keeps the conversation, Ctrl-D leaves, /help shows the commands. With --json each turn is one
+    line of JSON. A conversation at a terminal is kept in the user's own store, one from a pipe with --thread or --store.
 
     [bold]Examples[/bold]
 
       convcoa chat --docs demo
+
+      convcoa chat --docs papers/ --thread thesis
 
       convcoa chat --docs papers/ --store chats.sqlite --thread thesis
 
@@ -188,7 +197,7 @@ def chat(
         data=tuple(data or ()),
         search=search_of(web, search),
     )
-    with _session(settings, "chat") as session:
+    with _session(kept(settings), "chat") as session:
         if not converse(session, as_json):
             raise typer.Exit(USER_ERROR)
 

@@ -9,7 +9,8 @@ import typer
 
 from langgraph_convcoa.cli_errors import warn
 from langgraph_convcoa.cli_options import AsJson, NoCache, PassageCount
-from langgraph_convcoa.session import open_cache_or_warn
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.session_documents import open_cache_or_warn
 
 app = typer.Typer(
     help="Measure retrieval, answers and verification on your own data.", no_args_is_help=True, rich_markup_mode="rich"
@@ -129,6 +130,45 @@ def qa(
     report = evaluate_qa(
         data, split=split, sample=sample, seed=seed, model=model, max_words=max_words, k=k, cache=cache, progress=True
     )
+    _print(report, as_json)
+
+
+@app.command()
+def memory(
+    data: Annotated[
+        list[Path], typer.Argument(metavar="DATA...", help="Folders of queries.jsonl(.gz) and corpus.jsonl(.gz).")
+    ],
+    parts: Annotated[
+        str, typer.Option(metavar="A,B", help="costs, mentions (an early round found again), recall (of answers).")
+    ] = "costs,mentions,recall",
+    rounds: Annotated[int, typer.Option(min=10, metavar="N", help="Rounds of the long conversation.")] = 100,
+    probes: Annotated[int, typer.Option(min=1, metavar="N", help="Probes of each half, for mentions.")] = 200,
+    seed: Annotated[int, typer.Option(metavar="S", help="Which dialogs, probes and pairs.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the costs, as .png, .svg or .pdf.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    no_cache: NoCache = False,
+) -> None:
+    """What long conversations cost, whether early rounds are found again, and which answers are recalled.
+
+    [bold]Examples[/bold]
+
+      convcoa evaluate memory data/pacific data/mtrag data/squad2
+
+      convcoa evaluate memory data/mtrag --parts costs --rounds 60 --plot rounds.png
+    """
+    from langgraph_convcoa.evaluation.memory import evaluate_memory
+    from langgraph_convcoa.evaluation.memory import plot as draw
+
+    chosen = [name.strip() for name in parts.split(",") if name.strip()]
+    if plot is not None and ("costs" not in chosen or not plot.parent.is_dir()):
+        # Said now and not after minutes of measuring.
+        raise InputError("--plot draws the part costs into a folder that exists: add it to --parts, or give another file")
+    cache = None if no_cache else open_cache_or_warn(warn)
+    report = evaluate_memory(data, parts=chosen, rounds=rounds, probes=probes, seed=seed, cache=cache, progress=True)
+    if plot is not None:
+        draw(report, plot)
     _print(report, as_json)
 
 

@@ -122,7 +122,7 @@ def documents_of(docs: str | None, index: Path | None) -> str:
 
 def _documents(paths: Sequence[Path], max_bytes: int) -> Iterator[Document]:
     from langgraph_convcoa.retrieval.documents import iter_documents
-    from langgraph_convcoa.session import documents_path
+    from langgraph_convcoa.session_documents import documents_path
 
     for path in paths:
         place = documents_path(str(path))

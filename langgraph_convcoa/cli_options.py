@@ -60,10 +60,22 @@ BaseUrl = Annotated[
         show_default=False,
     ),
 ]
-Thread = Annotated[str, typer.Option(metavar="T", help="Which conversation of the store to go on with.")]
+Thread = Annotated[
+    str | None,
+    typer.Option(
+        metavar="T",
+        help="Which conversation to go on with, or to begin; kept in the user's own store where no --store is given.",
+        show_default=False,
+    ),
+]
 Store = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="SQLite file that keeps conversations; made when missing.", show_default=False),
+    str | None,
+    typer.Option(
+        metavar="FILE|URL",
+        envvar="CONVCOA_STORE",
+        help="SQLite file, made when missing, or postgresql:// address that keeps conversations.",
+        show_default=False,
+    ),
 ]
 PassageCount = Annotated[
     int | None,

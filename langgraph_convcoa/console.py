@@ -74,11 +74,14 @@ def usage_line(usage: Mapping[str, Any]) -> str:
     Example:
         >>> usage_line({"llm_calls": 2, "input_tokens": 1200, "output_tokens": 90, "retrievals": 1, "seconds": 1.234})
         '2 model calls, 1,200 + 90 tokens, 1 retrieval, 1.2 s'
+        >>> usage_line({"llm_calls": 1, "input_tokens": 900, "output_tokens": 40, "recalled": 2, "seconds": 0.5})
+        '1 model call, 900 + 40 tokens, 0 retrievals, 2 recalled, 0.5 s'
     """
-    calls, found = int(usage.get("llm_calls", 0)), int(usage.get("retrievals", 0))
+    calls, found, recalled = (int(usage.get(name, 0)) for name in ("llm_calls", "retrievals", "recalled"))
     return (
         f"{calls} model call{'' if calls == 1 else 's'}, {usage.get('input_tokens', 0):,} + {usage.get('output_tokens', 0):,} "
-        f"tokens, {found} retrieval{'' if found == 1 else 's'}, {usage.get('seconds', 0.0):.1f} s"
+        f"tokens, {found} retrieval{'' if found == 1 else 's'}, {f'{recalled} recalled, ' if recalled else ''}"
+        f"{usage.get('seconds', 0.0):.1f} s"
     )
 
 
@@ -200,3 +203,11 @@ def show_sources(err: Console, output: Mapping[str, Any]) -> None:
     for number, citation in enumerate(citations, start=1):
         err.print(Text(f"[{number}] {one_line(str(citation.get('id')))}", style="cyan"))
         err.print(Text(f"    {printable(str(citation.get('quote') or '')).strip()}"))
+
+
+def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]], limit: int | None = 600) -> None:
+    """Rounds of a conversation, each answer at most `limit` characters long."""
+    for entry in rounds:
+        console.print(Text(f"\n> {one_line(str(entry.get('original_question') or ''), 400)}", style="bold"))
+        answer = str(entry.get("answer") or "")
+        console.print(Text(printable(answer).strip() if limit is None else one_line(answer, limit)))

@@ -100,6 +100,42 @@ class ConvCoAContext(BaseModel):
         description="How many tokens of earlier rounds a prompt may hold.",
         json_schema_extra=_nodes("recall"),
     )
+    memory_capacity: int = Field(
+        default=200,
+        ge=1,
+        le=10_000,
+        description="Rounds that the history memory keeps; beyond, the least relevant and oldest are not searched.",
+        json_schema_extra=_nodes("recall"),
+    )
+    recall_answers: bool = Field(
+        default=True,
+        description="A sub-question that an earlier round answered is recalled and not looked up again.",
+        json_schema_extra=_nodes("recall", "plan"),
+    )
+    recall_max_age: float | None = Field(
+        default=None,
+        ge=0,
+        description="Seconds after which an earlier answer is stale and looked up again. Left empty: never.",
+        json_schema_extra=_nodes("recall", "plan"),
+    )
+    evidence_memory: int = Field(
+        default=40,
+        ge=0,
+        le=1000,
+        description="Pieces of earlier evidence kept; the best take the place of the weakest fresh third. 0: none.",
+        json_schema_extra=_nodes("verify", "remember"),
+    )
+    share_knowledge: bool = Field(
+        default=False,
+        description="Share what is learnt among the threads of one user, in the store that the graph is compiled with.",
+        json_schema_extra=_nodes("recall", "remember"),
+    )
+    user_id: str | None = Field(
+        default=None,
+        max_length=500,
+        description="Whose threads share knowledge; only where share_knowledge is on.",
+        json_schema_extra=_nodes("recall", "remember"),
+    )
     max_sub_questions: int = Field(
         default=6, ge=1, le=20, description="Longest action chain.", json_schema_extra=_nodes("plan")
     )

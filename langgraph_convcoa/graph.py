@@ -108,7 +108,7 @@ def build_graph(
 
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "plan")
-    graph.add_conditional_edges("plan", turn.after_plan, names)
+    graph.add_conditional_edges("plan", turn.after_plan, [*names, "verify"])
     for name in names:
         graph.add_edge(name, "verify")
     deeper = [name for name in names if runner.deepens(name)]

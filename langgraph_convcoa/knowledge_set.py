@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NotRequired
 
 from langchain_core.messages.utils import count_tokens_approximately
@@ -14,6 +14,10 @@ from langgraph_convcoa.errors import InputError
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
+_LAST_SHARE = 0.6
+"""The last round leaves the rest of a view to the others."""
+_FEWEST = 4
+"""Another round takes at most one in so many parts of a view."""
 
 
 class Citation(TypedDict):
@@ -30,6 +34,8 @@ class RoundExtra(TypedDict):
     chain: list[ChainItem]
     citations: list[Citation]
     time: str
+    evidence: NotRequired[list[Citation]]
+    """What leads the evidence of an item that the answer does not cite."""
 
 
 class Round(TypedDict):
@@ -65,8 +71,10 @@ class ContextualKnowledgeSet:
     def load(cls, data: KnowledgeSetJSON | str | None) -> ContextualKnowledgeSet:
         """Read an exported set, from JSON text or the parsed object.
 
+        The papers' fields must be there; our own, under "convcoa", may be left out, as `export(strict=True)` does.
+
         Raises:
-            InputError: The text is not such a set.
+            InputError: It is not such a set; a round that is not as above is named.
         """
         if not data:
             return cls()
@@ -74,9 +82,12 @@ class ContextualKnowledgeSet:
             parsed = json.loads(data) if isinstance(data, str) else data
             rounds = parsed[ROOT]
             for entry in rounds:
-                entry["round"] + 1, entry["original_question"] + entry["answer"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"not a contextual knowledge set: expected a JSON object with the key {ROOT!r}") from error
+                _check(entry)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            reason = f": {error}" if isinstance(error, _NotARound) else ""
+            raise InputError(
+                f"not a contextual knowledge set: expected a JSON object with the key {ROOT!r}{reason}"
+            ) from error
         return cls(rounds)
 
     def add_round(
@@ -113,22 +124,70 @@ class ContextualKnowledgeSet:
             return {ROOT: self.rounds}
         return {ROOT: [_strict(entry) for entry in self.rounds]}
 
-    def view(self, question: str = "", budget_tokens: int = 1500) -> str:
-        """The last rounds that fit a budget of tokens, oldest first, as the JSON that goes into a prompt; "" for none.
+    def view(self, question: str = "", budget_tokens: int = 1500, rounds: Sequence[int] | None = None) -> str:
+        """Rounds that fit a budget of tokens, oldest first, as the JSON that goes into a prompt; "" for none.
+
+        The last round is always among them, its texts cut where it takes too much.
 
         Args:
-            question: The present question (the memory of a later release chooses the rounds by it).
+            question: The present question; the rounds are chosen for it by `ConversationMemory.recollect`.
             budget_tokens: At most this many tokens, estimated at four characters each.
+            rounds: Numbers of the rounds that are wanted, the most wanted first; as many of the last ones as fit when None.
         """
+        if not self.rounds:
+            return ""
+        if rounds is None:
+            return self._last(budget_tokens)
+        by_number = {entry["round"]: entry for entry in self.rounds}
+        last = self.rounds[-1]
+        others = [by_number[number] for number in dict.fromkeys(rounds) if number in by_number and number != last["round"]]
+        chosen = _fitting(last, [], budget_tokens, int(budget_tokens * _LAST_SHARE) if others else budget_tokens)
+        for entry in others:
+            chosen = _fitting(entry, chosen, budget_tokens, budget_tokens // _FEWEST)
+        return _dump(chosen) if chosen else ""
+
+    def _last(self, budget_tokens: int) -> str:
         chosen: list[Round] = []
         for entry in reversed(self.rounds):
             candidate = [_strict(entry), *chosen]
-            if count_tokens_approximately([_dump(candidate)]) > budget_tokens:
+            if _tokens(candidate) > budget_tokens:
                 break
             chosen = candidate
-        if not chosen and self.rounds:
-            chosen = _shortened(self.rounds[-1], budget_tokens)
+        chosen = chosen or _shortened(self.rounds[-1], budget_tokens)
         return _dump(chosen) if chosen else ""
+
+
+class _NotARound(ValueError):
+    """A round that is not as the papers have it."""
+
+
+def _check(entry: Any) -> None:
+    if not isinstance(entry, dict) or isinstance(entry.get("round"), bool) or not isinstance(entry.get("round"), int):
+        raise _NotARound('every round needs a number under "round"')
+    for name in ("original_question", "optimized_question", "answer"):
+        if not isinstance(entry.get(name), str):
+            raise _NotARound(f"round {entry['round']} needs a text under {name!r}")
+    for name in ("sub_questions", "information_summaries"):
+        texts = entry.get(name)
+        if not isinstance(texts, dict) or not all(isinstance(text, str) for pair in texts.items() for text in pair):
+            raise _NotARound(f"round {entry['round']} needs an object of texts under {name!r}")
+    extra = entry.get(EXTRA)
+    if EXTRA in entry and not (isinstance(extra, dict) and {"chain", "citations", "time"} <= extra.keys()):
+        raise _NotARound(f"round {entry['round']} needs chain, citations and time under {EXTRA!r}, or nothing there")
+
+
+def _fitting(entry: Round, chosen: list[Round], budget: int, share: int) -> list[Round]:
+    """The chosen rounds and one more, cut to its share of the budget; without it where even that is too much."""
+    plain = _strict(entry)
+    for shorter in [[plain] if _tokens([plain]) <= share else [], _shortened(entry, share)]:
+        candidate = sorted([*chosen, *shorter], key=lambda other: other["round"])
+        if shorter and _tokens(candidate) <= budget:
+            return candidate
+    return chosen
+
+
+def _tokens(rounds: list[Round]) -> int:
+    return count_tokens_approximately([_dump(rounds)])
 
 
 def _shortened(entry: Round, budget_tokens: int) -> list[Round]:
@@ -141,7 +200,7 @@ def _shortened(entry: Round, budget_tokens: int) -> list[Round]:
             return value if not isinstance(value, str) or len(value) <= length else f"{value[:length]}…"
 
         shorter = [cut(_strict(entry))]
-        if count_tokens_approximately([_dump(shorter)]) <= budget_tokens:
+        if _tokens(shorter) <= budget_tokens:
             return shorter
     return []
 

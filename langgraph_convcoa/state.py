@@ -12,7 +12,9 @@ from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, wants this one before Python 3.12
 
 from langgraph_convcoa.chain import ChainItem
-from langgraph_convcoa.knowledge_set import Citation, KnowledgeSetJSON
+from langgraph_convcoa.history.evidence import RememberedEvidence
+from langgraph_convcoa.history.recalled import RecalledAnswer
+from langgraph_convcoa.knowledge_set import Citation, KnowledgeSetJSON, Round
 from langgraph_convcoa.usage import NodeUsage, Usage, add_costs
 
 
@@ -71,6 +73,7 @@ class ConvCoAState(TypedDict, total=False):
 
     messages: Annotated[list[AnyMessage], add_messages]
     knowledge_set: KnowledgeSetJSON
+    evidence_memory: list[RememberedEvidence]
     answer: str
     citations: list[Citation]
     chain: list[ChainItem]
@@ -82,7 +85,10 @@ class ConvCoAState(TypedDict, total=False):
     asked_message_id: str
     history: list[tuple[str, str]]
     knowledge_view: str
+    shared: list[Round]
     plan: Plan
+    recalled: list[RecalledAnswer]
+    reused: int
     findings: Annotated[list[Finding], operator.add]
     items: list[ChainItem]
     unsolved: list[int]

@@ -13,12 +13,13 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.types import Overwrite, Send
 
-from langgraph_convcoa import answering, verifying
+from langgraph_convcoa import answering, remembering, verifying
 from langgraph_convcoa.acting import MERGED_INDEX, ActionNodes, Node, Update, emit
 from langgraph_convcoa.actions.runner import ActionRunner, elapsed, reason_of
 from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.conversation import Asked, read_conversation
+from langgraph_convcoa.history.memory import ConversationMemory
 from langgraph_convcoa.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, PlanRequest, Reasoner, Unsolved
 from langgraph_convcoa.repairing import InputRepair
@@ -44,6 +45,7 @@ class Turn:
         self._nodes = ActionNodes(actions, defaults, k)
         self._attempts = Attempts()
         self.repair = InputRepair(actions, self._nodes, self._attempts, self._reasoner)
+        self.memory = ConversationMemory(remembering.encoder_of(actions.actions.values()))
 
     @property
     def action_nodes(self) -> ActionNodes:
@@ -59,11 +61,23 @@ class Turn:
         asked: Asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
         knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
         knowledge.seed(asked.history)
+        settings = self._nodes.settings()
+        shared = remembering.shared_rounds(settings, config)
+        recollection = self.memory.recollect(
+            remembering.known_to({"shared": shared}, knowledge),
+            asked.question,
+            asked.history,
+            budget_tokens=settings.history_budget_tokens,
+            capacity=settings.memory_capacity,
+        )
         return {
             "asked": asked.question,
             "asked_message_id": asked.message_id,
-            "history": asked.history,
-            "knowledge_view": knowledge.view(asked.question, self._nodes.settings().history_budget_tokens),
+            "history": recollection.history,
+            "knowledge_view": recollection.view,
+            "shared": shared,
+            "recalled": [],
+            "reused": 0,
             "messages": asked.removals,
             "plan": _no_plan(asked.question),
             "findings": Overwrite([]),
@@ -82,13 +96,14 @@ class Turn:
     def plan_node(self) -> Node:
         def plan(state: ConvCoAState, config: RunnableConfig) -> Update:
             reasoner, request = self._plan_request(state)
-            return self._metered("plan", config, lambda inner: _planned(reasoner.plan(request, inner)))
+            return self._metered("plan", config, lambda inner: self._planned(state, reasoner.plan(request, inner)))
 
         async def aplan(state: ConvCoAState, config: RunnableConfig) -> Update:
             reasoner, request = await asyncio.to_thread(self._plan_request, state)
 
             async def work(inner: RunnableConfig) -> Update:
-                return _planned(await reasoner.aplan(request, inner))
+                chain = await reasoner.aplan(request, inner)
+                return await asyncio.to_thread(self._planned, state, chain)
 
             return await self._ametered("plan", config, work)
 
@@ -105,16 +120,26 @@ class Turn:
             language=settings.language,
         )
 
-    def after_plan(self, state: ConvCoAState) -> list[Send]:
-        """One branch a sub-question; an empty chain looks the optimized question up once."""
+    def _planned(self, state: ConvCoAState, chain: ActionChain) -> Update:
+        """The plan, and which of its sub-questions the knowledge set answers already."""
+        plan = _plan_of(chain)
+        answers = remembering.recalled_answers(self.memory, state, plan, self.actions.actions, self._nodes.settings())
+        return {"plan": plan, "recalled": answers}
+
+    def after_plan(self, state: ConvCoAState) -> list[Send] | str:
+        """One branch a sub-question that is not recalled; an empty chain looks the optimized question up once."""
         plan = state["plan"]
         if not plan["nodes"]:
             single = ActionChain.single(plan["optimized_question"], next(iter(self.actions.actions))).nodes[0]
             return [self._nodes.send(state, MERGED_INDEX, single.action, single.sub_question)]
-        return [
+        known = {answer["index"] for answer in state["recalled"]}
+        sends = [
             self._nodes.send(state, index, node["action"], node["sub_question"], node["guess_answer"], node["action_input"])
             for index, node in enumerate(plan["nodes"])
+            if index not in known
         ]
+        # An empty list of branches would end the graph without an answer.
+        return sends or "verify"
 
     # verify -----------------------------------------------------------------------------------------------------------
 
@@ -122,14 +147,20 @@ class Turn:
         """Fan-in, no model call: the faith score of every guess against its evidence and the history."""
         start = time.perf_counter()
         settings = self._nodes.settings()
+        memory: Update = {}
+        findings = state["findings"]
+        if state["depth"] == 0:
+            findings, reused = remembering.with_memory(self.memory, state, settings)
+            memory = {"findings": Overwrite(findings), "reused": reused}
         items, unsolved = verifying.verify_chain(
-            state["plan"]["nodes"], verifying.by_index(state["findings"]), _pairs(state), settings
+            state["plan"]["nodes"], verifying.by_index(findings), _pairs(state), settings, state["recalled"]
         )
         for index, item in enumerate(items):
             if index not in unsolved:
                 emit(verifying.event(index, item))
         depth = state["depth"] + 1
-        return {"items": items, "unsolved": unsolved, "depth": depth, "costs": {"verify": node_usage(elapsed(start))}}
+        costs = {"verify": node_usage(elapsed(start))}
+        return {**memory, "items": items, "unsolved": unsolved, "depth": depth, "costs": costs}
 
     def after_verify(self, state: ConvCoAState) -> list[Send] | str:
         """What failed goes back once, with another input or to look deeper; then on to `correct`, or past it."""
@@ -240,23 +271,27 @@ class Turn:
 
     # remember ---------------------------------------------------------------------------------------------------------
 
-    def remember(self, state: ConvCoAState) -> Update:
+    def remember(self, state: ConvCoAState, config: RunnableConfig) -> Update:
         """The only node that writes what lasts: the round, the messages, the output."""
         start = time.perf_counter()
+        settings, found = self._nodes.settings(), verifying.by_index(state["findings"])
         items, citations, text = state["items"], state["final_citations"], state["final"]
         knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
         knowledge.seed(_pairs(state))
         knowledge.add_round(
             state["asked"],
             state["plan"]["optimized_question"],
-            [(item["sub_question"], answering.summary(item, verifying.by_index(state["findings"]))) for item in items],
+            [(item["sub_question"], answering.summary(item, found)) for item in items],
             text,
             {
                 "chain": items,
                 "citations": citations,
                 "time": datetime.now(UTC).isoformat(timespec="seconds"),
+                "evidence": answering.uncited(items, found, citations),
             },
         )
+        entry = knowledge.rounds[-1]
+        remembering.share(settings, config, entry)
         messages: list[Any] = []
         if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):
             # As a dict, which becomes a message in the state but is not taken for part of the answer by a message stream.
@@ -269,10 +304,18 @@ class Turn:
             "answer": text,
             "citations": citations,
             "chain": items,
-            "usage": total_usage(costs, verifying.turn_seconds(costs, state["findings"], set(self.actions.actions))),
+            "evidence_memory": remembering.remembered(state, list(self.actions.actions), entry["round"], settings),
+            "usage": total_usage(
+                costs,
+                verifying.turn_seconds(costs, state["findings"], set(self.actions.actions)),
+                len(state["recalled"]),
+                state["reused"],
+            ),
             # Nothing is abandoned from here on; and evidence is not carried from turn to turn in every checkpoint.
             "asked_message_id": "",
             "findings": Overwrite([]),
+            "recalled": [],
+            "shared": [],
         }
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -305,8 +348,8 @@ def _no_plan(question: str) -> Plan:
     return {"optimized_question": question, "draft_answer": "", "self_contained": True, "nodes": []}
 
 
-def _planned(chain: ActionChain) -> Update:
-    plan: Plan = {
+def _plan_of(chain: ActionChain) -> Plan:
+    return {
         "optimized_question": chain.optimized_question,
         "draft_answer": chain.draft_answer,
         "self_contained": chain.self_contained,
@@ -320,7 +363,6 @@ def _planned(chain: ActionChain) -> Update:
             for node in chain.nodes
         ],
     }
-    return {"plan": plan}
 
 
 def _plan_event(plan: Plan) -> dict[str, Any]:

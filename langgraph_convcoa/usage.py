@@ -33,8 +33,14 @@ class NodeUsage(TypedDict):
 
 
 class Usage(NodeUsage):
-    """The cost of a turn, and of each of its nodes. `seconds` counts parallel branches once."""
+    """The cost of a turn, and of each of its nodes. `seconds` counts parallel branches once.
 
+    `recalled` sub-questions had their answer in the knowledge set, each a retrieval saved; `reused` pieces of evidence came
+    from earlier turns.
+    """
+
+    recalled: int
+    reused: int
     per_node: dict[str, NodeUsage]
 
 
@@ -63,7 +69,7 @@ def add_costs(costs: dict[str, NodeUsage], more: dict[str, NodeUsage]) -> dict[s
     return merged
 
 
-def total_usage(costs: dict[str, NodeUsage], seconds: float) -> Usage:
+def total_usage(costs: dict[str, NodeUsage], seconds: float, recalled: int = 0, reused: int = 0) -> Usage:
     """Sum the costs of the nodes; `seconds` is the turn's time, in which parallel branches count once."""
     return {
         "llm_calls": sum(cost["llm_calls"] for cost in costs.values()),
@@ -71,6 +77,8 @@ def total_usage(costs: dict[str, NodeUsage], seconds: float) -> Usage:
         "output_tokens": sum(cost["output_tokens"] for cost in costs.values()),
         "retrievals": sum(cost["retrievals"] for cost in costs.values()),
         "seconds": seconds,
+        "recalled": recalled,
+        "reused": reused,
         "per_node": costs,
     }
 

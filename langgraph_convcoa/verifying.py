@@ -11,6 +11,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.history.recalled import RecalledAnswer
 from langgraph_convcoa.reasoning.base import Correction, Unsolved
 from langgraph_convcoa.state import Finding, PlannedNode
 from langgraph_convcoa.usage import NodeUsage
@@ -52,9 +53,14 @@ def _with_own_id(document: Document, texts: dict[str, str]) -> Document:
 
 
 def verify_chain(
-    nodes: Sequence[PlannedNode], found: Mapping[int, Found], history: History, settings: ConvCoAContext
+    nodes: Sequence[PlannedNode],
+    found: Mapping[int, Found],
+    history: History,
+    settings: ConvCoAContext,
+    recalled: Sequence[RecalledAnswer] = (),
 ) -> tuple[list[ChainItem], list[int]]:
-    """Judge every guess: (items, indexes of those that another answer is to be written for)."""
+    """Judge every guess that was not recalled: (items, indexes of those that another answer is to be written for)."""
+    known = {answer["index"]: answer for answer in recalled}
     items: list[ChainItem] = []
     unsolved: list[int] = []
     for index, node in enumerate(nodes):
@@ -71,6 +77,10 @@ def verify_chain(
             "evidence": [str(document.id) for document in here.documents],
         }
         items.append(item)
+        if (earlier := known.get(index)) is not None:
+            item |= {"answer": earlier["answer"], "status": "recalled", "score": earlier["score"]}
+            item["reason"] = f"round {earlier['round']} answered it" if earlier["round"] > 0 else "another thread answered it"
+            continue
         guess = node["guess_answer"]
         verdict = judge(guess, here.documents, node["sub_question"], history, settings) if guess else None
         if verdict is not None and verdict.faithful:

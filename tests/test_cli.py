@@ -25,6 +25,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
     words = WordEncoder()
     monkeypatch.setattr("langgraph_convcoa.retrieval.retriever.as_encoder", lambda _encoder: words)
     monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("CONVCOA_DATA_DIR", str(tmp_path_factory.mktemp("data")))
     return words
 
 
@@ -125,7 +126,7 @@ def test_an_unusable_store_is_told_before_anything_is_encoded(
 
 def test_a_store_in_a_missing_folder_and_a_locked_store(docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "folder of the store" in error_of(convcoa("ask", "When?", "--docs", docs, "--store", tmp_path / "no" / "a.sqlite"))
-    monkeypatch.setattr("langgraph_convcoa.session._SQLITE_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("langgraph_convcoa.stores_sqlite.WAIT_SECONDS", 0.05)
     other = sqlite3.connect(tmp_path / "busy.sqlite")
     other.execute("BEGIN EXCLUSIVE")
     assert "in use by another program" in error_of(
@@ -248,7 +249,7 @@ def test_chat_answers_every_line_of_a_pipe_in_one_conversation(docs: Path) -> No
     assert result.exit_code == 0, result.output
     assert result.stdout.count("[1] hopfield.md") == 2
     assert "evidence: hopfield.md" in result.stderr
-    assert "/sources: what the last answer cites" in result.stderr
+    assert "what the last answer cites" in result.stderr
     assert "never asked" not in result.output
 
 

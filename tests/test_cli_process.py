@@ -29,7 +29,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, "CONVCOA_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+    folders = {"CONVCOA_CACHE_DIR": str(tmp_path / "cache"), "CONVCOA_DATA_DIR": str(tmp_path / "data")}
+    return {**os.environ, **folders, "OMP_NUM_THREADS": "1", "TERM": "xterm"}
 
 
 @pytest.fixture

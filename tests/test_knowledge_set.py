@@ -80,3 +80,59 @@ def test_earlier_turns_become_rounds_only_where_nothing_is_known() -> None:
     knowledge.seed([("a?", "A"), ("b?", "B")])
     knowledge.seed([("c?", "C")])
     assert [entry["original_question"] for entry in knowledge.rounds] == ["a?", "b?"]
+
+
+PAPER = {
+    "Contextual knowledge set": [
+        {
+            "round": 1,
+            "original_question": "What is the process of ...?",
+            "optimized_question": "Explain the steps involved ...",
+            "sub_questions": {"sub1": "What are the light-dependent reactions ...", "sub2": "What are the ..."},
+            "information_summaries": {"infor1": "Light-dependent reactions use light ...", "infor2": "Light-independent ..."},
+            "answer": "Photosynthesis is a process where...",
+        }
+    ]
+}
+
+
+def test_the_listing_of_the_paper_is_read_and_written_as_it_is() -> None:
+    text = json.dumps(PAPER)
+    knowledge = ContextualKnowledgeSet.load(text)
+    assert json.dumps(knowledge.export(strict=True)) == json.dumps(knowledge.export()) == text
+    knowledge.add_round("And then?", "And then?", [], "More.")
+    assert knowledge.rounds[-1]["round"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"round": "1"}, "round"),
+        ({"round": True}, "round"),
+        ({"answer": None}, "answer"),
+        ({"optimized_question": 3}, "optimized_question"),
+        ({"sub_questions": ["a"]}, "sub_questions"),
+        ({"information_summaries": {"infor1": 1}}, "information_summaries"),
+        ({"convcoa": {"chain": []}}, "convcoa"),
+    ],
+)
+def test_a_round_that_is_not_as_in_the_paper_is_named(change: dict[str, object], named: str) -> None:
+    bad = {"Contextual knowledge set": [{**PAPER["Contextual knowledge set"][0], **change}]}
+    with pytest.raises(InputError, match=named) as error:
+        ContextualKnowledgeSet.load(json.dumps(bad))
+    assert "\n" not in str(error.value)
+
+
+@given(st.lists(st.integers(1, 12), max_size=8), st.integers(100, 1500), st.integers(0, 3000))
+def test_a_view_of_wanted_rounds_has_the_last_one_and_keeps_to_the_budget(wanted: list[int], budget: int, length: int) -> None:
+    view = filled(12, "x" * length).view("q?", budget, wanted)
+    assert count_tokens_approximately([view]) <= budget
+    if view:
+        shown = [entry["round"] for entry in json.loads(view)["Contextual knowledge set"]]
+        assert shown == sorted(set(shown))
+        assert shown[-1] == 12
+        assert set(shown) <= {*wanted, 12}
+    else:
+        assert budget < 200
+    if budget == 1500 and length < 100:
+        assert set(shown) == {*wanted, 12}

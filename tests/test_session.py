@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.demo import demo_folder
 from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.session import OUTPUT_FIELDS, Session, check_store, documents_path, read_history
+from langgraph_convcoa.session import OUTPUT_FIELDS, Session
+from langgraph_convcoa.session_documents import documents_path, read_history
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
 ROOT = Path(__file__).parents[1]
@@ -95,19 +97,73 @@ def test_a_store_that_breaks_during_the_conversation_is_a_store_error(tmp_path: 
             conversation.ask(WHEN)
 
 
-def test_a_store_is_checked_without_being_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = tmp_path / "theirs.sqlite"
-    connection = sqlite3.connect(theirs)
-    connection.execute("CREATE TABLE notes (x)")
-    connection.commit()
-    connection.close()
-    before = theirs.read_bytes()
-    with pytest.raises(StoreError, match="another program"):
-        check_store(theirs)
-    assert theirs.read_bytes() == before
-    monkeypatch.setattr("os.access", lambda *_arguments: False)
-    with pytest.raises(StoreError, match="cannot be written"):
-        check_store(theirs)
+BOOM = RuntimeError("boom")
+
+
+def interrupted(store: Path, **more: Any) -> None:
+    """A turn that fails in its last model call, after a plan and corrections that are stored."""
+    graph = build_graph(model=ScriptedModel(replies=[*TURN[:2], BOOM, BOOM]), retriever=KeywordRetriever())
+    with Session(graph, ConvCoAContext(), "a", store, **more) as conversation, pytest.raises(ModelError):
+        conversation.ask(WHEN)
+
+
+@pytest.mark.parametrize("how", ["asked again", "resumed"])
+def test_an_interrupted_turn_goes_on_without_the_calls_that_were_made(tmp_path: Path, how: str) -> None:
+    store = tmp_path / "chats.sqlite"
+    interrupted(store)
+    with session([TURN[2]], store=store) as conversation:
+        assert conversation.unfinished() == WHEN
+        output = conversation.resume() if how == "resumed" else conversation.ask(WHEN)
+        assert output["answer"] == "It was described in 1982 [1]."
+        assert rounds(output) == 1
+        assert conversation.unfinished() == ""
+        with pytest.raises(InputError, match="no interrupted turn"):
+            conversation.resume()
+    with session([], store=store) as conversation:
+        assert conversation.last() == output
+        assert [entry["answer"] for entry in conversation.rounds()] == [output["answer"]]
+
+
+def test_another_question_discards_an_interrupted_turn(tmp_path: Path) -> None:
+    store = tmp_path / "chats.sqlite"
+    interrupted(store)
+    with session(list(TURN), store=store) as conversation:
+        output = conversation.ask("When was it described?")
+    assert [entry["original_question"] for entry in output["knowledge_set"]["Contextual knowledge set"]] == [
+        "When was it described?"
+    ]
+
+
+def test_a_turn_over_other_sources_is_not_gone_on_with(tmp_path: Path) -> None:
+    store = tmp_path / "chats.sqlite"
+    interrupted(store, sources="old documents")
+    with session(list(TURN), store=store) as conversation:
+        assert conversation.unfinished() == ""
+        # All three calls are made again: the evidence that is stored is not of these documents.
+        assert rounds(conversation.ask(WHEN)) == 1
+
+
+def test_a_turn_whose_last_step_no_checkpoint_holds_yet_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a kill between the last step's result and the checkpoint; LangGraph by itself would drop the round."""
+
+    async def no_pruning(_session: Session) -> None:
+        pass
+
+    store = tmp_path / "chats.sqlite"
+    monkeypatch.setattr(Session, "_prune", no_pruning)
+    with session(list(TURN), store=store) as conversation:
+        conversation.ask(WHEN)
+    monkeypatch.undo()
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("DELETE FROM checkpoints WHERE checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)")
+        connection.commit()
+    copy = tmp_path / "copy.sqlite"
+    copy.write_bytes(store.read_bytes())
+    with session([plan(), "Martins [1]."], store=store) as conversation:
+        assert rounds(conversation.ask("Who introduced sparsemax?")) == 2
+    with session([], store=copy) as conversation:
+        output = conversation.ask(WHEN)
+        assert (rounds(output), output["answer"]) == (1, "It was described in 1982 [1].")
 
 
 def test_demo_is_a_path_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

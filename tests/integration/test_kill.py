@@ -1,0 +1,136 @@
+"""A turn that is killed at any point goes on where it was: nothing lost, nothing doubled, no finished model call repeated."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import sqlite3
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_convcoa.threads import Threads
+from tests.fakes import corrections, node, plan
+from tests.integration.turns import THREAD, context, one_turn
+from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
+
+pytest.importorskip("langgraph.checkpoint.sqlite")
+
+KILLS = 30
+MOST_TRIALS = 90
+WAIT_SECONDS = 120
+_ORDER = ["plan", "correct", "answer"]
+MODEL_NODES = set(_ORDER)
+
+
+def script(body: dict[str, Any]) -> Reply:
+    """A plan of two sub-questions that are this turn's own, one of them on a slow action; then corrections; then an answer."""
+    kind = kind_of(body).removesuffix("_normal")
+    number = re.findall(r"number (\d+)", prompt_of(body))[-1] if kind.startswith("plan") else ""
+    replies = {
+        "plan": plan(
+            node(f"When was the Hopfield network described, number {number}?"),
+            node(f"What takes its time, number {number}?", action="waiting"),
+        ),
+        "correct": corrections("In 1982.", "A fact."),
+        "answer": "It was described in 1982 [1].",
+    }
+    return Reply(replies[kind], delay=0.05)
+
+
+class Killed:
+    """One turn in a process, killed after a while."""
+
+    def __init__(self, store: Path, server: OpenAIServer, question: str, model: str = "test") -> None:
+        receiver, sender = context().Pipe(duplex=False)
+        self.process = context().Process(target=one_turn, args=(str(store), server.base_url, model, question, sender))
+        self.process.start()
+        sender.close()
+        assert receiver.poll(WAIT_SECONDS)
+        assert receiver.recv() == "begin"
+        self.receiver = receiver
+
+    def after(self, seconds: float) -> bool:
+        """Kill it then; False where it had ended."""
+        if self.receiver.poll(seconds):
+            self.finish()
+            return False
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.join(WAIT_SECONDS)
+        return self.process.exitcode == -signal.SIGKILL
+
+    def finish(self) -> float:
+        """Let it end; how long that took."""
+        start = time.monotonic()
+        self.process.join(WAIT_SECONDS)
+        assert self.process.exitcode == 0
+        return time.monotonic() - start
+
+
+def committed(store: Path) -> set[str]:
+    """The nodes of the present turn whose results are in the file; those of finished turns have been dropped from it."""
+    with closing(sqlite3.connect(store)) as connection:
+        paths = [path for (path,) in connection.execute("SELECT DISTINCT task_path FROM writes")]
+    return {name for path in paths for name in MODEL_NODES if re.search(rf"\b{name}\b", path)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_thirty_kills_at_random_points_lose_double_and_repeat_nothing(tmp_path: Path) -> None:
+    chance = random.Random(6)
+    store = tmp_path / "store.sqlite"
+    asked: list[str] = []
+    points: Counter[str] = Counter()
+    kills = trials = 0
+    with OpenAIServer(script) as server:
+
+        def calls(model: str) -> Counter[str]:
+            """What a process asked for, which a model's name tells from others: one request may arrive after its kill."""
+            return Counter(kind_of(body).removesuffix("_normal") for body in server.requests if body["model"] == model)
+
+        whole = 0.0
+        for _ in range(2):
+            asked.append(f"When was it described, number {len(asked)}?")
+            whole = Killed(store, server, asked[-1]).finish()
+        while kills < KILLS:
+            trials += 1
+            assert trials <= MOST_TRIALS, f"only {kills} turns could be killed before they ended"
+            question = f"When was it described, number {len(asked)}?"
+            asked.append(question)
+            if not Killed(store, server, question, f"killed {trials}").after(chance.uniform(0, whole)):
+                # The machine is less busy than when that was measured.
+                whole *= 0.8
+                continue
+            kills += 1
+            finished = committed(store)
+            with Threads(store) as threads:
+                rounds = [entry["original_question"] for entry in threads.show(THREAD)]
+                [summary] = threads.summaries()
+            if rounds == asked:
+                # Killed after its last step, before the process could say so.
+                assert not summary.unfinished
+                points["after remember"] += 1
+                continue
+            points[f"after {max(finished, key=_ORDER.index)}" if finished else "before the plan"] += 1
+            assert rounds == asked[:-1]
+            # The person asks again, and the turn goes on; nothing of it was stored where it had not yet begun.
+            assert summary.unfinished in ("", question)
+            Killed(store, server, question, f"resumed {trials}").finish()
+            repeated = calls(f"resumed {trials}")
+            assert not finished & set(repeated), f"{finished} were stored, and {repeated} were called for"
+            assert set(repeated) | finished == MODEL_NODES
+            assert set(repeated.values()) <= {1}
+        with Threads(store) as threads:
+            kept = threads.show(THREAD)
+    assert [entry["original_question"] for entry in kept] == asked
+    assert [entry["round"] for entry in kept] == list(range(1, len(asked) + 1))
+    print(f"{kills} kills in {trials} trials: {dict(points)}")
+    # The points were spread over the turn, or this would have shown little.
+    assert len(points) >= 3

@@ -1,0 +1,126 @@
+"""Conversations in a real PostgreSQL: eight writers at once, and a password that is never shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.errors import StoreError
+from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.session import Session
+from langgraph_convcoa.stores import open_store
+from langgraph_convcoa.threads import Threads
+from tests.actions.postgres_server import PASSWORD, postgres_server
+from tests.fakes import KeywordRetriever
+from tests.integration.turns import context, many_turns
+
+pytest.importorskip("psycopg_pool")
+pytest.importorskip("langgraph.checkpoint.postgres")
+pytestmark = pytest.mark.slow
+
+WRITERS = 8
+TURNS = 200
+THREADS = ["a", "b", "a.b", "a/b"]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with postgres_server() as address:
+        yield address
+
+
+def session(address: str, thread: str, **settings: object) -> Session:
+    return Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext.model_validate(settings), thread, address)
+
+
+@pytest.mark.timeout(600)
+def test_eight_writers_lose_nothing_and_mix_no_threads(address: str) -> None:
+    processes = [
+        context().Process(target=many_turns, args=(address, writer, THREADS, TURNS // WRITERS)) for writer in range(WRITERS)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(500)
+    assert [process.exitcode for process in processes] == [0] * WRITERS
+    with Threads(address) as threads:
+        shown = {thread: threads.show(thread) for thread in THREADS}
+        summaries = {summary.thread: summary for summary in threads.summaries()}
+    expected: Counter[str] = Counter()
+    for writer in range(WRITERS):
+        for n in range(TURNS // WRITERS):
+            thread = THREADS[(writer + n) % len(THREADS)]
+            expected[f"{thread} {writer}-{n}"] += 1
+    got: Counter[str] = Counter()
+    for thread, rounds in shown.items():
+        assert [entry["round"] for entry in rounds] == list(range(1, len(rounds) + 1))
+        assert summaries[thread].rounds == len(rounds)
+        assert not summaries[thread].unfinished
+        for entry in rounds:
+            asked = entry["original_question"].removeprefix("When was the Hopfield network described, ").rstrip("?")
+            assert asked.rpartition(" ")[0] == thread
+            assert "1982" in entry["answer"]
+            got[asked] += 1
+    assert got == expected
+    assert sum(got.values()) == TURNS
+
+
+def test_old_checkpoints_are_dropped_and_a_thread_is_deleted_with_what_it_shared(address: str) -> None:
+    import psycopg
+
+    with session(address, "gone", share_knowledge=True, user_id="ann") as conversation:
+        for n in range(3):
+            conversation.ask(f"When was the Hopfield network described, xyzzy{n}?")
+
+    def rows(connection: psycopg.Connection[tuple[int]], table: str, column: str) -> int:
+        query = f"SELECT count(*) FROM {table} AS t WHERE t.{column}::text LIKE '%gone%' OR t::text LIKE '%xyzzy%'"
+        found = connection.execute(query.encode()).fetchone()
+        assert found is not None
+        return found[0]
+
+    with psycopg.connect(address) as connection:
+        assert rows(connection, "checkpoints", "thread_id") == 1
+        assert rows(connection, "store", "prefix") == 3
+    with Threads(address) as threads:
+        exported = threads.export("gone")
+        threads.delete("gone")
+        assert threads.add(exported) == "gone"
+        assert threads.export("gone")["state"] == exported["state"]
+        threads.delete("gone")
+    with psycopg.connect(address) as connection:
+        for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes"):
+            assert rows(connection, table, "thread_id") == 0
+        assert rows(connection, "store", "prefix") == 0
+
+
+@pytest.mark.parametrize("change", ["wrong", "port", "host", "slash"])
+def test_a_password_is_in_no_error(address: str, change: str) -> None:
+    secret = "hunter2-very/secret"
+    addresses = {
+        "wrong": address.replace(quote(PASSWORD, safe=""), quote(secret, safe="")),
+        "port": f"postgresql://reader:{quote(secret, safe='')}@localhost:{secret}/postgres",
+        "host": f"postgresql://reader@nowhere.invalid/postgres?password={quote(secret, safe='')}",
+        "slash": f"postgresql://reader:{secret}@localhost/postgres",
+    }
+    store = open_store(addresses[change])
+    with pytest.raises(StoreError) as told:
+        store.check()
+    chain: BaseException | None = told.value
+    shown = f"{store!r} {store.label} {told.value}"
+    assert "hunter2" not in shown
+    assert "PGPASSWORD" in shown
+    assert "\n" not in str(chain)
+
+
+def test_a_server_that_stops_and_returns_is_a_store_error_and_then_none(address: str) -> None:
+    import psycopg
+
+    with session(address, "cut") as conversation:
+        conversation.ask("When was the Hopfield network described?")
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        assert len(conversation.ask("Who introduced sparsemax?")["knowledge_set"]["Contextual knowledge set"]) == 2

@@ -1,0 +1,132 @@
+"""Knowledge that a user's threads share: when asked for, by user, and never otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.knowledge_set import ContextualKnowledgeSet, Round
+from langgraph_convcoa.session import Session
+from langgraph_convcoa.sharing import aforget_thread, aforget_user, ashare_round, ashared_rounds, share_round, shared_rounds
+from langgraph_convcoa.stores import open_store
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
+
+USERS = ["ann", "anna", "an", "ANN", "ann.b", "ann/b", "ann:b", "ann b", "ann%", "ann_", "a\0b", "", "*", "café", "x" * 400]
+
+
+def entry(text: str, number: int = 1) -> Round:
+    knowledge = ContextualKnowledgeSet()
+    for _ in range(number):
+        knowledge.add_round(f"What is {text}?", f"What is {text}?", [], f"{text} is it.")
+    return knowledge.rounds[-1]
+
+
+def questions(rounds: list[Round]) -> list[str]:
+    return [one["original_question"] for one in rounds]
+
+
+def test_no_user_reads_what_another_shares_whatever_the_ids() -> None:
+    store = InMemoryStore()
+    users = [user for user in USERS if user]
+    for user in users:
+        share_round(store, user, "t", entry(f"of {user}"))
+    for user in users:
+        assert questions(shared_rounds(store, user)) == [f"What is of {user}?"]
+    with pytest.raises(InputError, match="user_id"):
+        shared_rounds(store, "")
+
+
+async def test_the_same_in_an_sqlite_store(tmp_path: Path) -> None:
+    pytest.importorskip("langgraph.store.sqlite.aio")
+    place = open_store(tmp_path / "store.sqlite")
+    users = [user for user in USERS if user]
+    async with place.shared() as store:
+        for user in users:
+            await ashare_round(store, user, "t", entry(f"of {user}"))
+        for user in users:
+            assert questions(await ashared_rounds(store, user)) == [f"What is of {user}?"]
+        assert await aforget_user(store, "ann") == 1
+        assert await ashared_rounds(store, "ann") == []
+        assert len(await ashared_rounds(store, "anna")) == 1
+
+
+async def test_a_thread_is_forgotten_alone_and_its_own_rounds_are_left_out() -> None:
+    store: BaseStore = InMemoryStore()
+    for thread in ("one", "two"):
+        for number in (1, 2):
+            await ashare_round(store, "ann", thread, entry(f"{thread}{number}", number))
+            # A turn that was killed and gone on with shares its round again.
+            await ashare_round(store, "ann", thread, entry(f"{thread}{number}", number))
+    assert questions(await ashared_rounds(store, "ann")) == [f"What is {t}?" for t in ("one1", "one2", "two1", "two2")]
+    assert questions(await ashared_rounds(store, "ann", but_of="one")) == ["What is two1?", "What is two2?"]
+    assert questions(await ashared_rounds(store, "ann", limit=1)) == ["What is two2?"]
+    assert await aforget_thread(store, "one") == 2
+    assert questions(await ashared_rounds(store, "ann")) == ["What is two1?", "What is two2?"]
+
+
+def run(graph: Any, thread: str, question: str, **settings: object) -> dict[str, Any]:
+    result: dict[str, Any] = graph.invoke({"question": question}, {"configurable": {"thread_id": thread}}, context=settings)
+    return result
+
+
+def prompts_of_the_second_thread(**settings: Any) -> str:
+    """What the model is shown in another thread, after one that learnt of 1982."""
+    turn = [plan(node("When was the Hopfield network described?")), corrections("In 1982."), "It was in 1982 [1]."]
+    model = ScriptedModel(replies=[*turn, plan(node("Who introduced sparsemax?")), corrections("Martins."), "Martins [1]."])
+    graph = build_graph(model=model, retriever=KeywordRetriever()).compile(checkpointer=InMemorySaver(), store=InMemoryStore())
+    first, second = settings.get("first", {}), settings.get("second", {})
+    run(graph, "a", "When was the Hopfield network described?", **first)
+    seen = len(model.prompts)
+    run(graph, "b", "And the Hopfield network, when was that described?", **second)
+    return model.prompts[seen]
+
+
+def test_threads_of_one_user_share_when_asked_for() -> None:
+    ann = {"share_knowledge": True, "user_id": "ann"}
+    assert "It was in 1982" in prompts_of_the_second_thread(first=ann, second=ann)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {}),
+        ({"user_id": "ann"}, {"user_id": "ann"}),
+        ({"share_knowledge": True, "user_id": "ann"}, {"user_id": "ann"}),
+        ({"user_id": "ann"}, {"share_knowledge": True, "user_id": "ann"}),
+        ({"share_knowledge": True, "user_id": "ann"}, {"share_knowledge": True, "user_id": "ann.b"}),
+    ],
+)
+def test_and_never_otherwise(first: dict[str, object], second: dict[str, object]) -> None:
+    assert "It was in 1982" not in prompts_of_the_second_thread(first=first, second=second)
+
+
+def test_sharing_without_a_user_or_a_store_says_what_is_missing() -> None:
+    plain = build_graph(retriever=KeywordRetriever())
+    with pytest.raises(InputError, match="user_id"):
+        run(plain.compile(store=InMemoryStore(), checkpointer=InMemorySaver()), "a", "When?", share_knowledge=True)
+    with pytest.raises(InputError, match="store"):
+        run(plain.compile(checkpointer=InMemorySaver()), "a", "When?", share_knowledge=True, user_id="ann")
+
+
+def test_a_session_shares_in_its_own_store(tmp_path: Path) -> None:
+    pytest.importorskip("langgraph.store.sqlite.aio")
+    settings = ConvCoAContext(share_knowledge=True, user_id="ann")
+    graph = build_graph(retriever=KeywordRetriever())
+    with Session(graph, settings, "a", tmp_path / "s.sqlite") as session:
+        session.ask("When was the Hopfield network described?")
+
+    async def shared() -> list[Round]:
+        async with open_store(tmp_path / "s.sqlite").shared() as store:
+            return await ashared_rounds(store, "ann")
+
+    import asyncio
+
+    assert questions(asyncio.run(shared())) == ["When was the Hopfield network described?"]

@@ -1,0 +1,45 @@
+"""Turns in processes of their own, which a test may kill; the processes are forked from one that has everything imported."""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.session import Session
+from tests.fakes import KeywordRetriever, WaitingAction
+
+THREAD = "the thread"
+
+
+def context() -> ForkServerContext:
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.integration.turns", "langgraph.checkpoint.sqlite.aio", "langchain_openai"])
+    return processes
+
+
+def one_turn(store: str, base_url: str, model: str, question: str, ready: Connection) -> None:
+    """Ask one question with a model; says when it begins, and that it has ended."""
+    graph = build_graph(
+        model=model, base_url=base_url, retriever=KeywordRetriever(), actions=[WaitingAction("waiting", seconds=0.05)]
+    )
+    with Session(graph, ConvCoAContext(), THREAD, Path(store)) as session:
+        ready.send("begin")
+        session.ask(question)
+        ready.send("end")
+
+
+def many_turns(store: str, writer: int, threads: list[str], turns: int) -> None:
+    """Ask questions in several threads in turn, without a model."""
+    graph = build_graph(retriever=KeywordRetriever())
+    sessions = [Session(graph, ConvCoAContext(), thread, store) for thread in threads]
+    for session in sessions:
+        session.__enter__()
+    for n in range(turns):
+        session = sessions[(writer + n) % len(sessions)]
+        session.ask(f"When was the Hopfield network described, {session.thread} {writer}-{n}?")
+    for session in sessions:
+        session.__exit__(None, None, None)
