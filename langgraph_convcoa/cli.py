@@ -35,6 +35,7 @@ from langgraph_convcoa.cli_options import (
     search_of,
 )
 from langgraph_convcoa.cli_threads import app as threads_app
+from langgraph_convcoa.cli_train import train
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.session import Session
 from langgraph_convcoa.session_documents import documents_path, open_retriever, read_history
@@ -52,6 +53,7 @@ app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(bench_app, name="bench")
 app.add_typer(threads_app, name="threads")
 app.command()(index)
+app.command()(train)
 
 
 def main() -> None:

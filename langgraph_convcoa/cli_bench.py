@@ -1,4 +1,4 @@
-"""`convcoa bench`: how fast the retriever is on this machine."""
+"""`convcoa bench`: how fast the retriever and its encoder are on this machine."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import Annotated
 
 import typer
 
+from langgraph_convcoa.cli_bench_training import training
 from langgraph_convcoa.cli_options import AsJson
 
 app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True, rich_markup_mode="rich")
+app.command()(training)
 _WIDTH = 120
-
-
-@app.callback()
-def _root() -> None:
-    """Keep `scoring` a subcommand: a single one would be merged into `bench` itself."""
 
 
 @app.command()
@@ -65,7 +62,7 @@ def scoring(
     from langgraph_convcoa.evaluation import bench_scoring as bench
     from langgraph_convcoa.evaluation.bench_methods import METHODS
 
-    chosen = [name.strip() for name in methods.split(",")] if methods is not None else METHODS
+    chosen = _names(methods) if methods is not None else METHODS
     report = bench.bench_scoring(
         patterns or (400_000,),
         batches=batch or (1, 32),
@@ -87,3 +84,78 @@ def scoring(
     if not out.is_terminal:
         out.width = _WIDTH
     out.print(report)
+
+
+@app.command()
+def encoder(
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|DIR", help="An encoder; all-MiniLM-L6-v2 by default.", show_default=False),
+    ] = None,
+    dtypes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="float32, bfloat16, torchao-int8, bitsandbytes-int8; those installed by default.",
+            show_default=False,
+        ),
+    ] = None,
+    attention: Annotated[str, typer.Option(metavar="A,B", help="softmax, softmax1 (OutEffHop) or both.")] = "softmax,softmax1",
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder of queries.jsonl and corpus.jsonl, to measure retrieval too.", show_default=False
+        ),
+    ] = None,
+    split: Annotated[str | None, typer.Option(metavar="NAME", help="Only queries of this split.", show_default=False)] = None,
+    queries: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the first N queries.", show_default=False)
+    ] = None,
+    texts: Annotated[int, typer.Option(min=1, metavar="N", help="Texts that are timed.")] = 128,
+    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Timed repetitions of each type.")] = 5,
+    train_steps: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Train on the data with each attention for N steps, and measure again.")
+    ] = 0,
+    train_split: Annotated[str, typer.Option(metavar="NAME", help="What to train on.")] = "train",
+    as_json: AsJson = False,
+) -> None:
+    """Measure an encoder's types: speed, memory, closeness to float32, retrieval, and outliers in its activations.
+
+    [bold]Examples[/bold]
+
+      convcoa bench encoder
+
+      convcoa bench encoder --dtypes bfloat16,torchao-int8 --attention softmax --data data/abg_coqa --split dev
+
+      convcoa bench encoder --data data/or_sharc --split dev --train-steps 200
+
+      convcoa bench encoder --model trained/encoder --json
+    """
+    from langgraph_convcoa.console import consoles, print_json
+    from langgraph_convcoa.evaluation import bench_encoder as bench
+    from langgraph_convcoa.evaluation.datasets import load_dataset
+    from langgraph_convcoa.retrieval.base import DEFAULT_ENCODER
+
+    report = bench.bench_encoder(
+        model or DEFAULT_ENCODER,
+        dtypes=_names(dtypes) if dtypes is not None else None,  # type: ignore[arg-type]
+        attentions=_names(attention),  # type: ignore[arg-type]
+        dataset=load_dataset(data, split=split) if data is not None else None,
+        queries=queries,
+        texts=texts,
+        runs=runs,
+        train=load_dataset(data, split=train_split) if data is not None and train_steps else None,
+        steps=train_steps,
+        progress=True,
+    )
+    if as_json:
+        print_json(report.to_dict())
+        return
+    out, _ = consoles()
+    if not out.is_terminal:
+        out.width = _WIDTH
+    out.print(report)
+
+
+def _names(listed: str) -> list[str]:
+    return [name.strip() for name in listed.split(",")]

@@ -30,41 +30,111 @@ class Report(Protocol):
 
 @app.command()
 def retrieval(
-    data: Data,
+    data: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DATA...",
+            help="Folders of queries.jsonl(.gz) and corpus.jsonl(.gz), or QReCC, TopiOCQA, QuAC, CoQA, MTRAG as published.",
+            show_default=False,
+        ),
+    ],
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Measure a model that convcoa train made, as `trained`.", show_default=False),
+    ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Search this index in place of the data's own passages.", show_default=False),
+    ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
             metavar="A,B",
-            help="bm25, question, question-parts, two-turns, history, rewrite, dense, hybrid (or hopfield); all by default.",
+            help="bm25, question, question-parts, two-turns, history, rewrite, dense, hybrid (or hopfield), untrained-dense, "
+            "untrained, trained-dense, trained.",
             show_default=False,
         ),
     ] = None,
-    split: Annotated[str | None, typer.Option(metavar="NAME", help="Only queries of this split.", show_default=False)] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="Test the others against this method; untrained, or the first.", show_default=False),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Only queries of this split; dev is the part that training leaves out where there is none.",
+            show_default=False,
+        ),
+    ] = None,
     distractors: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE:N", help="The first N passages of a corpus file join the pool; may be repeated.", show_default=False
+            metavar="FILE:N",
+            help="The first N passages of a corpus file join every pool; may be repeated.",
+            show_default=False,
         ),
     ] = None,
+    lexical_weight: Annotated[
+        float | None,
+        typer.Option(min=0.0, metavar="W", help="Weight of the lexical channel, the same for all.", show_default=False),
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Encoder; all-MiniLM-L6-v2 by default.", show_default=False)
+    ] = None,
+    encoder_dtype: Annotated[
+        str, typer.Option("--encoder-dtype", metavar="TYPE", help="What the encoder computes in; see bench encoder.")
+    ] = "auto",
+    max_passages: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Keep the gold passages and the first others of a large corpus.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of the intervals and tests.")] = 0,
     as_json: AsJson = False,
     no_cache: NoCache = False,
 ) -> None:
-    """Compare retrieval methods: MRR, Recall@k, nDCG@10 for conversational questions.
+    """Compare retrieval methods: MRR, Recall@k, nDCG@10 for conversational questions, with intervals and paired tests.
+
+    Of several data sets each has a table, and one is of the mean over them. A row of queries.jsonl has an id, a question, a
+    history (pairs of question and answer), gold (passage ids) and, where known, rewrite, split and conversation_id; a row of
+    corpus.jsonl an id, a title and a text.
 
     [bold]Examples[/bold]
 
       convcoa evaluate retrieval data/mtrag --distractors data/squad2/corpus.jsonl.gz:3000
 
-      convcoa evaluate retrieval data/abg_coqa --split dev --methods bm25,dense,hybrid --json
-    """
-    from langgraph_convcoa.evaluation.datasets import load_dataset, load_distractors
-    from langgraph_convcoa.evaluation.retrieval import METHODS, evaluate_retrieval
+      convcoa evaluate retrieval data/abg_coqa data/pacific --split dev --model my-model --methods bm25,untrained,trained
 
-    chosen = [name.strip() for name in methods.split(",")] if methods is not None else METHODS
-    dataset = load_dataset(data, split=split)
-    more = [document for specification in distractors or () for document in load_distractors(specification)]
-    cache = None if no_cache else open_cache_or_warn(warn)
-    _print(evaluate_retrieval(dataset, methods=chosen, distractors=more, cache=cache, progress=True), as_json)
+      convcoa evaluate retrieval topiocqa/ --split dev --index wiki-index --json
+    """
+    from langgraph_convcoa.evaluation.datasets import load_distractors, load_part
+    from langgraph_convcoa.evaluation.retrieval import evaluate_retrieval, evaluate_sources
+    from langgraph_convcoa.retrieval.base import DEFAULT_ENCODER
+    from langgraph_convcoa.retrieval.sentence_transformer import SentenceTransformerEncoder
+
+    loaded = [load_part(path, split, max_passages=max_passages) for path in data]
+    options: dict[str, Any] = {
+        "methods": [name.strip() for name in methods.split(",")] if methods is not None else None,
+        "model": model,
+        "baseline": baseline,
+        "distractors": [document for specification in distractors or () for document in load_distractors(specification)],
+        "index": index,
+        "encoder": encoder
+        if encoder_dtype == "auto"
+        else SentenceTransformerEncoder(encoder or DEFAULT_ENCODER, dtype=encoder_dtype),  # type: ignore[arg-type]
+        "cache": None if no_cache else open_cache_or_warn(warn),
+        "progress": True,
+        "settings": {} if lexical_weight is None else {"lexical_weight": lexical_weight},
+        "seed": seed,
+    }
+    if len(loaded) == 1:
+        dataset, part = loaded[0]
+        _print(evaluate_retrieval(dataset, part=part, **options), as_json)
+        return
+    parts = [part for _, part in loaded]
+    _print(evaluate_sources([dataset for dataset, _ in loaded], parts=parts, **options), as_json)
 
 
 @app.command()

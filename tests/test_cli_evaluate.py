@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.cli import app
+from langgraph_convcoa.data.splits import in_dev_part
 from tests.fake_encoder import WordEncoder
 
 WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ibises", "jays"]
@@ -74,6 +76,44 @@ def test_retrieval_methods_are_compared_over_pool_and_distractors(data: Path, tm
     assert "Recall@100" in table
 
 
+def test_several_folders_have_a_table_each_and_one_of_the_means(data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    arguments = ["retrieval", data, other, "--methods", "question,dense", "--split", "dev", "--baseline", "question"]
+    report = json.loads(evaluate(*arguments, "--json").stdout)
+    assert [source["dataset"] for source in report["sources"]] == ["data", "other"]
+    assert (report["baseline"], report["macro"]["dense"]["queries"]) == ("question", 20)
+    assert 0 <= report["macro"]["dense"]["p"]["MRR"] <= 1
+    low, high = report["macro"]["dense"]["intervals"]["MRR"]
+    assert low <= report["macro"]["dense"]["MRR"] <= high
+    assert "mean over 2 sources" in evaluate(*arguments).stdout
+
+
+def test_a_published_file_and_its_part_that_training_leaves_out(tmp_path: Path) -> None:
+    stories = [
+        {
+            "id": f"s{i}",
+            "source": "made",
+            "story": f"The {word} live in a {word} house.",
+            "questions": [{"input_text": f"Where do the {word} live?", "turn_id": 1}],
+            "answers": [{"input_text": f"In a {word} house.", "span_start": 0, "turn_id": 1}],
+        }
+        for i, word in enumerate(WORDS)
+    ]
+    path = tmp_path / "coqa.json"
+    path.write_text(json.dumps({"data": stories}))
+    report = json.loads(evaluate("retrieval", path, "--methods", "dense", "--split", "dev", "--json").stdout)
+    expected = sum(in_dev_part(f"s{i}") for i in range(len(WORDS)))
+    assert 0 < report["queries"] == expected < len(WORDS)
+    assert (report["part"], report["methods"]["dense"]["MRR"]) == ("dev: 20% of the conversations, by hash", 1.0)
+
+
+def test_the_lexical_channel_is_in_the_same_state_in_all_methods(data: Path) -> None:
+    arguments = ["retrieval", data, "--methods", "hybrid,dense,untrained", "--lexical-weight", "0", "--json"]
+    methods = json.loads(evaluate(*arguments).stdout)["methods"]
+    assert methods["hybrid"]["MRR"] == methods["dense"]["MRR"] == methods["untrained"]["MRR"]
+
+
 def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path) -> None:
     for arguments, message in (
         (["retrieval", data, "--methods", "magic"], "magic"),
@@ -81,6 +121,12 @@ def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path)
         (["retrieval", tmp_path / "nowhere"], "nowhere"),
         (["retrieval", data, "--split", "test"], "test"),
         (["retrieval", data, "--distractors", f"{data}/none.jsonl:3"], "none.jsonl"),
+        (["retrieval", data, data], "named data"),
+        (["retrieval", data, "--methods", "trained"], "--model"),
+        (["retrieval", data, "--model", tmp_path / "nowhere"], "nowhere"),
+        (["retrieval", data, "--index", tmp_path / "nowhere"], "nowhere"),
+        (["retrieval", data, "--baseline", "bm25", "--methods", "dense"], "baseline"),
+        (["retrieval", data / "queries.jsonl.gz"], "no known format"),
         (["faithfulness", tmp_path / "nowhere"], "nowhere"),
         (["guesses", tmp_path / "nowhere"], "nowhere"),
         (["qa", tmp_path / "nowhere"], "nowhere"),

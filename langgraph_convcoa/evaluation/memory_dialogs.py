@@ -38,7 +38,7 @@ def dialogs(datasets: Iterable[Dataset]) -> list[list[Turn]]:
     for dataset in datasets:
         rows: defaultdict[str, list[Query]] = defaultdict(list)
         for query in dataset.queries:
-            if isinstance(name := query.extra.get("conversation_id"), str):
+            if name := query.conversation:
                 rows[name].append(query)
         for name, queries in rows.items():
             longest = max(queries, key=lambda query: len(query.history))

@@ -21,6 +21,7 @@ from langgraph_convcoa.retrieval.memory import Memory
 from langgraph_convcoa.retrieval.patterns import Patterns
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring import Ranking
+from langgraph_convcoa.retrieval.weights import HopfieldWeights
 
 _LOGGER = logging.getLogger(__name__)
 _GONE = -1
@@ -74,6 +75,7 @@ class ApproximateChannel:
         passage_weight: float,
         allowed: npt.NDArray[np.bool_] | None = None,
         extra: Vectors | None = None,
+        weights: HopfieldWeights | None = None,
     ) -> list[Ranking]:
         """The best of the candidates for each query state; see `search_candidates`.
 
@@ -86,8 +88,10 @@ class ApproximateChannel:
             with self._lock:
                 self.follow(view, settings, passage_weight=passage_weight, progress=True)
                 assert self._stage is not None
+                # Trained weights read the windows with another vector than the state.
+                asked = states if weights is None or settings.over != "windows" else weights.readout(states)
                 # The deleted ones that are still linked take places.
-                found = self._stage.candidates(states, count + min(self._gone, count))
+                found = self._stage.candidates(asked, count + min(self._gone, count))
                 sets = [self._sets[keys] for keys in found]
                 return [np.concatenate([named[named != _GONE], self._missing]) for named in sets]
 
@@ -102,6 +106,7 @@ class ApproximateChannel:
             check=lambda sets: patterns_of(view, sets),
             beta=beta,
             passage_weight=passage_weight,
+            weights=weights,
         )
 
     def lags(self, view: Memory | Snapshot, settings: ApproximateSettings) -> bool:

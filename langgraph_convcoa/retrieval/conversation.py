@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -14,11 +15,17 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.hopfield.energy import update
 from langgraph_convcoa.retrieval.base import Encoder, Vectors, normalised
 
+if TYPE_CHECKING:
+    from langgraph_convcoa.retrieval.model import RetrieverModel
+
 Turn = tuple[str, str]
 """A question and its answer."""
 
 History = Sequence[Turn | Sequence[str] | BaseMessage]
 """Earlier turns, oldest first: pairs of question and answer, or LangChain messages."""
+
+_Asked = tuple[str, tuple[Turn, ...]]
+_Key = TypeVar("_Key", str, _Asked)
 
 _ANSWER_CHARACTERS = 300
 
@@ -101,15 +108,21 @@ def conversational_state(query: Vectors, history: Vectors, history_weight: float
 class StateEncoder:
     """Query states of questions with their histories; vectors of recent texts are kept, since a history recurs every turn.
 
+    Without a model the state is `conversational_state`. A model's projections and gate take the place of the identity in it
+    (`StateWeights`), and a question tower gives normalise(tower(question, turns) + g * that state).
+
     Args:
         encoder: Encodes questions and turns alike.
         capacity: How many vectors are kept.
+        model: A trained model for this encoder.
     """
 
-    def __init__(self, encoder: Encoder, capacity: int = 4096) -> None:
+    def __init__(self, encoder: Encoder, capacity: int = 4096, model: RetrieverModel | None = None) -> None:
         self.encoder = encoder
+        self.model = model
         self._capacity = capacity
-        self._kept: OrderedDict[str, Vectors] = OrderedDict()
+        self._kept: OrderedDict[str | _Asked, Vectors] = OrderedDict()
+        self._checked = False
         self._lock = threading.Lock()
 
     def states(
@@ -125,14 +138,20 @@ class StateEncoder:
         Args:
             queries: n questions.
             histories: n lists of earlier turns, oldest first.
-            history_weight: lambda, at least 0.
+            history_weight: lambda, at least 0; with 0 the turns are left out altogether.
             history_beta: beta_h, 0 to infinity.
+
+        Raises:
+            RetrievalError: The encoder gives unusable vectors, or the model is for another encoder.
         """
-        turns = [[turn_text(turn) for turn in history] if history_weight else [] for history in histories]
-        turns = [[text for text in texts if text] for texts in turns]
+        if self.model is not None and not self._checked:
+            self.model.check_encoder(self.encoder)
+            self._checked = True
+        kept = [list(history) if history_weight else [] for history in histories]
+        turns = [[text for text in map(turn_text, history) if text] for history in kept]
         vectors = self._encode([*queries, *(text for texts in turns for text in texts)])
         rows = [
-            conversational_state(
+            self._state(
                 vectors[query],
                 np.stack([vectors[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32),
                 history_weight,
@@ -140,19 +159,57 @@ class StateEncoder:
             )
             for query, texts in zip(queries, turns, strict=True)
         ]
-        return np.stack(rows) if rows else np.zeros((0, self.encoder.dimension), dtype=np.float32)
+        states = np.stack(rows) if rows else np.zeros((0, self.encoder.dimension), dtype=np.float32)
+        return self._towered(states, queries, kept)
+
+    def _state(self, query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
+        if self.model is None or self.model.state is None:
+            return conversational_state(query, history, history_weight, history_beta)
+        return self.model.state.state(query, history, history_weight, history_beta)
+
+    def _towered(self, states: Vectors, queries: Sequence[str], histories: Sequence[Sequence[Turn]]) -> Vectors:
+        """The states with what the question tower makes of each question and its turns."""
+        if self.model is None or self.model.tower is None:
+            return states
+        asked = {
+            row: (query, tuple((question.strip(), answer.strip()) for question, answer in history))
+            for row, (query, history) in enumerate(zip(queries, histories, strict=True))
+            if history or self.model.first_turns
+        }
+        if not asked:
+            return states
+        found = self._recalled(asked.values())
+        new = [question for question in dict.fromkeys(asked.values()) if question not in found]
+        if new:
+            bfloat16 = "bfloat16" in self.encoder.name.split("|")
+            tower = self.model.tower
+            vectors = tower.encode([query for query, _ in new], [turns for _, turns in new], bfloat16=bfloat16)
+            found |= zip(new, vectors, strict=True)
+        self._keep(found)
+        states = states.copy()
+        for row, question in asked.items():
+            mixed = found[question] + np.float32(self.model.state_weight) * states[row]
+            length = np.linalg.norm(mixed)
+            states[row] = mixed / length if length else mixed
+        return states
 
     def _encode(self, texts: Sequence[str]) -> dict[str, Vectors]:
-        with self._lock:
-            found = {text: self._kept[text] for text in texts if text in self._kept}
+        found = self._recalled(texts)
         missing = list(dict.fromkeys(text for text in texts if text not in found))
         if missing:
             rows = normalised(self.encoder.encode_queries(missing), len(missing), self.encoder.dimension, self.encoder.name)
-            found.update(zip(missing, rows, strict=True))
+            found |= zip(missing, rows, strict=True)
+        self._keep(found)
+        return found
+
+    def _recalled(self, keys: Iterable[_Key]) -> dict[_Key, Vectors]:
         with self._lock:
-            for text in found:
-                self._kept[text] = found[text]
-                self._kept.move_to_end(text)
+            return {key: self._kept[key] for key in keys if key in self._kept}
+
+    def _keep(self, found: Mapping[_Key, Vectors]) -> None:
+        with self._lock:
+            for key, vector in found.items():
+                self._kept[key] = vector
+                self._kept.move_to_end(key)
             while len(self._kept) > self._capacity:
                 self._kept.popitem(last=False)
-        return found

@@ -13,6 +13,7 @@ from langgraph_convcoa.retrieval.base import Vectors
 from langgraph_convcoa.retrieval.index_documents import Passage
 from langgraph_convcoa.retrieval.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring import Ranking, associate
+from langgraph_convcoa.retrieval.weights import HopfieldWeights
 
 
 class Hit(NamedTuple):
@@ -33,7 +34,15 @@ def best_sets(ranking: Ranking, threshold: float | None) -> list[tuple[int, floa
     ]
 
 
-def hit_document(patterns: Patterns, hit: Hit, state: Vectors, *, beta: float, association: bool) -> Document:
+def hit_document(
+    patterns: Patterns,
+    hit: Hit,
+    state: Vectors,
+    *,
+    beta: float,
+    association: bool,
+    weights: HopfieldWeights | None = None,
+) -> Document:
     """A new document of a passage, with its `source`, `score`, `certified` and `quote`, and `association` where it is wanted.
 
     Args:
@@ -42,19 +51,20 @@ def hit_document(patterns: Patterns, hit: Hit, state: Vectors, *, beta: float, a
         state: (d,), the query state that it was found for.
         beta: Inverse temperature of the association.
         association: Put the windows that matched in the metadata.
+        weights: Trained W_Q, W_K, W_V; the identity when None.
     """
     passage, spans = hit.passage.document, hit.passage.spans
-    weights, products = associate(patterns, hit.number, state, beta)
+    shares, products = associate(patterns, hit.number, state, beta, weights)
     texts = [passage.page_content[start:end] for start, end in spans]
     metadata = copy.deepcopy(passage.metadata)
     metadata.setdefault("source", str(metadata.get("document_id") or passage.id))
     # By product where weights are equal, as all are at beta = 0.
-    best = max(range(len(texts)), key=lambda i: (weights[i], products[i]))
+    best = max(range(len(texts)), key=lambda i: (shares[i], products[i]))
     metadata |= {"score": hit.score, "certified": hit.certified, "quote": texts[best]}
     if association:
         metadata["association"] = [
             {"text": text, "start": start, "end": end, "weight": float(weight)}
-            for text, (start, end), weight in zip(texts, spans, weights, strict=True)
+            for text, (start, end), weight in zip(texts, spans, shares, strict=True)
         ]
     return Document(id=passage.id, page_content=passage.page_content, metadata=metadata)
 

@@ -15,6 +15,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.base import Encoder
+from langgraph_convcoa.retrieval.encoder import encoder_from_settings, encoder_settings
 from langgraph_convcoa.retrieval.index_database import DATABASE, Head
 from langgraph_convcoa.retrieval.index_documents import Catalogue, Passage
 from langgraph_convcoa.retrieval.index_entries import check_storable, entries_of
@@ -22,7 +23,6 @@ from langgraph_convcoa.retrieval.index_file import WriterLock
 from langgraph_convcoa.retrieval.index_write import StoredSets, gathered, rewrite
 from langgraph_convcoa.retrieval.passages import Span
 from langgraph_convcoa.retrieval.patterns import PATTERN_TYPES, Patterns, PatternType, decode_patterns, encode_patterns
-from langgraph_convcoa.retrieval.sentence_transformer import Dtype, SentenceTransformerEncoder
 
 # The name that embeddings without a model name are given: another one in every process.
 _UNNAMED = re.compile(r":[0-9a-f]{32}$")
@@ -103,19 +103,13 @@ def new_head(encoder: Encoder, dtype: PatternType, settings: Mapping[str, Any] |
             f"The embeddings {encoder.name.rsplit(':', 1)[0]} have no model name to know them by when the index is opened: "
             "give EmbeddingsEncoder(embeddings, name=...)."
         )
-    model = None
-    if isinstance(encoder, SentenceTransformerEncoder):
-        model = {"name": encoder.model_name, "dtype": encoder.dtype}
-    return Head(secrets.token_hex(16), dtype, encoder.dimension, encoder.name, model, dict(settings or {}))
+    stated = encoder_settings(encoder)
+    return Head(secrets.token_hex(16), dtype, encoder.dimension, encoder.name, stated, dict(settings or {}))
 
 
 def encoder_of(head: Head) -> Encoder | None:
     """The encoder that an index was built with, where that can be told."""
-    if head.model is None:
-        return None
-    stated = head.model["dtype"]
-    dtype: Dtype = "bfloat16" if stated == "bfloat16" else "float32" if stated == "float32" else "auto"
-    return SentenceTransformerEncoder(head.model["name"], dtype=dtype)
+    return None if head.model is None else encoder_from_settings(head.model)
 
 
 def prepare_folder(folder: Path) -> None:

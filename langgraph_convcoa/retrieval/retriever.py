@@ -24,9 +24,11 @@ from langgraph_convcoa.retrieval.hits import named_documents
 from langgraph_convcoa.retrieval.index import Index
 from langgraph_convcoa.retrieval.index_open import open_or_create
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory, build_memory
+from langgraph_convcoa.retrieval.model import RetrieverModel, model_for
 from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.retriever_inputs import checked_documents, history_runnable
+from langgraph_convcoa.retrieval.retriever_model import opened_model, own_encoder
 from langgraph_convcoa.retrieval.retriever_search import SearchingRetriever
 
 
@@ -57,6 +59,8 @@ class HopfieldRetriever(SearchingRetriever):
             candidates (2,000) the search is exact all the same.
         memory: The passages and their patterns, in memory or an `Index` on disk.
         encoder: What encodes the queries, and encoded the memory.
+        model: What training gave the query's side: "default" (the model that comes with the package), "untrained", a folder
+            that `convcoa train` made, or a `RetrieverModel`. When None, "default" with the default encoder, else "untrained".
 
     Raises:
         InputError: A setting, the query or the history cannot be used; on construction or `invoke`.
@@ -70,8 +74,19 @@ class HopfieldRetriever(SearchingRetriever):
         ['b']
     """
 
-    def __init__(self, *, memory: Memory | Index, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> None:
-        settings |= {"memory": memory, "encoder": as_encoder(encoder)}
+    def __init__(
+        self,
+        *,
+        memory: Memory | Index,
+        encoder: Encoder | Embeddings | str | None = None,
+        model: RetrieverModel | str | Path | None = None,
+        **settings: Any,
+    ) -> None:
+        named = opened_model(model, memory)
+        kept = as_encoder(own_encoder(named) if encoder is None else encoder)
+        opened = model_for(named, kept)
+        settings = {**(opened.settings if opened else {}), **settings}
+        settings |= {"memory": memory, "encoder": kept, "model": opened or named}
         if isinstance(settings.get("approximate"), Mapping):
             settings["approximate"] = approximate_settings(settings["approximate"])
         try:
@@ -79,7 +94,7 @@ class HopfieldRetriever(SearchingRetriever):
         except ValidationError as error:
             first = error.errors()[0]
             raise InputError(f"The retriever's setting {'.'.join(map(str, first['loc']))!r}: {first['msg']}.") from None
-        self._states = StateEncoder(self.encoder)
+        self._states = StateEncoder(self.encoder, model=opened)
         self._check(self.k)
 
     @classmethod

@@ -29,9 +29,11 @@ from langgraph_convcoa.retrieval.index_snapshot import Snapshot
 from langgraph_convcoa.retrieval.lexical_channel import LexicalChannel
 from langgraph_convcoa.retrieval.memory import Memory
 from langgraph_convcoa.retrieval.memory_changes import with_documents, without
+from langgraph_convcoa.retrieval.model import RetrieverModel
 from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.retriever_inputs import checked_documents
+from langgraph_convcoa.retrieval.retriever_model import save_beside, stated_model
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class MemoryRetriever(BaseRetriever):
         encoder: What encodes the queries, and encoded the memory.
         lexical: The words of a memory that is not on disk; an index keeps its own.
         linked: The approximate stage of a memory that is not on disk; an index keeps its own.
+        model: What training gave the query's side.
     """
 
     # Fields, so that `configurable_fields`, which makes a new object of an old one's fields, takes them along; never dumped.
@@ -54,6 +57,7 @@ class MemoryRetriever(BaseRetriever):
     encoder: SkipValidation[Encoder] = Field(repr=False, exclude=True)
     lexical: SkipValidation[LexicalChannel] = Field(default_factory=LexicalChannel, repr=False, exclude=True)
     linked: SkipValidation[ApproximateChannel] = Field(default_factory=ApproximateChannel, repr=False, exclude=True)
+    model: SkipValidation[RetrieverModel | str | Path | None] = Field(default=None, repr=False, exclude=True)
 
     _changing: threading.RLock = PrivateAttr(default_factory=threading.RLock)
 
@@ -91,7 +95,7 @@ class MemoryRetriever(BaseRetriever):
             InputError: An id or metadata cannot be stored.
             RetrievalError: The folder cannot be used or written to; an index that was there is as it was.
         """
-        settings = self._settings()
+        settings = self._settings() | {"model": stated_model(self.model, path)}
         numbers: npt.NDArray[np.int64] | None = None
         view: View
         if isinstance(self.memory, Index):
@@ -100,11 +104,13 @@ class MemoryRetriever(BaseRetriever):
                 if dtype not in (None, view.head.dtype):
                     raise InputError(f"The index {path} cannot become {dtype} in its place; save to another folder.")
                 self.memory.put_settings(settings)
+                save_beside(self.model, path)
                 return
             numbers = None if view.alive is None else np.flatnonzero(view.alive)
         else:
             view = self.memory
         save_memory(view, path, self.encoder, dtype=dtype, settings=settings, numbers=numbers)
+        save_beside(self.model, path)
         saved = Index(path)
         saved.save_lexical()
         stage = approximate_settings(settings.get("approximate"))

@@ -21,9 +21,11 @@ from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.hits import Hit, best_sets, hit_document
 from langgraph_convcoa.retrieval.index import Index
 from langgraph_convcoa.retrieval.index_documents import Outdated
+from langgraph_convcoa.retrieval.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever_inputs import query_text
 from langgraph_convcoa.retrieval.retriever_memory import MemoryRetriever, View, allowed, fetch
 from langgraph_convcoa.retrieval.scoring import Ranking, check_settings, search
+from langgraph_convcoa.retrieval.weights import HopfieldWeights
 
 _SEARCHES = 5
 
@@ -122,6 +124,7 @@ class SearchingRetriever(MemoryRetriever):
             "passage_weight": self.passage_weight,
             "allowed": allowed(view, self.filter),
             "extra": self._lexical_scores(view, queries),
+            "weights": self._weights,
         }
         if settings is None:
             return search(view.patterns, states, **terms)
@@ -145,4 +148,8 @@ class SearchingRetriever(MemoryRetriever):
 
     def _document(self, view: View, hit: Hit, state: Vectors) -> Document:
         patterns = patterns_of(view, np.array([hit.number]))
-        return hit_document(patterns, hit, state, beta=self.beta, association=self.return_association)
+        return hit_document(patterns, hit, state, beta=self.beta, association=self.return_association, weights=self._weights)
+
+    @property
+    def _weights(self) -> HopfieldWeights | None:
+        return self.model.weights if isinstance(self.model, RetrieverModel) else None

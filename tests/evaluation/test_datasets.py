@@ -1,124 +1,31 @@
-import gzip
 import json
-import os
-from pathlib import Path
 
 import pytest
 
+from langgraph_convcoa.data.splits import in_dev_part
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.datasets import load_dataset, load_distractors
-
-QUERY = {
-    "id": "q",
-    "question": "Who?",
-    "history": [["a", "b"]],
-    "gold": ["p"],
-    "rewrite": None,
-    "answer": "x",
-    "split": "dev",
-    "domain": "d",
-}
-PASSAGE = {"id": "p", "title": "T", "text": "text"}
+from langgraph_convcoa.evaluation.datasets import load_part
 
 
-def write(folder, queries=(QUERY,), corpus=(PASSAGE,), gz=False):
-    for name, rows in (("queries", queries), ("corpus", corpus)):
-        data = "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows).encode()
-        path = folder / f"{name}.jsonl{'.gz' if gz else ''}"
-        path.write_bytes(gzip.compress(data) if gz else data)
+def write(folder, splits):
+    folder.mkdir()
+    rows = [{"id": str(n), "question": "Who?", "conversation_id": f"c{n}", "split": split} for n, split in enumerate(splits)]
+    (folder / "queries.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    (folder / "corpus.jsonl").write_text(json.dumps({"id": "p", "text": "Ada."}))
     return folder
 
 
-@pytest.mark.parametrize("gz", [False, True])
-def test_rows_become_queries_and_documents(tmp_path, gz):
-    dataset = load_dataset(write(tmp_path, gz=gz))
-    (query,), (passage,) = dataset.queries, dataset.corpus
-    assert dataset.name == tmp_path.name
-    assert (query.id, query.question, query.history, query.gold) == ("q", "Who?", (("a", "b"),), ("p",))
-    assert (query.rewrite, query.answer, query.split, query.extra) == ("", "x", "dev", {"domain": "d"})
-    assert (passage.id, passage.page_content, passage.metadata) == ("p", "text", {"title": "T"})
+def test_a_split_of_its_own(tmp_path):
+    folder = write(tmp_path / "own", ["train", "dev", "test"])
+    for split, expected in ((None, "012"), ("dev", "1"), ("test", "2")):
+        dataset, part = load_part(folder, split)
+        assert "".join(query.id for query in dataset.queries) == expected
+        assert part == (split or "")
+    with pytest.raises(InputError, match=r"no queries of the split 'x'; its splits: dev, test, train\."):
+        load_part(folder, "x")
 
 
-def test_only_what_must_be_there(tmp_path):
-    dataset = load_dataset(write(tmp_path, [{"id": "q", "question": "Who?"}], [{"id": "p", "text": ""}]))
-    assert dataset.queries[0].history == dataset.queries[0].gold == ()
-    assert dataset.corpus[0].metadata == {}
-
-
-def test_splits(tmp_path):
-    write(tmp_path, [QUERY, QUERY | {"id": "r", "split": "train"}])
-    assert [query.id for query in load_dataset(tmp_path, split="train").queries] == ["r"]
-    with pytest.raises(InputError, match=r"no queries of the split 'test'; its splits: dev, train"):
-        load_dataset(tmp_path, split="test")
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ('{"id": "q", ', "not JSON"),
-        ("[1]", "JSON object"),
-        (QUERY | {"question": " "}, "`question`"),
-        ({"id": "q"}, "`question`"),
-        (QUERY | {"id": 3}, "`id`"),
-        (QUERY | {"history": [["a"]]}, "`history`"),
-        (QUERY | {"history": "a"}, "`history`"),
-        (QUERY | {"gold": "p"}, "`gold`"),
-        (QUERY | {"rewrite": 3}, "`rewrite`"),
-    ],
-)
-def test_a_bad_query_names_its_file_and_line(tmp_path, row, message):
-    write(tmp_path, [QUERY, "", row])
-    with pytest.raises(InputError, match=message) as caught:
-        load_dataset(tmp_path)
-    assert f"{tmp_path / 'queries.jsonl'}, line 3" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("row", "message"), [({"id": "p"}, "`text`"), ({"text": "t"}, "`id`"), (PASSAGE, "'p' twice")])
-def test_a_bad_corpus(tmp_path, row, message):
-    with pytest.raises(InputError, match=message):
-        load_dataset(write(tmp_path, corpus=[PASSAGE, row]))
-
-
-def test_what_is_missing_or_broken_is_named(tmp_path):
-    with pytest.raises(InputError, match="not a folder"):
-        load_dataset(tmp_path / "none")
-    with pytest.raises(InputError, match=r"no corpus\.jsonl"):
-        load_dataset(tmp_path)
-    write(tmp_path, gz=True)
-    path = tmp_path / "corpus.jsonl.gz"
-    for data in (b"plain", path.read_bytes()[:-9], path.read_bytes()[:20] + b"\xff" * 8):
-        path.write_bytes(data)
-        with pytest.raises(InputError, match="cannot be read"):
-            load_dataset(tmp_path)
-    path.write_bytes(gzip.compress(b"\xff\xfe"))
-    with pytest.raises(InputError, match="line 1: not JSON"):
-        load_dataset(tmp_path)
-
-
-def test_distractors_are_the_first_rows_of_a_file(tmp_path):
-    write(tmp_path, corpus=[PASSAGE | {"id": f"p{n}"} for n in range(5)])
-    path = tmp_path / "corpus.jsonl"
-    assert [document.id for document in load_distractors(f"{path}:2")] == ["p0", "p1"]
-    assert len(load_distractors(f"{path}:99")) == 5
-
-
-@pytest.mark.parametrize("end", [":0", ":-1", ":x", ":"])
-def test_bad_distractors(tmp_path, end):
-    write(tmp_path)
-    with pytest.raises(InputError, match="FILE:N"):
-        load_distractors(f"{tmp_path / 'corpus.jsonl'}{end}")
-
-
-def test_distractors_of_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
-        load_distractors(f"{tmp_path / 'none'}:3")
-
-
-@pytest.mark.data
-def test_the_shared_data_loads():
-    shared = Path(os.environ.get("CONVCOA_SHARED", Path(__file__).parents[2] / ".." / "shared"))
-    if not (shared / "data").is_dir():
-        pytest.skip("the shared evaluation data is not here")
-    dataset = load_dataset(shared / "data" / "mtrag", split="dev")
-    assert (len(dataset.queries), len(dataset.corpus)) == (244, 1504)
+def test_the_part_that_training_leaves_out(tmp_path):
+    dataset, part = load_part(write(tmp_path / "one", ["train"] * 30), "dev")
+    assert [query.id for query in dataset.queries] == [str(n) for n in range(30) if in_dev_part(f"c{n}")]
+    assert part == "dev: 20% of the conversations, by hash"

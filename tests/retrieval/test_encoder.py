@@ -1,8 +1,15 @@
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.encoder import EmbeddingsEncoder, SentenceTransformerEncoder, as_encoder
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoder import (
+    EmbeddingsEncoder,
+    SentenceTransformerEncoder,
+    TwoTowerEncoder,
+    as_encoder,
+    encoder_from_settings,
+    encoder_settings,
+)
 
 
 def test_what_a_user_names_becomes_an_encoder(encoder):
@@ -19,3 +26,36 @@ def test_naming_an_encoder_loads_nothing():
 def test_anything_else_is_refused():
     with pytest.raises(InputError, match="int"):
         as_encoder(3)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        SentenceTransformerEncoder("a/b"),
+        SentenceTransformerEncoder("a/b", dtype="torchao-int8", attention="softmax1", pooling="cls"),
+        TwoTowerEncoder(SentenceTransformerEncoder("q", pooling="cls"), SentenceTransformerEncoder("p", dtype="bfloat16")),
+    ],
+    ids=["plain", "told", "towers"],
+)
+def test_an_encoder_can_be_made_again(made):
+    settings = encoder_settings(made)
+    assert repr(encoder_from_settings(settings)) == repr(made)
+    assert all(isinstance(value, str) for value in settings.values())
+
+
+def test_encoders_that_cannot_be_told(encoder):
+    assert encoder_settings(encoder) is None
+    assert encoder_settings(TwoTowerEncoder(SentenceTransformerEncoder("q"), encoder)) is None
+
+
+def test_settings_of_before_are_read():
+    again = encoder_from_settings({"name": "a/b", "dtype": "auto"})
+    assert repr(again) == repr(SentenceTransformerEncoder("a/b"))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"name": "m", "rotation": "quarter"}, {"name": "m", "dtype": "int3"}, {"question.name": "m"}]
+)
+def test_settings_of_another_release_are_refused(settings):
+    with pytest.raises(RetrievalError, match="upgrade the library"):
+        encoder_from_settings(settings)

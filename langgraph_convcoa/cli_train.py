@@ -1,0 +1,254 @@
+"""`convcoa train`: a model for the retriever from conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from langgraph_convcoa.cli_errors import warn
+from langgraph_convcoa.cli_options import AsJson, NoCache
+from langgraph_convcoa.errors import InputError
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.data.queries import Dataset
+    from langgraph_convcoa.retrieval.model import RetrieverModel
+    from langgraph_convcoa.training.data import TrainingData
+
+_MODES = "name one of --head and --full, or neither"
+
+
+def train(
+    data: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DATA...",
+            help="Folders or files of conversations; of questions over titled articles, conversations are made.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the model.", show_default=False)],
+    head: Annotated[bool, typer.Option("--head", help="Only the head: weights on frozen vectors, in a minute or so.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="The whole encoder for questions and passages: they must be indexed anew.")
+    ] = False,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="sentence-transformers model or folder; all-MiniLM-L6-v2 without it.", show_default=False
+        ),
+    ] = None,
+    encoder_dtype: Annotated[
+        str, typer.Option("--encoder-dtype", metavar="TYPE", help="What the frozen encoder computes in; see bench encoder.")
+    ] = "auto",
+    attention: Annotated[
+        str, typer.Option(metavar="auto|softmax|softmax1", help="Attention of the encoder that --full trains.")
+    ] = "auto",
+    epochs: Annotated[int | None, typer.Option(min=1, metavar="N", help="How often all is seen.", show_default=False)] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Batches, instead of epochs.", show_default=False)
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", min=2, metavar="N", help="Questions a step.", show_default=False)
+    ] = None,
+    chunk: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Questions encoded at a time (gradient caching): less memory.", show_default=False
+        ),
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", metavar="X", help="The highest.", show_default=False)
+    ] = None,
+    made: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Conversations to make; 6000 by default.", show_default=False)
+    ] = None,
+    distil_only: Annotated[
+        bool, typer.Option("--distil-only", help="Learn from made conversations and rewrites alone, without the DPR loss.")
+    ] = False,
+    average_with: Annotated[
+        Path | None,
+        typer.Option(
+            "--average-with", metavar="DIR", help="Average the question tower with this model's.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of everything that is drawn.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training into DIR that was stopped.")] = False,
+    logs: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for TensorBoard.", show_default=False)] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="cpu, cuda, ...; chosen without it.", show_default=False)
+    ] = None,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Leave out queries that cannot be learned from, with a warning.")
+    ] = False,
+    as_json: AsJson = False,
+    no_cache: NoCache = False,
+) -> None:
+    """Train a model for the retriever on conversations; of data with a split "dev" that split is left out.
+
+    Without --head or --full a question tower is trained: a copy of the encoder that reads a question with its turns. Passages
+    stay as they are indexed. Ctrl-C stops after the step under way; run it again with --resume and it goes on.
+
+    [bold]Examples[/bold]
+
+      convcoa train data/my_conversations --out my.model
+
+      convcoa train data/squad2 data/quac data/mine --out my.model --resume
+
+      convcoa train data/mine --out small.model --head
+
+      convcoa evaluate retrieval data/mine --model my.model
+    """
+    if head and full:
+        raise InputError(f"--head and --full cannot be used together: {_MODES}")
+    if (distil_only or average_with is not None) and (head or full):
+        raise InputError("--distil-only and --average-with are for the question tower, not for --head or --full")
+    if attention != "auto" and not full:
+        raise InputError("--attention is for --full, which trains the encoder")
+    given = {
+        "epochs": epochs, "steps": steps, "batch_size": batch_size, "chunk": chunk,
+        "learning_rate": learning_rate, "seed": seed,
+    }  # fmt: skip
+    from langgraph_convcoa.retrieval.model import check_model_folder
+    from langgraph_convcoa.session_documents import open_cache_or_warn
+
+    check_model_folder(out)
+    conversations, single = _read(data, skip_invalid)
+    cache = None if no_cache else open_cache_or_warn(warn)
+    flags = {
+        "--head": head, "--full": full, "--encoder": encoder, "--made": made, "--distil-only": distil_only,
+        "--average-with": average_with, "--epochs": epochs, "--steps": steps, "--batch-size": batch_size,
+        "--learning-rate": learning_rate, "--seed": seed or None,
+    }  # fmt: skip
+    shared: dict[str, Any] = {
+        "out": out, "cache": cache, "resume": resume, "logs": logs, "progress": True, "device": device,
+        "card": _card(data, conversations, single, out, flags),
+    }  # fmt: skip
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if head:
+        model = _head(conversations, single, encoder, encoder_dtype, chosen, shared)
+    elif full:
+        model = _full(conversations, encoder, attention, chosen, shared)
+    else:
+        shared["average_with"] = _tower_of(average_with)
+        given_recipe = {"made": made, "distilled_first": 1.0 if distil_only else None}
+        model = _tower(conversations, single, encoder, encoder_dtype, given_recipe, chosen, shared)
+    _report(model, out, as_json)
+
+
+def _read(data: Sequence[Path], skip_invalid: bool) -> tuple[TrainingData | None, list[Dataset]]:
+    """The conversations, and the single-turn data that conversations are made of."""
+    from langgraph_convcoa.training.data import load_training_data
+    from langgraph_convcoa.training.single_turn import load_single_turn
+
+    single = {path: found for path in data if (found := load_single_turn(path)) is not None}
+    rest = [path for path in data if path not in single]
+    invalid: Any = "skip" if skip_invalid else "error"
+    return (load_training_data(rest, invalid=invalid) if rest else None), list(single.values())
+
+
+def _head(
+    data: TrainingData | None,
+    single: list[Dataset],
+    encoder: str | None,
+    dtype: str,
+    chosen: dict[str, Any],
+    shared: dict[str, Any],
+) -> RetrieverModel:
+    from dataclasses import replace
+
+    from langgraph_convcoa.training.head_training import HeadSettings, train_head
+
+    if data is None:
+        raise InputError("a head learns from conversations alone: name at least one folder of them")
+    settings = HeadSettings()
+    settings = replace(settings, training=replace(settings.training, **chosen))
+    return train_head(data, single_turn=single, encoder=_encoder(encoder, dtype), settings=settings, **shared)
+
+
+def _tower(
+    data: TrainingData | None,
+    single: list[Dataset],
+    encoder: str | None,
+    dtype: str,
+    given: dict[str, Any],
+    chosen: dict[str, Any],
+    shared: dict[str, Any],
+) -> RetrieverModel:
+    from dataclasses import replace
+
+    from langgraph_convcoa.training.recipe import TowerRecipe, train_tower
+
+    recipe = TowerRecipe(**{name: value for name, value in given.items() if value is not None})
+    recipe = replace(recipe, training=replace(recipe.training, **chosen))
+    return train_tower(data, single_turn=single, encoder=_encoder(encoder, dtype), recipe=recipe, **shared)
+
+
+def _full(
+    data: TrainingData | None, encoder: str | None, attention: str, chosen: dict[str, Any], shared: dict[str, Any]
+) -> RetrieverModel:
+    from dataclasses import replace
+
+    from langgraph_convcoa.training.full import FullSettings, train_full
+
+    if data is None:
+        raise InputError("--full learns from conversations and their passages: name at least one folder of them")
+    settings = FullSettings()
+    settings = replace(settings, training=replace(settings.training, **chosen))
+    return train_full(data, encoder=encoder, attention=attention, settings=settings, **shared)  # type: ignore[arg-type]
+
+
+def _tower_of(folder: Path | None) -> Any:
+    from langgraph_convcoa.retrieval.model import RetrieverModel
+
+    if folder is None:
+        return None
+    tower = RetrieverModel.load(folder).tower
+    if tower is None:
+        raise InputError(f"--average-with {folder}: this model has no question tower")
+    return tower
+
+
+def _encoder(name: str | None, dtype: str) -> Any:
+    from langgraph_convcoa.retrieval.base import DEFAULT_ENCODER
+    from langgraph_convcoa.retrieval.sentence_transformer import SentenceTransformerEncoder
+
+    return SentenceTransformerEncoder(name or DEFAULT_ENCODER, dtype=dtype)  # type: ignore[arg-type]
+
+
+def _card(
+    paths: Sequence[Path], data: TrainingData | None, single: Sequence[Dataset], out: Path, flags: dict[str, Any]
+) -> Any:
+    from langgraph_convcoa.training.card import model_card
+
+    told = "".join(
+        f" {name}" if value is True else f" {name} {value}" for name, value in flags.items() if value not in (None, False)
+    )
+    command = f"convcoa train {' '.join(map(str, paths))} --out {out}{told}"
+    counts = dict(data.sources if data is not None else {}) | {one.name: len(one.queries) for one in single}
+    return lambda model: model_card(model, counts, command)
+
+
+def _report(model: RetrieverModel, out: Path, as_json: bool) -> None:
+    from langgraph_convcoa.console import consoles, print_json
+
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    parts = [
+        name
+        for name, part in (
+            ("weights", model.weights),
+            ("state", model.state),
+            ("question tower", model.tower),
+            ("encoder", model.encoder_folder),
+        )
+        if part is not None
+    ]
+    if as_json:
+        print_json(
+            {"model": str(out), "encoder": model.encoder, "parts": parts, "settings": dict(model.settings), "bytes": size}
+        )
+        return
+    console, _ = consoles()
+    console.out(f"{out}: {', '.join(parts)}, {size / 1e6:.1f} MB, for {model.encoder}", highlight=False)

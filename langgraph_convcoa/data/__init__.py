@@ -1,0 +1,1 @@
+"""Conversational questions and the passages that answer them, as training and evaluation read them."""

@@ -1,0 +1,51 @@
+"""What a data set is: questions of conversations, and passages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.documents import Document
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question of a conversation and the passages that answer it.
+
+    Attributes:
+        id: The row's id.
+        question: As it was put.
+        history: Earlier pairs of question and answer, oldest first.
+        gold: Ids of the passages that answer it.
+        rewrite: A form of the question that stands alone, empty where none is known.
+        answer: The reference answer, empty where none is known.
+        split: "train", "dev", ...
+        conversation: The id of its conversation, empty where none is given.
+        extra: The row's other fields.
+        where: The file and the line, for messages.
+    """
+
+    id: str
+    question: str
+    history: tuple[tuple[str, str], ...] = ()
+    gold: tuple[str, ...] = ()
+    rewrite: str = ""
+    answer: str = ""
+    split: str = ""
+    conversation: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+    where: str = field(default="", compare=False, repr=False)
+
+    @property
+    def conversation_id(self) -> str:
+        """The conversation's id; the row's own where none is given."""
+        return self.conversation or self.id
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Queries and the passages that are searched; `name` is the folder's."""
+
+    name: str
+    queries: tuple[Query, ...]
+    corpus: tuple[Document, ...]

@@ -1,0 +1,57 @@
+"""Which model a retriever uses, and how an index on disk says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.base import Encoder
+from langgraph_convcoa.retrieval.index import Index
+from langgraph_convcoa.retrieval.memory import Memory
+from langgraph_convcoa.retrieval.model import DEFAULT_MODEL, UNTRAINED, RetrieverModel
+from langgraph_convcoa.retrieval.sentence_transformer import SentenceTransformerEncoder
+
+_BESIDE = "index:model"
+_FOLDER = "model"
+
+
+def opened_model(model: RetrieverModel | str | Path | None, memory: Memory | Index) -> RetrieverModel | str | None:
+    """A model that is in a folder, loaded; the names of models as they are, since they depend on the encoder.
+
+    Raises:
+        InputError: It is nothing that names a model.
+        RetrievalError: The folder cannot be loaded.
+    """
+    if model is None or isinstance(model, RetrieverModel) or model in (DEFAULT_MODEL, UNTRAINED):
+        return model
+    if not isinstance(model, str | Path):
+        raise InputError(f"model must be 'default', 'untrained', a folder or a RetrieverModel, not {type(model).__name__}.")
+    return RetrieverModel.load(memory.path / _FOLDER if model == _BESIDE and isinstance(memory, Index) else model)
+
+
+def own_encoder(model: RetrieverModel | str | None) -> Encoder | None:
+    """The encoder that a model was trained along with; None where it is one that is known by its name."""
+    if isinstance(model, RetrieverModel) and model.encoder_folder is not None:
+        return SentenceTransformerEncoder(str(model.encoder_folder))
+    return None
+
+
+def stated_model(model: RetrieverModel | str | Path | None, index: str | Path) -> str | None:
+    """What the settings of an index say about its model: a name, a folder, that it is beside the index, or nothing."""
+    if not isinstance(model, RetrieverModel):
+        return None if model is None else str(model)
+    if model.source == DEFAULT_MODEL:
+        # The choice of whoever opens the index, as it was the choice of who made it.
+        return None
+    beside = Path(index).resolve() / _FOLDER
+    return str(Path(model.source).resolve()) if model.source and Path(model.source).resolve() != beside else _BESIDE
+
+
+def save_beside(model: RetrieverModel | str | Path | None, index: str | Path) -> None:
+    """Save a model that is in no folder of its own beside an index.
+
+    Raises:
+        RetrievalError: It cannot be written.
+    """
+    if isinstance(model, RetrieverModel) and not model.source:
+        model.save(Path(index) / _FOLDER)

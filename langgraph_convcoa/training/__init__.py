@@ -1,0 +1,1 @@
+"""Training of the retriever. The library never imports this package."""

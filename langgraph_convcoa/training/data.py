@@ -1,0 +1,172 @@
+"""Examples to train on, checked before training starts."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.data.datasets import load_dataset
+from langgraph_convcoa.data.queries import Dataset, Query
+from langgraph_convcoa.data.splits import DEV_SHARE, Part, split_part
+from langgraph_convcoa.errors import InputError
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainingExample:
+    """A question of a conversation, what it means, and what answers it.
+
+    Attributes:
+        question: As it was put.
+        history: Earlier pairs of question and answer, oldest first.
+        gold: Ids of the documents that answer it, at least one, all of them in the data's passages.
+        rewrite: A form of the question that stands alone, empty where none is known.
+        source: Name of the data set.
+        conversation: The conversation's id, one of its own for every source.
+        id: The example's id, one of its own for every source.
+        where: The file and the line that it was read from, for messages.
+    """
+
+    question: str
+    history: tuple[tuple[str, str], ...] = ()
+    gold: tuple[str, ...] = ()
+    rewrite: str = ""
+    source: str = ""
+    conversation: str = ""
+    id: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Examples and the passages that they are searched in.
+
+    Attributes:
+        examples: In the order of the files.
+        passages: Every id once; those of the examples' gold are among them.
+    """
+
+    examples: tuple[TrainingExample, ...]
+    passages: tuple[Document, ...]
+
+    @property
+    def sources(self) -> dict[str, int]:
+        """How many examples each source has."""
+        return dict(Counter(example.source for example in self.examples))
+
+
+def load_training_data(
+    paths: Iterable[str | Path],
+    *,
+    part: Part = "train",
+    dev_share: float = DEV_SHARE,
+    distractors: Iterable[Document] = (),
+    max_passages: int | None = None,
+    invalid: Literal["error", "skip"] = "error",
+) -> TrainingData:
+    """Read data sets of any known format and check them, so that no training starts on data that it cannot learn from.
+
+    A question that its data set marks as unanswerable and that has no gold passage is left out.
+
+    Args:
+        paths: Folders or files; a source's name is the folder's.
+        part: "train" or "dev" (`split_part`): no conversation is in both.
+        dev_share: Share of the conversations that are the development part where the data set has no split "dev".
+        distractors: More passages; those with an id or a text that is there already are not added.
+        max_passages: About how many passages of each source are kept: those that are gold, and the first others.
+        invalid: "skip" leaves out queries that have no gold passage or one that is not in the corpus, with one warning for
+            each source that counts them and names the first; "error" raises.
+
+    Raises:
+        InputError: A file cannot be read, a part is empty, a query has no gold passage or one that is not in the corpus, or an
+            id is there twice; file and line are named.
+    """
+    examples: list[TrainingExample] = []
+    passages: dict[str, Document] = {}
+    origin: dict[str, str] = {}
+    names: dict[str, str | Path] = {}
+    for path in paths:
+        whole = load_dataset(path, max_passages=max_passages)
+        if whole.name in names:
+            raise InputError(f"{names[whole.name]} and {path} are both named {whole.name}; rename one.")
+        names[whole.name] = path
+        split = split_part(whole, part, dev_share=dev_share)
+        if split.left_out:
+            _LOGGER.warning(
+                "%s: left out %d training queries whose conversations are in dev, too.", whole.name, split.left_out
+            )
+        for document in whole.corpus:
+            identity = str(document.id)
+            if identity in passages and passages[identity].page_content != document.page_content:
+                raise InputError(f"The passage id {identity!r} stands for two texts, in {origin[identity]} and {whole.name}.")
+            passages.setdefault(identity, document)
+            origin.setdefault(identity, whole.name)
+        kept = checked_queries(split.dataset, invalid=invalid)
+        if not kept:
+            raise InputError(f"{path} has no query with a gold passage in the {part} part; there is nothing to learn.")
+        examples += [_example(query, whole) for query in kept]
+    if not examples:
+        raise InputError("There is no data to train on; name at least one folder or file.")
+    _add_distractors(passages, distractors)
+    return TrainingData(tuple(examples), tuple(passages.values()))
+
+
+def checked_queries(dataset: Dataset, *, invalid: Literal["error", "skip"] = "error") -> list[Query]:
+    """The queries that have a gold passage, all of whose gold passages are in the corpus and have text.
+
+    Raises:
+        InputError: With `invalid="error"`, a query has no gold passage and is not marked as unanswerable, or one of them is
+            not in the corpus; its file and line are named.
+    """
+    ids = {str(document.id) for document in dataset.corpus if document.page_content.strip()}
+    kept, unanswerable, bad = [], 0, []
+    for query in dataset.queries:
+        problem = _problem(query, ids)
+        if not problem:
+            kept.append(query)
+        elif not query.gold and query.extra.get("answerable") is False:
+            unanswerable += 1
+        elif invalid == "error":
+            raise InputError(f"{query.where or query.id}: {problem}; mend it, or leave such queries out.")
+        else:
+            bad.append(f"{query.where or query.id}: {problem}")
+    if unanswerable:
+        _LOGGER.info("%s: %d unanswerable queries without a gold passage left out.", dataset.name, unanswerable)
+    if bad:
+        _LOGGER.warning("%s: left out %d queries that cannot be learned from; the first: %s.", dataset.name, len(bad), bad[0])
+    return kept
+
+
+def _problem(query: Query, ids: Collection[str]) -> str:
+    if not query.gold:
+        return f"the query {query.id!r} has no gold passage"
+    missing = [identity for identity in query.gold if identity not in ids]
+    return f"the corpus has no passage {missing[0]!r}, gold for the query {query.id!r}" if missing else ""
+
+
+def _example(query: Query, dataset: Dataset) -> TrainingExample:
+    return TrainingExample(
+        question=query.question,
+        history=query.history,
+        gold=query.gold,
+        rewrite=query.rewrite,
+        source=dataset.name,
+        conversation=f"{dataset.name}/{query.conversation_id}",
+        id=f"{dataset.name}/{query.id}",
+        where=query.where,
+    )
+
+
+def _add_distractors(passages: dict[str, Document], distractors: Iterable[Document]) -> None:
+    texts = {document.page_content for document in passages.values()}
+    for document in distractors:
+        if str(document.id) not in passages and document.page_content not in texts and document.page_content.strip():
+            passages[str(document.id)] = document
+            texts.add(document.page_content)

@@ -1,0 +1,116 @@
+"""Gradients of a loss over a large batch in the memory of a small one (Gao et al. 2021, GradCache)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+Item_contra = TypeVar("Item_contra", contravariant=True)
+
+
+class Objective(Protocol[Item_contra]):
+    """What a training minimises, in two steps, so that a large batch need not be encoded at once."""
+
+    def represent(self, module: nn.Module, items: Sequence[Item_contra]) -> tuple[Tensor, ...]:
+        """Vectors of some items, each item's after those of the item before it; each tensor has the items' rows in dim 0."""
+        ...
+
+    def loss(self, module: nn.Module, vectors: tuple[Tensor, ...], items: Sequence[Item_contra]) -> Mapping[str, Tensor]:
+        """The parts of the loss of a whole batch, by name; their sum is minimised."""
+        ...
+
+
+Item = TypeVar("Item")
+
+
+def backward(
+    module: nn.Module,
+    objective: Objective[Item],
+    items: Sequence[Item],
+    *,
+    chunk: int | None = None,
+    seed: Sequence[int] = (0,),
+    autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> dict[str, float]:
+    """Add the gradient of the loss of a batch to the parameters.
+
+    With `chunk` the items are encoded in parts without a graph, the loss is differentiated down to their vectors, and each
+    part is encoded again and takes its share of that gradient: the same gradient as of the batch at once, in the memory of a
+    part, at one more forward pass. The random numbers of a part are the same both times.
+
+    Args:
+        module: What is trained.
+        objective: Gives vectors of items and the loss of a batch of them.
+        items: The batch.
+        chunk: Items encoded at a time; all when None.
+        seed: Numbers that the random state of every part is made from.
+        autocast: A context that vectors are computed in; the loss is computed outside of it, in float32 at least.
+
+    Returns:
+        The parts of the loss, detached.
+
+    Example:
+        >>> class Squares:
+        ...     def represent(self, module, items):
+        ...         return (module(torch.tensor(items).unsqueeze(-1)),)
+        ...     def loss(self, module, vectors, items):
+        ...         return {"squares": vectors[0].square().sum()}
+        >>> layer = nn.Linear(1, 1, bias=False)
+        >>> _ = nn.init.ones_(layer.weight)
+        >>> backward(layer, Squares(), [1.0, 2.0, 3.0], chunk=2), layer.weight.grad.tolist()
+        ({'squares': 14.0}, [[28.0]])
+    """
+    size = chunk or len(items)
+    parts = [items[start : start + size] for start in range(0, len(items), size)]
+    if len(parts) == 1:
+        _sow(seed, 1)
+        with autocast():
+            vectors = objective.represent(module, items)
+        return _differentiate(module, objective, tuple(map(_wide, vectors)), items, seed)
+    found: list[tuple[Tensor, ...]] = []
+    with torch.no_grad():
+        for number, part in enumerate(parts, 1):
+            _sow(seed, number)
+            with autocast():
+                found.append(tuple(map(_wide, objective.represent(module, part))))
+    leaves = tuple(torch.cat(columns) for columns in zip(*found, strict=True))
+    for leaf in leaves:
+        leaf.requires_grad_(leaf.is_floating_point())
+    losses = _differentiate(module, objective, leaves, items, seed)
+    starts = [0] * len(leaves)
+    for number, (part, before) in enumerate(zip(parts, found, strict=True), 1):
+        _sow(seed, number)
+        with autocast():
+            vectors = tuple(map(_wide, objective.represent(module, part)))
+        shares: list[tuple[Tensor, Tensor]] = []
+        for place, (vector, leaf) in enumerate(zip(vectors, leaves, strict=True)):
+            rows = slice(starts[place], starts[place] + len(before[place]))
+            starts[place] = rows.stop
+            if vector.requires_grad and leaf.grad is not None:
+                shares.append((vector, leaf.grad[rows]))
+        if shares:
+            torch.autograd.backward([vector for vector, _ in shares], [share for _, share in shares])
+    return losses
+
+
+def _differentiate(
+    module: nn.Module, objective: Objective[Item], vectors: tuple[Tensor, ...], items: Sequence[Item], seed: Sequence[int]
+) -> dict[str, float]:
+    _sow(seed, 0)
+    losses = dict(objective.loss(module, vectors, items))
+    total = torch.stack([loss.reshape(()) for loss in losses.values()]).sum()
+    torch.autograd.backward(total)
+    return {name: float(loss.detach()) for name, loss in losses.items()}
+
+
+def _sow(seed: Sequence[int], part: int) -> None:
+    torch.manual_seed(int(np.random.SeedSequence([*seed, part]).generate_state(1)[0]))
+
+
+def _wide(vector: Tensor) -> Tensor:
+    return vector.float() if vector.dtype in (torch.bfloat16, torch.float16) else vector

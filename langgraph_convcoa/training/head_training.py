@@ -1,0 +1,209 @@
+"""Training a head on frozen vectors: under a minute for thousands of conversations, and no index need be built again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from langchain_core.embeddings import Embeddings
+from torch import nn
+
+from langgraph_convcoa.data.queries import Dataset
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.cache import PatternCache
+from langgraph_convcoa.retrieval.encoder import Encoder, as_encoder
+from langgraph_convcoa.retrieval.model import RetrieverModel, check_model_folder, encoder_identity
+from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.scoring import search
+from langgraph_convcoa.training.checkpoints import discard_checkpoint, training_checkpoint
+from langgraph_convcoa.training.data import TrainingData
+from langgraph_convcoa.training.head import HeadLoss, HopfieldHead
+from langgraph_convcoa.training.head_data import HeadExample, HeadVectors, encode_examples, fingerprint
+from langgraph_convcoa.training.head_mixture import with_single_turn
+from langgraph_convcoa.training.settings import TrainingSettings
+from langgraph_convcoa.training.trainer import train
+
+HEAD_RATES = {"log_": 10.0, "gate": 5.0}
+"""Single numbers and the gate need a higher learning rate than matrices."""
+
+
+@dataclass(frozen=True)
+class HeadSettings:
+    """What a head is trained with; chosen on conversations that are not reported on.
+
+    Attributes:
+        training: How long and how fast.
+        association: Whether W_Q, W_K, W_V and beta are trained beside the conversation state. On sources that were not trained
+            on they gave nothing, questions without a history lost by them, and a search takes three products in place of one.
+        distillation: Weight of the distillation from rewrites.
+        identity: Weight of the squared distance from the untrained weights.
+        negatives: Hard negatives of each example in a batch.
+        share: How far the model is from the untrained retriever to the head as trained, which is 1 (weight averaging,
+            Wortsman et al. 2022). With a half, no source that was left out of training fell below the untrained retriever.
+        made: How many conversations are made of the single-turn data.
+        single: How many single-turn questions are learned from as they are.
+        beta: Where beta starts; w, lambda and beta_h below likewise, w stays there.
+        passage_weight: w.
+        history_weight: lambda.
+        history_beta: beta_h.
+    """
+
+    training: TrainingSettings = field(
+        default_factory=lambda: TrainingSettings(epochs=2, batch_size=64, learning_rate=1e-3, checkpoint_every=100)
+    )
+    association: bool = False
+    distillation: float = 1.0
+    identity: float = 1e-2
+    negatives: int = 2
+    share: float = 0.5
+    made: int = 4_000
+    single: int = 2_000
+    beta: float = 10.0
+    passage_weight: float = 1.0
+    history_weight: float = 0.6
+    history_beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise InputError(f"share must be above 0 and at most 1, not {self.share}.")
+        if min(self.distillation, self.identity, self.negatives, self.made, self.single) < 0:
+            raise InputError("distillation, identity, negatives, made and single must be at least 0.")
+
+
+def train_head(
+    data: TrainingData,
+    *,
+    single_turn: Sequence[Dataset] = (),
+    out: str | Path | None = None,
+    encoder: Encoder | Embeddings | str | None = None,
+    settings: HeadSettings | None = None,
+    tune: TrainingData | None = None,
+    cache: PatternCache | None = None,
+    resume: bool = False,
+    logs: str | Path | None = None,
+    progress: Progress = False,
+    device: str | None = None,
+    card: Callable[[RetrieverModel], str] | None = None,
+) -> RetrieverModel:
+    """Train the conversation state, and W_Q, W_K, W_V and beta where asked for, on frozen vectors.
+
+    The loss is the DPR loss over memory sets, with distillation where a question's rewrite is known.
+
+    Args:
+        data: Examples and passages; examples without gold passages are distilled from their rewrites.
+        single_turn: Questions over titled articles. Conversations made of them, some of which leave their topic, keep the head
+            from leaning on the history.
+        out: Folder for the model; the state of an unfinished run is kept beside it.
+        encoder: The encoder that stays as it is; all-MiniLM-L6-v2 when None.
+        settings: See `HeadSettings`.
+        tune: Conversations that are not trained on; the weights that rank their passages best are kept.
+        cache: Where vectors are kept between runs.
+        resume: Go on from an unfinished run into `out`.
+        logs: Folder for TensorBoard.
+        progress: A bar, a callback or nothing.
+        device: "cpu", "cuda", ...; chosen when None.
+        card: Makes the model's card of the model.
+
+    Returns:
+        The model, saved in `out` where that is given.
+
+    Raises:
+        InputError: There is no example that can be learned from, or an unfinished run is there and not to be resumed.
+        RetrievalError: The vectors cannot be used, or the model or a checkpoint cannot be read or written.
+
+    Example:
+        >>> from langchain_core.documents import Document
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langgraph_convcoa.training.data import TrainingExample
+        >>> passages = (Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b"))
+        >>> examples = (TrainingExample("Who wrote it?", gold=("a",)), TrainingExample("When?", gold=("b",)))
+        >>> model = train_head(TrainingData(examples, passages), encoder=DeterministicFakeEmbedding(size=8), device="cpu")
+        >>> model.state.dimension, sorted(model.settings)
+        (8, ['beta', 'history_beta', 'history_weight', 'passage_weight'])
+    """
+    chosen, kept = settings or HeadSettings(), as_encoder(encoder)
+    checkpoint = None
+    if out is not None:
+        check_model_folder(out)
+        checkpoint = training_checkpoint(out)
+        if checkpoint.exists() and not resume:
+            raise InputError(f"{checkpoint} holds an unfinished training: resume it (--resume), or delete it to start anew.")
+    data = with_single_turn(data, single_turn, made=chosen.made, single=chosen.single, seed=chosen.training.seed)
+    if not any(example.gold or example.rewrite for example in data.examples):
+        raise InputError("There is nothing to train on: no example has a gold passage or a rewrite.")
+    start = {
+        "beta": chosen.beta,
+        "passage_weight": chosen.passage_weight,
+        "history_weight": chosen.history_weight,
+        "history_beta": chosen.history_beta,
+    }
+    head = HopfieldHead(kept.dimension, **start, association=chosen.association)
+    vectors, examples = encode_examples(data, kept, **start, cache=cache, progress=progress)
+    usable = [example for example in examples if example.positive >= 0 or example.rewrite >= 0]
+    evaluate = None
+    if tune is not None:
+        held_out = encode_examples(tune, kept, **start, cache=cache, progress=progress)
+
+        def evaluate(module: nn.Module) -> float:
+            return reciprocal_rank_of(module, *held_out)
+
+    train(
+        head,
+        HeadLoss(vectors, chosen.distillation, chosen.identity, chosen.negatives),
+        usable,
+        chosen.training,
+        checkpoint=checkpoint,
+        resume=resume,
+        fingerprint=f"{fingerprint(data.examples, kept)} {chosen.distillation} {chosen.identity} {chosen.negatives} {start}",
+        rates=HEAD_RATES,
+        evaluate=evaluate,
+        keep_best=tune is not None,
+        logs=logs,
+        progress=progress,
+        device=device,
+    )
+    head.draw_back(chosen.share)
+    model = head_model(head, kept)
+    if card is not None:
+        model = RetrieverModel(model.encoder, model.settings, model.weights, model.state, card=card(model))
+    if out is not None and checkpoint is not None:
+        model.save(out)
+        discard_checkpoint(checkpoint)
+    return model
+
+
+def head_model(head: HopfieldHead, encoder: Encoder) -> RetrieverModel:
+    """The model of a trained head."""
+    return RetrieverModel(encoder_identity(encoder.name), head.settings, head.weights(), head.state_weights())
+
+
+def reciprocal_rank_of(head: nn.Module, vectors: HeadVectors, examples: Sequence[HeadExample], depth: int = 100) -> float:
+    """The mean reciprocal rank of the best gold passage among all of the memory, by the head's own scores.
+
+    Args:
+        head: A `HopfieldHead`.
+        vectors: What the examples point into.
+        examples: Those without a gold passage are left out.
+        depth: Beyond this rank a passage counts as not found.
+    """
+    if not isinstance(head, HopfieldHead):
+        raise TypeError(f"A head is measured here, not {type(head).__name__}.")
+    asked = [example for example in examples if example.gold]
+    if not asked:
+        raise InputError("No example of the tuning part has a gold passage in its corpus.")
+    with torch.no_grad():
+        states = HeadLoss(vectors).represent(head, asked)[0].cpu().numpy()
+    numbers = head.settings
+    found = search(
+        vectors.patterns,
+        states,
+        k=depth,
+        beta=numbers["beta"],
+        passage_weight=numbers["passage_weight"],
+        weights=head.weights(),
+    )
+    ranks = [np.flatnonzero(np.isin(ranking.indices, example.gold)) for ranking, example in zip(found, asked, strict=True)]
+    return float(np.mean([1 / (1 + rank[0]) if len(rank) else 0.0 for rank in ranks]))

@@ -1,0 +1,47 @@
+"""Ctrl-C in the middle of a training: the step under way is finished first, so that its checkpoint is whole."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def interruptions() -> Iterator[Callable[[], bool]]:
+    """Hold back Ctrl-C and a request to end; the value given says whether one has come.
+
+    At the end of the context the one that was held back is raised again, and does what it would have done. A second one is not
+    held back. Outside of the main thread, where no signal arrives, nothing is held back.
+
+    Example:
+        >>> with interruptions() as interrupted:
+        ...     interrupted()
+        False
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    held: list[int] = []
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def hold(number: int, _frame: FrameType | None) -> None:
+        held.append(number)
+        restore()
+
+    for number in _SIGNALS:
+        signal.signal(number, hold)
+    try:
+        yield lambda: bool(held)
+    finally:
+        restore()
+    if held:
+        signal.raise_signal(signal.Signals(held[0]))

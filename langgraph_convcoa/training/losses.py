@@ -1,0 +1,164 @@
+"""What a retriever is trained with: the DPR loss over memory sets, and the distillation of a question tower."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from langgraph_convcoa.hopfield.activations import associate
+from langgraph_convcoa.retrieval.patterns import Patterns
+
+SCALE = 20.0
+"""Of scores of unit vectors before the softmax of a contrast, whose temperature is 1/20."""
+
+
+@dataclass(frozen=True, eq=False)
+class MemorySets:
+    """M memory sets of unequal sizes, laid out side by side.
+
+    Attributes:
+        whole: (m, d), the whole-passage pattern y_0 of each.
+        windows: (m, w, d), the windows Y of each; what is beyond a set's size is anything.
+        mask: (m, w), True where there is a window; at least one a set.
+
+    Example:
+        >>> sets = MemorySets.of(Patterns(np.eye(5, dtype=np.float32), np.array([0, 2, 5])), np.array([1, 0]))
+        >>> sets.mask.tolist()
+        [[True, True], [True, False]]
+    """
+
+    whole: Tensor
+    windows: Tensor
+    mask: Tensor
+
+    @classmethod
+    def of(cls, patterns: Patterns, sets: npt.NDArray[np.int64], device: str | torch.device = "cpu") -> MemorySets:
+        """Some memory sets of stored patterns, in the given order."""
+        starts = patterns.offsets[sets] + 1
+        sizes = patterns.offsets[sets + 1] - starts
+        columns = np.arange(int(sizes.max(initial=1)))
+        mask = columns < sizes[:, None]
+        # Places past a set's end repeat its last row, which is sure to be there.
+        rows = starts[:, None] + np.minimum(columns, sizes[:, None] - 1)
+        return cls(
+            torch.from_numpy(patterns.take(starts - 1)).to(device),
+            torch.from_numpy(patterns.take(rows.reshape(-1)).reshape(*rows.shape, patterns.d)).to(device),
+            torch.from_numpy(mask).to(device),
+        )
+
+    @classmethod
+    def packed(cls, rows: Tensor, sizes: Tensor) -> MemorySets:
+        """Memory sets whose patterns are one after another, y_0 first: (N, d) rows and (m,) numbers of rows, each above 1.
+
+        A gradient goes back to the rows.
+        """
+        windows = sizes - 1
+        starts = sizes.cumsum(0) - sizes
+        columns = torch.arange(int(windows.max()), device=rows.device)
+        mask = columns < windows.unsqueeze(-1)
+        places = starts.unsqueeze(-1) + 1 + torch.minimum(columns, windows.unsqueeze(-1) - 1)
+        return cls(rows[starts], rows[places], mask)
+
+
+def memory_scores(
+    states: Tensor,
+    sets: MemorySets,
+    *,
+    beta: float | Tensor = 10.0,
+    passage_weight: float | Tensor = 1.0,
+    association: Tensor | None = None,
+    readout: Tensor | None = None,
+) -> Tensor:
+    """The score of every memory set for every query, w <x, y_0> + sum_j sparsemax(beta a)_j b_j (DESIGN section 4).
+
+    It is what retrieval ranks by, with a gradient.
+
+    Args:
+        states: Query states x, (q, d).
+        sets: m memory sets.
+        beta: Inverse temperature, a number or a tensor of one.
+        passage_weight: w.
+        association: X W_Q W_K^T, (q, d), whose products with the windows are a; the states when None.
+        readout: X (W_K W_V)^T, (q, d), whose products with the windows are b; the states when None.
+
+    Returns:
+        (q, m).
+
+    Example:
+        >>> sets = MemorySets(torch.eye(2), torch.eye(2).view(2, 1, 2), torch.ones(2, 1, dtype=torch.bool))
+        >>> memory_scores(torch.tensor([[0.6, 0.8]]), sets).tolist()
+        [[1.2000000476837158, 1.600000023841858]]
+    """
+    products = torch.einsum("qd,mwd->qmw", states if readout is None else readout, sets.windows)
+    likeness = products if association is readout else torch.einsum("qd,mwd->qmw", _or(association, states), sets.windows)
+    weights = associate(likeness, beta=beta, mask=sets.mask)
+    return passage_weight * (states @ sets.whole.T) + (weights * products).sum(dim=-1)
+
+
+def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None, *, scale: float | Tensor = SCALE) -> Tensor:
+    """Negative log-likelihood of each query's positive among its positive, hard negatives and the batch's other sets.
+
+    Karpukhin et al. 2020, over memory sets (papers/000 section 4).
+
+    Args:
+        scores: (q, m), of every set of the batch for every query.
+        positives: (q,), the column of each query's positive.
+        also_gold: (q, m), True where a set is gold for a query too; it is then no negative of that query.
+        scale: What the scores are multiplied with before the softmax.
+
+    Returns:
+        The mean over the queries; 0 where there are none.
+
+    Example:
+        >>> scores = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> round(dpr_loss(scores, torch.tensor([0, 1]), scale=1.0).item(), 4)
+        0.3133
+        >>> dpr_loss(scores, torch.tensor([0, 1]), torch.ones(2, 2, dtype=torch.bool)).item()
+        0.0
+    """
+    if not len(positives):
+        return scores.sum() * 0.0
+    logits = scale * scores
+    if also_gold is not None:
+        own = torch.zeros_like(also_gold).scatter(1, positives.unsqueeze(-1), True)
+        logits = logits.masked_fill(also_gold & ~own, -torch.inf)
+    return torch.nn.functional.cross_entropy(logits, positives)
+
+
+def distillation_loss(states: Tensor, targets: Tensor, *, contrast: float = 1.0, scale: float = SCALE) -> dict[str, Tensor]:
+    """How far the states of questions in conversation are from the vectors of the questions that stand alone.
+
+    Two parts: one minus the cosine of the two, and the negative log-likelihood of a state's own target among those of the
+    batch, of which equal ones are not told apart.
+
+    Args:
+        states: (q, d), of unit length, from a tower that learns.
+        targets: (q, d), of unit length, from the frozen tower; no gradient goes to them.
+        contrast: Weight of the second part.
+        scale: Of the cosines in it.
+
+    Returns:
+        "cosine", and "contrast" unless its weight is 0; their sum is the loss.
+
+    Example:
+        >>> losses = distillation_loss(torch.eye(2), torch.eye(2), scale=1.0)
+        >>> {name: round(loss.item(), 4) for name, loss in losses.items()}
+        {'cosine': 0.0, 'contrast': 0.3133}
+    """
+    if not len(states):
+        return {"cosine": states.sum()}
+    targets = targets.detach()
+    losses = {"cosine": (1 - (states * targets).sum(dim=-1)).mean()}
+    if contrast:
+        alike = targets @ targets.T > 1 - 1e-5
+        numbers = torch.arange(len(states), device=states.device)
+        losses["contrast"] = contrast * dpr_loss(states @ targets.T, numbers, alike, scale=scale)
+    return losses
+
+
+def _or(vectors: Tensor | None, states: Tensor) -> Tensor:
+    return states if vectors is None else vectors

@@ -1,0 +1,102 @@
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.training.data import load_training_data
+
+CORPUS = [{"id": "p", "text": "Ada was born in 1815."}, {"id": "q", "text": "Bees fly."}, {"id": "empty", "text": " "}]
+
+
+def query(identity="1", **more):
+    row = {"id": identity, "question": "When?", "gold": ["p"], "conversation_id": f"c{identity}", "split": "train"}
+    return row | {"history": [["Who?", "Ada."]], "rewrite": "When was Ada born?"} | more
+
+
+def write(folder, queries, corpus=CORPUS):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in (("queries", queries), ("corpus", corpus)):
+        (folder / f"{name}.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    return folder
+
+
+def test_examples_bear_their_source_and_place(tmp_path):
+    folder = write(tmp_path / "a", [query(), query("2", split="dev")])
+    data = load_training_data([folder])
+    (example,) = data.examples
+    assert (example.question, example.history, example.rewrite) == ("When?", (("Who?", "Ada."),), "When was Ada born?")
+    assert (example.gold, example.source, example.conversation, example.id) == (("p",), "a", "a/c1", "a/1")
+    assert example.where == f"{folder / 'queries.jsonl'}, line 1"
+    assert data.sources == {"a": 1}
+
+
+def test_sources_share_passages_but_not_ids_of_two_texts(tmp_path):
+    first = write(tmp_path / "a", [query(), query("2", split="dev")])
+    second = write(tmp_path / "b", [query(), query("2", split="dev")])
+    data = load_training_data([first, second])
+    assert [passage.id for passage in data.passages] == ["p", "q", "empty"]
+    assert data.sources == {"a": 1, "b": 1}
+    other = write(tmp_path / "c", [query(), query("2", split="dev")], [{"id": "p", "text": "Other."}])
+    with pytest.raises(InputError, match="'p' stands for two texts, in a and c"):
+        load_training_data([first, other])
+    with pytest.raises(InputError, match="both named a"):
+        load_training_data([first, write(tmp_path / "deep" / "a", [query(), query("2", split="dev")])])
+
+
+def test_distractors_join_unless_they_are_there(tmp_path):
+    folder = write(tmp_path / "a", [query(), query("2", split="dev")])
+    more = [Document("New.", id="n"), Document("Bees fly.", id="copy"), Document("x", id="p"), Document(" ", id="blank")]
+    passages = load_training_data([folder], distractors=more).passages
+    assert [passage.id for passage in passages] == ["p", "q", "empty", "n"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (query("3", gold=[]), "the query '3' has no gold passage"),
+        (query("3", gold=["p", "lost"]), "the corpus has no passage 'lost', gold for the query '3'"),
+        (query("3", gold=["empty"]), "the corpus has no passage 'empty'"),
+    ],
+)
+def test_a_query_that_cannot_be_learned_from(tmp_path, caplog, bad, message):
+    folder = write(tmp_path / "a", [query(), query("2", split="dev"), bad])
+    with pytest.raises(InputError, match=message) as caught:
+        load_training_data([folder])
+    assert f"{folder / 'queries.jsonl'}, line 3" in str(caught.value)
+    with caplog.at_level(logging.WARNING):
+        assert len(load_training_data([folder], invalid="skip").examples) == 1
+    (record,) = caplog.records
+    assert "left out 1 queries" in record.getMessage()
+    assert "line 3" in record.getMessage()
+
+
+def test_a_question_marked_unanswerable_is_left_out(tmp_path):
+    marked = query("3", gold=[], answerable=False)
+    assert len(load_training_data([write(tmp_path / "a", [query(), query("2", split="dev"), marked])]).examples) == 1
+
+
+def test_nothing_to_train_on(tmp_path):
+    with pytest.raises(InputError, match="name at least one"):
+        load_training_data([])
+    with pytest.raises(InputError, match=r"a has no queries for the train part; its splits: dev\."):
+        load_training_data([write(tmp_path / "a", [query(split="dev")])])
+    folder = write(tmp_path / "b", [query(gold=[], answerable=False), query("2", split="dev")])
+    with pytest.raises(InputError, match="no query with a gold passage in the train part"):
+        load_training_data([folder])
+
+
+@pytest.mark.data
+def test_no_conversation_is_trained_and_developed_on():
+    shared = Path(os.environ.get("CONVCOA_SHARED", Path(__file__).parents[2] / ".." / "shared")) / "data"
+    if not shared.is_dir():
+        pytest.skip("the shared evaluation data is not here")
+    folders = [shared / name for name in ("abg_coqa", "or_sharc", "quac_dev", "pacific")]
+    train, dev = (load_training_data(folders, part=part) for part in ("train", "dev"))
+    assert not {example.conversation for example in train.examples} & {example.conversation for example in dev.examples}
+    # 711 of or_sharc's 2,373 training questions are of conversations that dev has as well.
+    assert train.sources == {"abg_coqa": 1241, "or_sharc": 1662, "quac_dev": 2014, "pacific": 1541}
+    assert dev.sources == {"abg_coqa": 1230, "or_sharc": 1105, "quac_dev": 535, "pacific": 407}

@@ -1,0 +1,165 @@
+"""The losses against plain loops, against retrieval's own scores, and their gradients against differences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from langgraph_convcoa.retrieval.patterns import Patterns
+from langgraph_convcoa.retrieval.scoring import search
+from langgraph_convcoa.retrieval.weights import HopfieldWeights
+from langgraph_convcoa.training.losses import MemorySets, distillation_loss, dpr_loss, memory_scores
+
+
+def random_patterns(sizes: list[int], dimension: int, seed: int) -> Patterns:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(sum(sizes), dimension)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return Patterns(rows, np.cumsum([0, *sizes], dtype=np.int64))
+
+
+def random_states(count: int, dimension: int, seed: int) -> Tensor:
+    return normalize(torch.randn(count, dimension, generator=torch.Generator().manual_seed(seed)), dim=-1)
+
+
+sizes_of_sets = st.lists(st.integers(2, 6), min_size=1, max_size=6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(sizes_of_sets, st.integers(0, 99), st.sampled_from([0.0, 0.5, 10.0, 300.0, math.inf]), st.booleans())
+def test_scores_are_those_that_retrieval_ranks_by(sizes: list[int], seed: int, beta: float, trained: bool) -> None:
+    patterns, states = random_patterns(sizes, 5, seed), random_states(3, 5, seed)
+    random = np.random.default_rng(seed + 1)
+    matrices = [(np.eye(5) + 0.3 * random.normal(size=(5, 5))).astype(np.float32) for _ in range(3)]
+    weights = HopfieldWeights(*matrices) if trained else None
+    chosen = random.permutation(len(sizes))
+    scores = memory_scores(
+        states,
+        MemorySets.of(patterns, chosen),
+        beta=beta,
+        passage_weight=0.7,
+        association=torch.from_numpy(weights.association(states.numpy())) if weights else None,
+        readout=torch.from_numpy(weights.readout(states.numpy())) if weights else None,
+    )
+    expected = np.empty(scores.shape)
+    for row, ranking in enumerate(
+        search(patterns, states.numpy(), k=len(sizes), beta=beta, passage_weight=0.7, weights=weights)
+    ):
+        expected[row, ranking.indices] = ranking.scores
+    np.testing.assert_allclose(scores.numpy(), expected[:, chosen], atol=2e-6)
+
+
+@settings(deadline=None, max_examples=20)
+@given(sizes_of_sets, st.integers(0, 99))
+def test_packed_rows_are_the_sets_that_they_were(sizes: list[int], seed: int) -> None:
+    patterns = random_patterns(sizes, 4, seed)
+    stored = MemorySets.of(patterns, np.arange(len(sizes)))
+    packed = MemorySets.packed(torch.from_numpy(patterns.values.copy()), torch.tensor(sizes))
+    assert torch.equal(stored.whole, packed.whole)
+    assert torch.equal(stored.mask, packed.mask)
+    assert torch.equal(stored.windows, packed.windows)
+
+
+def test_what_stands_beyond_a_sets_size_has_no_part_in_its_score() -> None:
+    sets = MemorySets.of(random_patterns([2, 5], 4, 0), np.array([0, 1]))
+    spoiled = MemorySets(sets.whole, sets.windows.masked_fill(~sets.mask.unsqueeze(-1), 1e6), sets.mask)
+    states = random_states(2, 4, 1).requires_grad_()
+    expected = memory_scores(states, sets)
+    found = memory_scores(states, spoiled)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(score.sum(), states)[0] for score in (found, expected)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 5), st.integers(1, 6), st.integers(0, 999), st.floats(0.1, 20))
+def test_the_dpr_loss_is_that_of_a_plain_loop(queries: int, more: int, seed: int, scale: float) -> None:
+    random = torch.Generator().manual_seed(seed)
+    scores = torch.randn(queries, queries + more, generator=random, dtype=torch.float64)
+    positives = torch.randperm(queries + more, generator=random)[:queries]
+    gold = torch.rand(scores.shape, generator=random) < 0.3
+    expected = 0.0
+    for row in range(queries):
+        own = int(positives[row])
+        others = [c for c in range(queries + more) if c == own or not gold[row, c]]
+        expected += math.log(sum(math.exp(scale * float(scores[row, c] - scores[row, own])) for c in others)) / queries
+    assert dpr_loss(scores, positives, gold, scale=scale).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_a_masked_gold_set_has_no_gradient_and_a_negative_has() -> None:
+    scores = torch.zeros(1, 3, requires_grad=True)
+    dpr_loss(scores, torch.tensor([0]), torch.tensor([[True, True, False]])).backward()
+    assert scores.grad is not None
+    assert scores.grad[0, 1] == 0
+    assert scores.grad[0, 2] > 0 > scores.grad[0, 0]
+
+
+def test_the_gradient_of_the_whole_loss_is_that_of_differences() -> None:
+    torch.manual_seed(0)
+    dimension, rows = 3, torch.randn(9, 3, dtype=torch.float64)
+    sizes = torch.tensor([2, 4, 3])
+    gold = torch.tensor([[True, False, False], [False, True, False], [True, False, True]])
+
+    def loss(states: Tensor, rows: Tensor, query: Tensor, key: Tensor, value: Tensor, beta: Tensor) -> Tensor:
+        x = normalize(states, dim=-1)
+        scores = memory_scores(
+            x,
+            MemorySets.packed(normalize(rows, dim=-1), sizes),
+            beta=beta.exp(),
+            association=x @ query @ key.T,
+            readout=x @ (key @ value).T,
+        )
+        return dpr_loss(scores, torch.tensor([0, 1, 2]), gold, scale=3.0) + sum(
+            distillation_loss(x, normalize(rows[:3], dim=-1), scale=3.0).values(), torch.tensor(0.0)
+        )
+
+    # Targets are detached in the second part, so that its gradient to them is left out of the comparison.
+    fixed = torch.eye(dimension, dtype=torch.float64)
+    matrices = [fixed + 0.2 * torch.randn(dimension, dimension, dtype=torch.float64) for _ in range(3)]
+    inputs = [torch.randn(3, dimension, dtype=torch.float64), *matrices, torch.tensor(1.2, dtype=torch.float64)]
+    for entry in inputs:
+        entry.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, q, k, v, b: loss(x, rows, q, k, v, b), inputs)
+
+    def passages_only(rows: Tensor) -> Tensor:
+        x = normalize(inputs[0].detach(), dim=-1)
+        scores = memory_scores(x, MemorySets.packed(normalize(rows, dim=-1), sizes), beta=3.0)
+        return dpr_loss(scores, torch.tensor([0, 1, 2]), gold, scale=3.0)
+
+    assert torch.autograd.gradcheck(passages_only, [rows.clone().requires_grad_()])
+
+
+def test_distillation_is_least_at_the_targets_and_does_not_move_them() -> None:
+    targets = random_states(4, 6, 3).requires_grad_()
+    states = random_states(4, 6, 4).requires_grad_()
+    losses = distillation_loss(states, targets)
+    assert set(losses) == {"cosine", "contrast"}
+    sum(losses.values()).backward()  # type: ignore[union-attr]
+    assert targets.grad is None
+    assert states.grad is not None
+    there = distillation_loss(targets.detach(), targets)
+    assert there["cosine"].item() == pytest.approx(0, abs=1e-6)
+    assert all(there[name] < losses[name] for name in losses)
+    assert set(distillation_loss(states, targets, contrast=0)) == {"cosine"}
+
+
+def test_equal_targets_are_no_negatives_of_each_other() -> None:
+    targets = random_states(3, 4, 0)[[0, 0, 1]]
+    states = random_states(3, 4, 9)
+    expected = 0.0
+    for row, (own, columns) in enumerate([(0, [0, 2]), (0, [1, 2]), (2, [0, 1, 2])]):
+        expected -= torch.log_softmax(20 * targets[columns] @ states[row], dim=0)[own].item() / 3
+    assert distillation_loss(states, targets)["contrast"].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_empty_batch_costs_nothing() -> None:
+    assert dpr_loss(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long)).item() == 0
+    assert {name: loss.item() for name, loss in distillation_loss(torch.zeros(0, 3), torch.zeros(0, 3)).items()} == {
+        "cosine": 0
+    }
