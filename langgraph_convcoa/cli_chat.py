@@ -87,7 +87,7 @@ def converse(session: Session, as_json: bool) -> bool:
             continue
         complete = answered(question) and complete
     if interactive and session.store.label != "memory" and session.rounds():
-        err.print(f"Go on later with: convcoa chat --thread {_shell(session.thread)}", style="dim", highlight=False)
+        err.print(f"Go on later with: {_again(session)}", style="dim", highlight=False, markup=False)
     return complete or interactive
 
 
@@ -153,10 +153,20 @@ def _lines(interactive: bool, err: Console, rounds: Sequence[Round]) -> Iterator
             err.print("\n(Ctrl-D leaves)", style="dim", highlight=False)
 
 
-def _shell(text: str) -> str:
+def _again(session: Session) -> str:
+    """The command that goes on with the conversation; with the store, where that is a file other than the user's own."""
+    import contextlib
     import shlex
 
-    return shlex.quote(text)
+    from langgraph_convcoa.console import printable
+    from langgraph_convcoa.stores import default_store
+
+    words = ["convcoa", "chat", "--thread", session.thread]
+    with contextlib.suppress(ConvCoAError):
+        if session.store.label == str(default_store()):
+            return printable(shlex.join(words))
+    words += ["--store", session.store.label]
+    return printable(shlex.join(words))
 
 
 def proper_text(argument: str) -> str:

@@ -85,7 +85,7 @@ class ChatCommands:
     def _export(self, argument: str) -> None:
         if not self._session.rounds():
             raise InputError("there is nothing to export yet: ask something first")
-        path = Path(argument) if argument else Path(file_name(self._session.thread))
+        path = Path(argument).expanduser() if argument else Path(file_name(self._session.thread))
         write_thread(self._session.export(), path)
         self._err.print(f"written to {path}", highlight=False, markup=False)
 

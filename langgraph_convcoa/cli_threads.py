@@ -140,7 +140,7 @@ def import_thread(
 
       convcoa threads import thesis.json --thread copy --store chats.sqlite
     """
-    from langgraph_convcoa.console import consoles
+    from langgraph_convcoa.console import consoles, one_line
     from langgraph_convcoa.threads_file import file_as_values, parse_thread
 
     try:
@@ -154,7 +154,7 @@ def import_thread(
     file_as_values(data)
     with _opened(store, made=True) as threads:
         name = threads.add(data, thread)
-    consoles()[1].print(f"imported as {name}", highlight=False, markup=False)
+    consoles()[1].print(f"imported as {one_line(name, 80)}", highlight=False, markup=False)
 
 
 @app.command()

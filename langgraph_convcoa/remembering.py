@@ -12,6 +12,7 @@ from langgraph.runtime import get_runtime
 from langgraph_convcoa import sharing
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.history.evidence import RememberedEvidence, remember_evidence
 from langgraph_convcoa.history.memory import ConversationMemory
 from langgraph_convcoa.history.recalled import Asked, RecalledAnswer
@@ -65,7 +66,10 @@ def share(settings: ConvCoAContext, config: RunnableConfig, entry: Round) -> Non
 
 
 def _thread(config: RunnableConfig) -> str:
-    return str(config.get("configurable", {}).get("thread_id") or "")
+    thread = str(config.get("configurable", {}).get("thread_id") or "")
+    if not thread:
+        raise InputError("shared knowledge needs a thread: give a thread_id, or switch share_knowledge off")
+    return thread
 
 
 def recalled_answers(
@@ -81,7 +85,7 @@ def recalled_answers(
     asked = [
         Asked(index, node["action"], node["sub_question"])
         for index, node in enumerate(plan["nodes"])
-        if not getattr(actions[node["action"]], "always_fresh", node["action"] == _NEWS_ACTION)
+        if not _brings_news(actions[node["action"]])
     ]
     knowledge = known_to(state, ContextualKnowledgeSet.load(state.get("knowledge_set")))
     return memory.recall(
@@ -93,8 +97,17 @@ def recalled_answers(
     )
 
 
-def with_memory(memory: ConversationMemory, state: ConvCoAState, settings: ConvCoAContext) -> tuple[list[Finding], int]:
-    """The turn's findings with recalled evidence, and with earlier evidence in the weakest's place: (findings, reused)."""
+def _brings_news(action: Action) -> bool:
+    return bool(getattr(action, "always_fresh", action.name == _NEWS_ACTION))
+
+
+def with_memory(
+    memory: ConversationMemory, state: ConvCoAState, actions: Mapping[str, Action], settings: ConvCoAContext
+) -> tuple[list[Finding], int]:
+    """The turn's findings with recalled evidence, and with earlier evidence in the weakest's place: (findings, reused).
+
+    News stays as it is, and so does the result of a query, which is an answer and no choice of passages.
+    """
     findings = list(state["findings"])
     evidence = state.get("evidence_memory") or []
     reused = 0
@@ -107,6 +120,9 @@ def with_memory(memory: ConversationMemory, state: ConvCoAState, settings: ConvC
         for n, finding in enumerate(findings):
             index = finding["index"]
             question = plan["nodes"][index]["sub_question"] if index >= 0 else plan["optimized_question"]
+            action = actions[plan["nodes"][index]["action"] if index >= 0 else next(iter(actions))]
+            if _brings_news(action) or any("query" in document.metadata for document in finding["documents"]):
+                continue
             documents, taken = memory.integrate(question, finding["documents"], evidence, rounds)
             findings[n] = {**finding, "documents": documents}
             reused += taken

@@ -35,7 +35,10 @@ def user_of(user_id: str | None, config: RunnableConfig | None = None) -> str:
         'bob'
     """
     configurable: Mapping[str, Any] = (config or {}).get("configurable") or {}
-    for user in (configurable.get("langgraph_auth_user_id"), user_id, configurable.get("user_id")):
+    authenticated = configurable.get("langgraph_auth_user_id")
+    # A server that authenticates decides; what the client names does not stand in for a user that the server cannot tell.
+    named = (user_id, configurable.get("user_id")) if authenticated is None else (authenticated,)
+    for user in named:
         if isinstance(user, str) and user:
             return user
     raise InputError("shared knowledge needs a user: set user_id, or switch share_knowledge off")

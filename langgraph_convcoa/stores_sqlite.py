@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import sqlite3
@@ -113,7 +114,9 @@ class SqliteStore:
         from filelock import AsyncFileLock, Timeout
 
         digest = hashlib.sha256(thread.encode("utf-8", "replace")).hexdigest()[:12]
-        lock = AsyncFileLock(f"{self.path}.{digest}.lock", timeout=wait, poll_interval=0.1)
+        # By the file's real name: through a link it is the same store.
+        store = await asyncio.to_thread(os.path.realpath, self.path)
+        lock = AsyncFileLock(f"{store}.{digest}.lock", timeout=wait, poll_interval=0.1)
         try:
             await lock.acquire()
         except Timeout:

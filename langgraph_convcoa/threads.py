@@ -109,6 +109,7 @@ class Threads:
         Raises:
             InputError: There is no such thread.
         """
+        thread = _as_stored(thread)
 
         async def rounds() -> list[Round]:
             return rounds_of((await self._existing(thread)).values)
@@ -122,6 +123,8 @@ class Threads:
             InputError: There is no such thread.
         """
         from langgraph_convcoa.threads_file import thread_as_file
+
+        thread = _as_stored(thread)
 
         async def exported() -> dict[str, Any]:
             return thread_as_file(thread, (await self._existing(thread)).values)
@@ -141,7 +144,7 @@ class Threads:
         from langgraph_convcoa.threads_file import file_as_values
 
         values = file_as_values(data)
-        name = thread_name(thread or str(data.get("thread") or "default"))
+        name = thread_name(str(data.get("thread") or "default") if thread is None else thread)
 
         async def added() -> str:
             async with self._store.turn(name, _WAIT_SECONDS):
@@ -162,24 +165,35 @@ class Threads:
             InputError: There is no such thread.
             StoreError: Another program is in a turn of it, or keeps the file from being rebuilt.
         """
+        thread = _as_stored(thread)
 
         async def deleted() -> None:
             async with self._store.turn(thread, _WAIT_SECONDS):
-                with suppress(StoreError):
-                    # One that is damaged, or of a later format, can be deleted too.
-                    await self._existing(thread)
+                try:
+                    with suppress(StoreError):
+                        # One that is damaged, or of a later format, can be deleted too.
+                        await self._existing(thread)
+                except InputError:
+                    # A deletion before this one may have been kept from the file.
+                    await self._scrubbed()
+                    raise
                 saver: Any = self._graph.checkpointer
                 async with self._store.shared() as shared:
                     from langgraph_convcoa.sharing import aforget_thread
 
                     await aforget_thread(shared, thread)
                 await saver.adelete_thread(thread)
-            # Only with no connection of its own can a file be rebuilt and its log emptied.
-            await self._open.aclose()
-            await asyncio.to_thread(self._store.scrub)
-            self._graph = await self._opened()
+            await self._scrubbed()
 
         self._run(deleted)
+
+    async def _scrubbed(self) -> None:
+        # Only with no connection of its own can a file be rebuilt and its log emptied.
+        await self._open.aclose()
+        try:
+            await asyncio.to_thread(self._store.scrub)
+        finally:
+            self._graph = await self._opened()
 
     async def _existing(self, thread: str) -> StateSnapshot:
         snapshot = await read_thread(self._graph, thread, self._store.label)
@@ -197,6 +211,11 @@ class Threads:
             if (mended := self._store.error(error)) is not None and mended is not error:
                 raise mended from error
             raise
+
+
+def _as_stored(name: str) -> str:
+    """A name as `thread_name` stores it; one that cannot be stored is simply not there."""
+    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def summary(thread: str, snapshot: StateSnapshot) -> ThreadSummary:

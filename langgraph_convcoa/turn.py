@@ -150,7 +150,7 @@ class Turn:
         memory: Update = {}
         findings = state["findings"]
         if state["depth"] == 0:
-            findings, reused = remembering.with_memory(self.memory, state, settings)
+            findings, reused = remembering.with_memory(self.memory, state, self.actions.actions, settings)
             memory = {"findings": Overwrite(findings), "reused": reused}
         items, unsolved = verifying.verify_chain(
             state["plan"]["nodes"], verifying.by_index(findings), _pairs(state), settings, state["recalled"]

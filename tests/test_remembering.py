@@ -14,6 +14,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langgraph_convcoa import ConvCoAContext, build_graph
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.sharing import user_of
 from tests.fakes import FACTS, KeywordRetriever, ScriptedModel, WaitingAction, corrections, node, plan
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
@@ -163,11 +164,23 @@ def test_sharing_without_a_user_is_an_error() -> None:
         invoke(graph, "When?", share_knowledge=True)
 
 
+def test_sharing_without_a_thread_is_an_error() -> None:
+    graph = build_graph(model=ScriptedModel(replies=[plan()]), retriever=KeywordRetriever()).compile(store=InMemoryStore())
+    with pytest.raises(InputError, match="thread"):
+        graph.invoke({"question": "When?"}, context=ConvCoAContext(share_knowledge=True, user_id="ann"))
+
+
+@pytest.mark.parametrize("authenticated", ["", 7, b"ann"])
+def test_a_user_that_the_server_cannot_tell_is_nobody(authenticated: object) -> None:
+    with pytest.raises(InputError, match="user"):
+        user_of("ann", {"configurable": {"langgraph_auth_user_id": authenticated, "user_id": "ann"}})
+
+
 class Search(WaitingAction):
     """Finds what the question's number says, never the same twice: a search whose results vary."""
 
-    def __init__(self) -> None:
-        super().__init__("web_querying")
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
         self.results = [
             ["Sparsemax was introduced by Martins and Astudillo in 2016 in New York.", "Ants.", "Bees."],
             ["Sparsemax gives sparse weights.", "Crabs live in water.", "Ducks fly."],
@@ -182,8 +195,9 @@ class Search(WaitingAction):
 
 def test_earlier_evidence_takes_the_place_of_the_weakest_and_stays_out_of_another_topic() -> None:
     questions = ["Who introduced sparsemax?", "In which city was sparsemax introduced?", "How is bread baked?"]
-    replies = [reply for q in questions for reply in (plan(node(q), optimized=q), corrections("Yes."), "Yes [1].")]
-    search = Search()
+    plans = [plan(node(q, action="library"), optimized=q) for q in questions]
+    replies = [reply for planned in plans for reply in (planned, corrections("Yes."), "Yes [1].")]
+    search = Search("library")
     model = ScriptedModel(replies=replies)
     graph = build_graph(model=model, actions=[search]).compile(checkpointer=InMemorySaver())
     outs = [invoke(graph, question) for question in questions]
@@ -192,6 +206,16 @@ def test_earlier_evidence_takes_the_place_of_the_weakest_and_stays_out_of_anothe
     assert len(outs[1]["chain"][0]["evidence"]) == 3, "two thirds stay, and as many pieces as before"
     assert "New York" in model.prompts[4], "the model reads it"
     assert all("Sparsemax" not in prompt.split("evidence")[-1] for prompt in model.prompts[7:8])
+
+
+def test_news_is_not_mixed_with_earlier_evidence() -> None:
+    questions = ["Who introduced sparsemax?", "In which city was sparsemax introduced?"]
+    plans = [plan(node(q, action="web_querying"), optimized=q) for q in questions]
+    model = ScriptedModel(replies=[reply for planned in plans for reply in (planned, corrections("Yes."), "Yes [1].")])
+    graph = build_graph(model=model, actions=[Search("web_querying")]).compile(checkpointer=InMemorySaver())
+    outs = [invoke(graph, question) for question in questions]
+    assert [out["usage"]["reused"] for out in outs] == [0, 0]
+    assert "Sparsemax wa" not in outs[1]["chain"][0]["evidence"]
 
 
 def test_the_evidence_memory_is_bounded_and_switched_off() -> None:

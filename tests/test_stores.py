@@ -186,3 +186,18 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
         open_store(tmp_path / "s.sqlite").check()
     with pytest.raises(StoreError, match=r"langgraph-convcoa\[postgres\]"):
         open_store("postgresql://localhost/x").check()
+
+
+def test_a_thread_is_one_through_a_link_to_its_store_too(tmp_path: Path) -> None:
+    import asyncio
+
+    store = filled(tmp_path / "s.sqlite")
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(store)
+
+    async def both() -> None:
+        async with open_store(store).turn("a", 0.2), open_store(link).turn("a", 0.2):
+            pass
+
+    with pytest.raises(StoreError, match="busy in another program"):
+        asyncio.run(both())

@@ -113,6 +113,14 @@ def test_a_deletion_that_another_program_keeps_from_the_file_is_told(tmp_path: P
         reader.execute("SELECT * FROM checkpoints").fetchall()
         with pytest.raises(StoreError, match="another program"):
             threads.delete("a")
+        # The store can still be used, and what is left over goes when it can.
+        assert threads.summaries() == []
+        reader.rollback()
+        log = store.with_name("s.sqlite-wal")
+        assert b"Hopfield" in store.read_bytes() + log.read_bytes()
+        with pytest.raises(InputError, match="no thread"):
+            threads.delete("a")
+        assert b"Hopfield" not in store.read_bytes() + (log.read_bytes() if log.exists() else b"")
 
 
 def test_a_file_stays_small_because_old_checkpoints_are_dropped(tmp_path: Path) -> None:
@@ -213,6 +221,17 @@ def test_what_is_there_is_not_overwritten_and_what_is_not_there_is_told(tmp_path
         for use in (threads.show, threads.export, threads.delete):
             with pytest.raises(InputError, match="no thread 'b'"):
                 use("b")
+
+
+def test_a_name_that_is_no_text_or_empty_is_told(tmp_path: Path) -> None:
+    with session(tmp_path / "s.sqlite") as conversation:
+        conversation.ask(WHEN)
+    with Threads(tmp_path / "s.sqlite") as threads:
+        for work in (threads.show, threads.export, threads.delete):
+            with pytest.raises(InputError, match="no thread"):
+                work("\udcff")
+        with pytest.raises(InputError, match="has no name"):
+            threads.add(threads.export("a"), "")
 
 
 def test_markdown_is_for_reading(tmp_path: Path) -> None:

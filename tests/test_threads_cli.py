@@ -139,3 +139,32 @@ def test_the_commands_of_a_chat(docs: Path) -> None:
     assert WHEN in Path("out.md").read_text()
     again = convcoa("chat", "--docs", docs, "--thread", "../t x", input="/why\n")
     assert "evidence: facts.md" in again.stderr
+
+
+def test_the_command_that_goes_on_names_the_store_where_it_is_not_the_users_own(tmp_path: Path) -> None:
+    from langgraph_convcoa.cli_chat import _again
+    from langgraph_convcoa.context import ConvCoAContext
+    from langgraph_convcoa.graph import build_graph
+    from langgraph_convcoa.session import Session
+    from langgraph_convcoa.stores import default_store
+    from tests.fakes import KeywordRetriever
+
+    graph = build_graph(retriever=KeywordRetriever())
+    elsewhere = Session(graph, ConvCoAContext(), "[/x] a", "talk.sqlite")
+    assert _again(elsewhere) == "convcoa chat --thread '[/x] a' --store talk.sqlite"
+    assert _again(Session(graph, ConvCoAContext(), "a", default_store())) == "convcoa chat --thread a"
+
+
+def test_a_file_to_export_to_may_be_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from langgraph_convcoa.cli_chat_commands import ChatCommands
+    from langgraph_convcoa.console import consoles
+    from langgraph_convcoa.context import ConvCoAContext
+    from langgraph_convcoa.graph import build_graph
+    from langgraph_convcoa.session import Session
+    from tests.fakes import KeywordRetriever
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "a") as session:
+        session.ask(WHEN)
+        ChatCommands(session, consoles()[1]).run("/export ~/out.json")
+    assert json.loads((tmp_path / "out.json").read_text())["thread"] == "a"

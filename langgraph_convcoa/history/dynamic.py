@@ -95,6 +95,11 @@ class DynamicHistory:
     def __len__(self) -> int:
         return len(self.triples)
 
+    @property
+    def dimension(self) -> int:
+        """Of the patterns, d; 0 before the first."""
+        return int(self._patterns.shape[1])
+
     def update(self, triple: Triple, vector: Vectors) -> None:
         """Take a triple in; beyond the capacity the one with the least weight goes (eq. 11-14).
 

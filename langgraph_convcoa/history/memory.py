@@ -104,7 +104,8 @@ class ConversationMemory:
         with self._lock:
             # Another turn may have taken it further in the meantime; then it is made anew.
             history = self._built.pop(keys[known], None) if known else DynamicHistory(capacity)
-            if history is not None:
+            # So it is where the encoder has failed since, and its patterns are not of the measure that is in use now.
+            if history is not None and history.dimension in (0, len(vector)):
                 for triple, row in zip(triples, new, strict=True):
                     history.update(triple, row)
                 self._built[keys[-1]] = history

@@ -63,7 +63,7 @@ def recall_answers(
         threshold: Least similarity of two questions that ask the same.
         now: The present time.
     """
-    earliest = None if max_age is None else (now or datetime.now(UTC)) - timedelta(seconds=max_age)
+    earliest = None if max_age is None else _earliest(now or datetime.now(UTC), max_age)
     known = list(_known(rounds, earliest))
     texts = {(entry["id"], entry["round"]): entry for entry in evidence}
     least = _LEXICAL_SIMILARITY if vectors.lexical else threshold
@@ -96,6 +96,13 @@ def _known(rounds: Sequence[Round], earliest: datetime | None) -> Iterator[tuple
         for item in extra["chain"]:
             if item["status"] in _FOUND and item["answer"] and len(item["sub_question"]) <= LONGEST_COMPARED:
                 yield entry, item
+
+
+def _earliest(now: datetime, max_age: float) -> datetime | None:
+    try:
+        return now - timedelta(seconds=max_age)
+    except OverflowError:
+        return None  # longer ago than a date can tell: nothing is stale
 
 
 def _since(time: str, earliest: datetime) -> bool:

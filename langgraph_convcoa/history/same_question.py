@@ -45,6 +45,7 @@ _NEWS = re.compile(
 )
 _NEGATION = re.compile(r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|except|excluding|\w+n['’]t)\b", re.I)
 _WH = re.compile(r"\b(?:who|whom|whose|what|which|when|where|why|how)\b(?:\s+(\w+))?", re.IGNORECASE)
+_SIGNS = re.compile(r"\w[+#]+(?!\w)|(?<![\w.)])[-−]\d")
 _AMOUNT = re.compile(r"\bthe (?:total )?amount of\b", re.IGNORECASE)
 _EMBEDDED = "?"
 _WHY = re.compile(r"\b(?:why|reasons?|causes?|caused|led to)\b", re.IGNORECASE)
@@ -77,7 +78,7 @@ _SYNONYMS: dict[str, str] = {}
 for _line in """
     film films movie movies
     die died dies death
-    born birth birthplace birthday
+    born birth
     found founded founding established establish creation created create
     build built constructed construct construction
     write wrote written writes author authored
@@ -197,6 +198,8 @@ def words_agree(first: str, second: str) -> bool:
     one, other = meaning(first), meaning(second)
     if one.leans or other.leans or one.news or other.news:
         return False
+    if _signs(first) != _signs(second):
+        return False
     if one.role != other.role and (_EMBEDDED not in (one.role, other.role) or one.order != other.order):
         return False
     return (
@@ -225,6 +228,11 @@ def asks_the_same(first: str, second: str, similarity: float, threshold: float =
         False
     """
     return similarity >= threshold and words_agree(first, second)
+
+
+def _signs(text: str) -> list[str]:
+    """What words leave out and means something: "C++" and "C#" beside "C", -5 beside 5."""
+    return sorted(sign.lower() for sign in _SIGNS.findall(text))
 
 
 def _kind(text: str) -> str:

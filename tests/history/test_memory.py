@@ -125,3 +125,21 @@ def test_conversations_that_were_not_used_for_long_are_given_up() -> None:
         knowledge.add_round(f"Question {n}?", "", [], "")
         memory.relevant(knowledge, "q?")
     assert len(memory._built) == module._CONVERSATIONS
+
+
+class Failing(WordEncoder):
+    works = True
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        if not self.works:
+            raise RuntimeError("out of memory")
+        return super().encode_queries(texts)
+
+
+def test_a_conversation_goes_on_when_the_encoder_fails_in_the_middle_of_it() -> None:
+    encoder = Failing()
+    memory, knowledge = ConversationMemory(encoder), conversation(12)
+    assert memory.relevant(knowledge, "Where do the ants number 0 live?")
+    encoder.works = False
+    found = memory.relevant(knowledge, "Where do the crabs number 0 live?", k=1)
+    assert "crabs" in found[0].triple.query

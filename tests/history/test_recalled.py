@@ -108,3 +108,9 @@ def test_an_answer_goes_stale() -> None:
 def test_the_latest_answer_counts() -> None:
     known = [*rounds(answer="In 1981."), {**rounds()[0], "round": 3}]
     assert recall(known)[0]["answer"] == "In 1982."
+
+
+@pytest.mark.parametrize("age", [1e11, 1e30, float("inf")])
+def test_an_age_beyond_any_date_makes_nothing_stale(age: float) -> None:
+    [found] = recall_answers([Asked(0, "knowledge_retrieval", QUESTION)], rounds(), [], TextVectors(), max_age=age, now=NOW)
+    assert found["answer"] == "In 1982."
