@@ -43,7 +43,7 @@ class IntegerQueries:
         Example:
             >>> queries = IntegerQueries.coarse(np.array([[1.27, 0.004]], dtype=np.float32))
             >>> queries.errors.round(3).tolist(), queries.products(np.array([[1, 1]], dtype=np.int8)).tolist()
-            ([0.004], [[127.0]])
+            ([0.004], [[127]])
         """
         return cls._split(queries, 1)
 
