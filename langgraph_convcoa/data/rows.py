@@ -66,12 +66,10 @@ def tab_rows(path: Path) -> Iterator[tuple[str, Row]]:
     Raises:
         InputError: The file cannot be read, is not UTF-8, or a row has not as many fields as the first line.
     """
-    # Passages may be longer than the 128 KiB that csv allows.
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     reader = csv.reader((text for _, text in _lines(path)), delimiter="\t")
     try:
-        names = next(reader, [])
-        for row in reader:
+        names = _long_row(reader) or []
+        while (row := _long_row(reader)) is not None:
             where = f"{path}, line {reader.line_num}"
             if not row:
                 continue
@@ -80,6 +78,15 @@ def tab_rows(path: Path) -> Iterator[tuple[str, Row]]:
             yield where, dict(zip(names, row, strict=True))
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num}: not TSV ({error}).") from None
+
+
+def _long_row(reader: Iterator[list[str]]) -> list[str] | None:
+    """The next row; passages may be longer than the 128 KiB that csv allows, and its limit is one for the whole process."""
+    usual = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(usual)
 
 
 def text_field(row: Row, key: str, where: str) -> str:

@@ -1,3 +1,4 @@
+import csv
 import gzip
 import json
 import os
@@ -7,6 +8,7 @@ import pytest
 
 from langgraph_convcoa.data.datasets import load_dataset
 from langgraph_convcoa.data.passages import load_distractors
+from langgraph_convcoa.data.rows import tab_rows
 from langgraph_convcoa.errors import InputError
 
 QUERY = {
@@ -148,3 +150,14 @@ def test_the_shared_data_loads():
         pytest.skip("the shared evaluation data is not here")
     dataset = load_dataset(shared / "data" / "mtrag", split="dev")
     assert (len(dataset.queries), len(dataset.corpus)) == (244, 1504)
+
+
+def test_a_long_field_of_a_tsv_is_read_and_the_limit_of_csv_stays(tmp_path: Path) -> None:
+    usual = csv.field_size_limit()
+    path = tmp_path / "passages.tsv"
+    path.write_text("id\ttext\tother\n1\t" + "x" * 200_000 + "\ty\n", encoding="utf-8")
+    rows = tab_rows(path)
+    where, row = next(rows)
+    assert where.endswith("line 2")
+    assert len(row["text"]) == 200_000
+    assert csv.field_size_limit() == usual
