@@ -8,7 +8,7 @@ import logging
 import os
 
 from langgraph_convcoa import build_graph
-from langgraph_convcoa.session_documents import open_retriever
+from langgraph_convcoa.cli.session_documents import open_retriever
 
 retriever = open_retriever(
     os.environ.get("CONVCOA_DOCS") or "demo", k=5, max_mb=50, cache=True, progress=False, warn=logging.warning

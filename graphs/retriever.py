@@ -7,7 +7,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langgraph_convcoa.session_documents import open_retriever
+from langgraph_convcoa.cli.session_documents import open_retriever
 
 
 class RetrieverState(MessagesState):

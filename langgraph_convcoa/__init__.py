@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langgraph_convcoa.actions.base import ActionRequest
     from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
-    from langgraph_convcoa.actions.tabular import DataAnalysis
+    from langgraph_convcoa.actions.tables.action import DataAnalysis
     from langgraph_convcoa.actions.tool import ToolAction
-    from langgraph_convcoa.actions.web import WebQuerying
+    from langgraph_convcoa.actions.web.action import WebQuerying
     from langgraph_convcoa.chain import ActionChain, ActionNode
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.graph import build_graph
-    from langgraph_convcoa.knowledge_set import ContextualKnowledgeSet
+    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
     from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
-    from langgraph_convcoa.reasoning.extractive import ExtractiveReasoner
+    from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
     from langgraph_convcoa.verification.faith_score import faith_score
     from langgraph_convcoa.verification.mrfs import conv_mrfs
@@ -29,14 +29,14 @@ _HOMES = {
     "ActionNode": "chain",
     "ActionRequest": "actions.base",
     "ChatModelReasoner": "reasoning.chat_model",
-    "ContextualKnowledgeSet": "knowledge_set",
+    "ContextualKnowledgeSet": "memory.knowledge_set",
     "ConvCoAContext": "context",
-    "DataAnalysis": "actions.tabular",
-    "ExtractiveReasoner": "reasoning.extractive",
+    "DataAnalysis": "actions.tables.action",
+    "ExtractiveReasoner": "reasoning.extractive.reasoner",
     "HopfieldRetriever": "retrieval.retriever",
     "KnowledgeRetrieval": "actions.knowledge",
     "ToolAction": "actions.tool",
-    "WebQuerying": "actions.web",
+    "WebQuerying": "actions.web.action",
     "build_graph": "graph",
     "conv_mrfs": "verification.mrfs",
     "faith_score": "verification.faith_score",

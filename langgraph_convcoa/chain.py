@@ -1,4 +1,4 @@
-"""The action chain: what the planner proposes, and what a turn makes of it (papers/002 equation 1)."""
+"""The action chain: what the planner proposes, and what a turn makes of it (Pan et al. 2024a, equation 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph: one conversational turn as a state machine (papers/000 section 3, papers/002 algorithm 1)."""
+"""The graph: one conversational turn as a state machine (Pan et al. 2024b, section 3, Pan et al. 2024a, algorithm 1)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
 from pydantic import ValidationError
 
-from langgraph_convcoa.acting import EXTRACTIVE_K, MODEL_K
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.actions.runner import ActionRunner, is_transient
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K
+from langgraph_convcoa.nodes.turn import Turn
 from langgraph_convcoa.reasoning.base import Reasoner
-from langgraph_convcoa.reasoning.extractive import ExtractiveReasoner
+from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState
-from langgraph_convcoa.turn import Turn
 
 Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
 

@@ -12,9 +12,9 @@ from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, wants this one before Python 3.12
 
 from langgraph_convcoa.chain import ChainItem
-from langgraph_convcoa.history.evidence import RememberedEvidence
-from langgraph_convcoa.history.recalled import RecalledAnswer
-from langgraph_convcoa.knowledge_set import Citation, KnowledgeSetJSON, Round
+from langgraph_convcoa.memory.evidence import RememberedEvidence
+from langgraph_convcoa.memory.knowledge_set import Citation, KnowledgeSetJSON, Round
+from langgraph_convcoa.memory.recall import RecalledAnswer
 from langgraph_convcoa.usage import NodeUsage, Usage, add_costs
 
 
@@ -58,7 +58,7 @@ class ConvCoAInput(TypedDict, total=False):
 
 
 class ConvCoAOutput(TypedDict, total=False):
-    """What a user gets (DESIGN section 9), and the conversation as messages."""
+    """What a user gets, and the conversation as messages."""
 
     answer: str
     citations: list[Citation]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from langgraph_convcoa.retrieval.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.text import content_words
+from langgraph_convcoa.text.words import content_words
 
 DIMENSION = 512
 
@@ -44,7 +44,7 @@ class WordEncoder(Encoder):
 
 
 if __name__ == "__main__":
-    from langgraph_convcoa.cli import main
+    from langgraph_convcoa.cli.app import main
     from langgraph_convcoa.retrieval import retriever
 
     words = WordEncoder()

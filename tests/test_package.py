@@ -19,7 +19,8 @@ def test_the_package_imports_no_model_library() -> None:
 
 def test_the_domain_types_import_no_model_library() -> None:
     loaded = modules_after(
-        "import langgraph_convcoa.chain, langgraph_convcoa.knowledge_set, langgraph_convcoa.state, langgraph_convcoa.cli"
+        "import langgraph_convcoa.chain, langgraph_convcoa.memory.knowledge_set, langgraph_convcoa.state\n"
+        "import langgraph_convcoa.cli.app"
     )
     assert not loaded & {"torch", "transformers", "sentence_transformers", "sklearn"}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from langgraph_convcoa import ConvCoAContext
+from tests import ROOT
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 

@@ -44,7 +44,7 @@ class ActionRequest:
 
     @property
     def query(self) -> str:
-        """The text that evidence is searched for: Sub|guess (papers/002 section 2.2.2)."""
+        """The text that evidence is searched for: Sub|guess (Pan et al. 2024a, section 2.2.2)."""
         return f"{self.sub_question} {self.guess_answer}".strip()
 
 

@@ -1,4 +1,4 @@
-"""The action that looks things up in the user's own documents (papers/000 section 3.4.2)."""
+"""The action that looks things up in the user's own documents (Pan et al. 2024b, section 3.4.2)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.actions.base import Action, ActionRequest
 from langgraph_convcoa.errors import ConvCoAError, InputError
-from langgraph_convcoa.text import content_words, sentences
+from langgraph_convcoa.text.words import content_words, sentences
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)

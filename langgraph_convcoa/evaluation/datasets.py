@@ -1,4 +1,4 @@
-"""The data sets that are measured on; `langgraph_convcoa.data` reads them, for training too."""
+"""The data sets that are measured on; `langgraph_convcoa.datasets` reads them, for training too."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from langgraph_convcoa.data.datasets import load_dataset
-from langgraph_convcoa.data.passages import load_distractors
-from langgraph_convcoa.data.queries import Dataset, Query
-from langgraph_convcoa.data.splits import DEV_SHARE, split_part
+from langgraph_convcoa.datasets.passages import load_distractors
+from langgraph_convcoa.datasets.queries import Dataset, Query
+from langgraph_convcoa.datasets.read import load_dataset
+from langgraph_convcoa.datasets.splits import DEV_SHARE, split_part
 from langgraph_convcoa.errors import InputError
 
 __all__ = ["Dataset", "Query", "load_dataset", "load_distractors", "load_part"]

@@ -1,4 +1,4 @@
-"""Modern Hopfield networks in plain PyTorch: sparsity maps, energy, retrieval, layers (papers/000 section 4, appendix F)."""
+"""Modern Hopfield networks in plain PyTorch: sparsity maps, energy, retrieval, layers (Pan et al. 2024b, sec. 4, app. F)."""
 
 from langgraph_convcoa.hopfield.attention import retrieve
 from langgraph_convcoa.hopfield.convergence import converge

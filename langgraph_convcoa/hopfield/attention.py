@@ -1,4 +1,4 @@
-"""The one function behind all Hopfield layers: queries retrieve from stored patterns (papers/000 appendix F)."""
+"""The one function behind all Hopfield layers: queries retrieve from stored patterns (Pan et al. 2024b, appendix F)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def retrieve(
     update_steps: int = 1,
     eps: float = 1e-4,
 ) -> Retrieved:
-    """Q_new = act(beta Q K^T) K, `update_steps` times: equation 1 of papers/000 appendix F before W_V.
+    """Q_new = act(beta Q K^T) K, `update_steps` times: equation 1 of Pan et al. 2024b, appendix F before W_V.
 
     On patterns as they are this is memory retrieval, the first of the four configurations of appendix F. All steps are made
     among the stored patterns; a projection of what was retrieved, such as W_V, comes after the last and never feeds the next.
@@ -67,7 +67,7 @@ def retrieve(
 
 
 def split(stored: Tensor, chunks: int, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Stored patterns in equal parts, in order, the last filled up with patterns that are masked (papers/000 section 4.2).
+    """Stored patterns in equal parts, in order, the last filled up with patterns that are masked (Pan et al. 2024b, sec. 4.2).
 
     `retrieve(query.unsqueeze(-3), parts, mask=mask)` makes k retrievals, each from its own part as if it were alone.
 

@@ -18,7 +18,7 @@ class Converged(NamedTuple):
 
 
 def converge(step: Callable[[Tensor], Tensor], state: Tensor, *, max_steps: int = 100, eps: float = 1e-4) -> Converged:
-    """Apply `step` until it moves a state by at most `eps`, or `max_steps` times (papers/000 appendix F).
+    """Apply `step` until it moves a state by at most `eps`, or `max_steps` times (Pan et al. 2024b, appendix F).
 
     Each state stops by itself, so the result for one does not depend on what else is in the batch. Under the retrieval
     dynamics no step raises the energy, and a step that moves the state lowers it (`energy.energy`).

@@ -1,4 +1,4 @@
-"""Energy and one-step update of the sparse modern Hopfield model (papers/000 section 4 and appendix F)."""
+"""Energy and one-step update of the sparse modern Hopfield model (Pan et al. 2024b, section 4 and appendix F)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def update(state: Tensor, patterns: Tensor, beta: float, mask: Tensor | None = N
 
 
 def similarity(state: Tensor, patterns: Tensor, beta: float) -> tuple[Tensor, Tensor]:
-    """sim(z, x) = <T(x), x> and the association weights it comes from (papers/000 section 4).
+    """sim(z, x) = <T(x), x> and the association weights it comes from (Pan et al. 2024b, section 4).
 
     It lies between mean pooling (beta = 0) and the best pattern (beta = infinity), and never above the best pattern.
 

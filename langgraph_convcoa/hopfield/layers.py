@@ -1,4 +1,4 @@
-"""Hopfield layers (papers/000 appendix F), three configurations over `attention.retrieve`; memory retrieval is that itself.
+"""Hopfield layers (Pan et al. 2024b, app. F), three configurations over `attention.retrieve`; memory retrieval is that itself.
 
     Z = act(beta R W_Q W_K^T Y^T) Y W_K W_V
 
@@ -83,7 +83,7 @@ class SparseHopfield(HopfieldHeads):
             stored_mask: (batch, n) or (n,), False for padding (the opposite of torch's key_padding_mask).
             pair_mask: (batch, m, n) or (m, n), True where the query may retrieve the pattern.
             chunks: Cut Y, in order, into this many parts k of ceil(n / k) patterns and retrieve from each by itself, with the
-                same weights (papers/000 section 4.2). Part i comes out as if the others were masked, so only k = 1 equals the
+                same weights (Pan et al. 2024b, sec. 4.2). Part i is as if the others were masked, so only k = 1 equals the
                 retrieval from all of Y. sim(z_i, x) says which part fits the query best.
 
         Returns:

@@ -29,7 +29,7 @@ def softmax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None =
 
 
 def softmax_1(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
-    """exp(beta x_i) / (1 + sum_j exp(beta x_j)) over the last dimension (OutEffHop, Hu et al. 2024; papers/000 section 4.1).
+    """exp(beta x_i) / (1 + sum_j exp(beta x_j)) over the last dimension (OutEffHop, Hu et al. 2024).
 
     It is softmax with one more entry of score 0, whose weight is left out: where all scores are far below 0, nothing is
     retrieved. The shift is by max(0, max x), so no score overflows.

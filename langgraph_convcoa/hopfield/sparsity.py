@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def sparsemax(scores: Tensor, *, beta: float = 1.0, mask: Tensor | None = None, dim: int = -1) -> Tensor:
-    """The Euclidean projection of `beta * scores` on the simplex (Martins & Astudillo 2016; papers/000 section 4).
+    """The Euclidean projection of `beta * scores` on the simplex (Martins & Astudillo 2016; Pan et al. 2024b, section 4).
 
     Args:
         scores: Any shape, floating point.

@@ -15,9 +15,6 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.constants import TAG_NOSTREAM
 
 from langgraph_convcoa.chain import ActionChain, ChainItem
-from langgraph_convcoa.chain_parsing import parse_chain, parse_corrections, parse_inputs
-from langgraph_convcoa.prompts import fence, render
-from langgraph_convcoa.reasoning.answer_stream import AnswerStream
 from langgraph_convcoa.reasoning.base import (
     Answer,
     AnswerRequest,
@@ -29,7 +26,10 @@ from langgraph_convcoa.reasoning.base import (
     Unsolved,
 )
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model, status_code
+from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, parse_inputs
+from langgraph_convcoa.reasoning.prompts import fence, render
 from langgraph_convcoa.reasoning.schemas import CHAIN_SCHEMA, CORRECTIONS_SCHEMA, INPUTS_SCHEMA
+from langgraph_convcoa.reasoning.streaming import AnswerStream
 from langgraph_convcoa.reasoning.thoughts import without_thought
 
 _log = logging.getLogger(__name__)

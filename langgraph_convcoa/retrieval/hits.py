@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.base import Vectors
-from langgraph_convcoa.retrieval.index_documents import Passage
-from langgraph_convcoa.retrieval.patterns import Patterns
-from langgraph_convcoa.retrieval.scoring import Ranking, associate
-from langgraph_convcoa.retrieval.weights import HopfieldWeights
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.index.documents import Passage
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate
+from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
 
 class Hit(NamedTuple):

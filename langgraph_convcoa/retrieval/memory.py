@@ -10,17 +10,17 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.base import Encoder
-from langgraph_convcoa.retrieval.cache import PatternCache
-from langgraph_convcoa.retrieval.cache import encode_patterns as encode_texts
-from langgraph_convcoa.retrieval.passages import Span, pattern_text, split_documents, windows
-from langgraph_convcoa.retrieval.patterns import Patterns, PatternType, encode_patterns
+from langgraph_convcoa.retrieval.documents.split import Span, pattern_text, split_documents, windows
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.encoders.cache import encode_patterns as encode_texts
 from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Passages and their patterns, in memory (DESIGN section 4: a document is a memory set).
+    """Passages and their patterns, in memory (a document is a memory set).
 
     Attributes:
         passages: n documents with ids.

@@ -9,13 +9,13 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.base import Encoder
-from langgraph_convcoa.retrieval.cache import PatternCache
-from langgraph_convcoa.retrieval.index_documents import Passage
-from langgraph_convcoa.retrieval.index_entries import check_owners, content_digest, encoded, groups_of, select
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.index.documents import Passage
+from langgraph_convcoa.retrieval.index.entries import check_owners, content_digest, encoded, groups_of, select
 from langgraph_convcoa.retrieval.memory import Memory
-from langgraph_convcoa.retrieval.patterns import Patterns, PatternType
 from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 
 def with_documents(

@@ -16,24 +16,24 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import ValidationError
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.approximate import ApproximateStage, approximate_settings
-from langgraph_convcoa.retrieval.cache import PatternCache
-from langgraph_convcoa.retrieval.conversation import History, StateEncoder
-from langgraph_convcoa.retrieval.encoder import Encoder, as_encoder
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
 from langgraph_convcoa.retrieval.hits import named_documents
-from langgraph_convcoa.retrieval.index import Index
-from langgraph_convcoa.retrieval.index_open import open_or_create
+from langgraph_convcoa.retrieval.hybrid.ann import ApproximateStage, approximate_settings
+from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.opening import open_or_create
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory, build_memory
-from langgraph_convcoa.retrieval.model import RetrieverModel, model_for
-from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder
+from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for
 from langgraph_convcoa.retrieval.retriever_inputs import checked_documents, history_runnable
 from langgraph_convcoa.retrieval.retriever_model import opened_model, own_encoder
 from langgraph_convcoa.retrieval.retriever_search import SearchingRetriever
+from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
 
 class HopfieldRetriever(SearchingRetriever):
-    """Retrieve passages by sparse Hopfield association, in conversation, without a model call (papers/000 section 4).
+    """Retrieve passages by sparse Hopfield association, in conversation, without a model call (Pan et al. 2024b, section 4).
 
     A passage is a memory set: a pattern of the whole and one for each window of up to three sentences. Its score for a query
     state x is w <x, y_0> + sim(z, x), where z is what the windows give back to x. Earlier turns are a memory too, which pulls

@@ -10,7 +10,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.conversation import History
+from langgraph_convcoa.retrieval.query.conversation_state import History
 
 
 def history_runnable(retriever: BaseRetriever) -> Runnable[dict[str, Any], list[Document]]:

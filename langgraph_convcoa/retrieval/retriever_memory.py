@@ -17,23 +17,23 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import BaseModel, Field, PrivateAttr, SkipValidation
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.approximate import approximate_settings
-from langgraph_convcoa.retrieval.approximate_channel import ApproximateChannel
-from langgraph_convcoa.retrieval.cache import PatternCache
-from langgraph_convcoa.retrieval.encoder import Encoder
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.encoders.choice import Encoder
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
-from langgraph_convcoa.retrieval.index import Index
-from langgraph_convcoa.retrieval.index_documents import Passage
-from langgraph_convcoa.retrieval.index_save import encoder_of, save_memory
-from langgraph_convcoa.retrieval.index_snapshot import Snapshot
-from langgraph_convcoa.retrieval.lexical_channel import LexicalChannel
+from langgraph_convcoa.retrieval.hybrid.ann import approximate_settings
+from langgraph_convcoa.retrieval.hybrid.ann_channel import ApproximateChannel
+from langgraph_convcoa.retrieval.hybrid.bm25_channel import LexicalChannel
+from langgraph_convcoa.retrieval.index.documents import Passage
+from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.save import encoder_of, save_memory
+from langgraph_convcoa.retrieval.index.snapshot import Snapshot
 from langgraph_convcoa.retrieval.memory import Memory
 from langgraph_convcoa.retrieval.memory_changes import with_documents, without
-from langgraph_convcoa.retrieval.model import RetrieverModel
-from langgraph_convcoa.retrieval.patterns import PatternType
 from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever_inputs import checked_documents
 from langgraph_convcoa.retrieval.retriever_model import save_beside, stated_model
+from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
 _LOGGER = logging.getLogger(__name__)
 

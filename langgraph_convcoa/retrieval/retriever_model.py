@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.base import Encoder
-from langgraph_convcoa.retrieval.index import Index
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory import Memory
-from langgraph_convcoa.retrieval.model import DEFAULT_MODEL, UNTRAINED, RetrieverModel
-from langgraph_convcoa.retrieval.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.query.model import DEFAULT_MODEL, UNTRAINED, RetrieverModel
 
 _BESIDE = "index:model"
 _FOLDER = "model"

@@ -12,20 +12,20 @@ from langchain_core.documents import Document
 from pydantic import ConfigDict, PrivateAttr
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.approximate import ApproximateSettings, approximate_settings
-from langgraph_convcoa.retrieval.approximate_channel import ApproximateChannel, patterns_of
-from langgraph_convcoa.retrieval.approximate_search import needs_graph
-from langgraph_convcoa.retrieval.base import Vectors
-from langgraph_convcoa.retrieval.conversation import History, StateEncoder, Turn, history_pairs
+from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.hits import Hit, best_sets, hit_document
-from langgraph_convcoa.retrieval.index import Index
-from langgraph_convcoa.retrieval.index_documents import Outdated
-from langgraph_convcoa.retrieval.model import RetrieverModel
+from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, approximate_settings
+from langgraph_convcoa.retrieval.hybrid.ann_channel import ApproximateChannel, patterns_of
+from langgraph_convcoa.retrieval.hybrid.ann_search import needs_graph
+from langgraph_convcoa.retrieval.index.documents import Outdated
+from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, Turn, history_pairs
+from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever_inputs import query_text
 from langgraph_convcoa.retrieval.retriever_memory import MemoryRetriever, View, allowed, fetch
-from langgraph_convcoa.retrieval.scoring import Ranking, check_settings, search
-from langgraph_convcoa.retrieval.weights import HopfieldWeights
+from langgraph_convcoa.retrieval.scoring.topk import Ranking, check_settings, search
+from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
 _SEARCHES = 5
 

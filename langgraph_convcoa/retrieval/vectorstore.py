@@ -12,13 +12,13 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.base import Vectors
-from langgraph_convcoa.retrieval.cache import PatternCache
-from langgraph_convcoa.retrieval.conversation import StateEncoder, Turn
-from langgraph_convcoa.retrieval.embeddings import EmbeddingsEncoder
-from langgraph_convcoa.retrieval.encoder import Encoder, as_encoder
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
+from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
+from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory, build_memory
-from langgraph_convcoa.retrieval.recent import RecentEncoder
+from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder, Turn
 
 
 class VectorStoreStage:

@@ -15,15 +15,15 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import Field, SkipValidation
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.base import Vectors
-from langgraph_convcoa.retrieval.cache import PatternCache
-from langgraph_convcoa.retrieval.conversation import History
-from langgraph_convcoa.retrieval.encoder import Encoder
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.encoders.choice import Encoder
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory
-from langgraph_convcoa.retrieval.patterns import PatternType
+from langgraph_convcoa.retrieval.query.conversation_state import History
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.retriever_memory import View
-from langgraph_convcoa.retrieval.scoring import Ranking
+from langgraph_convcoa.retrieval.scoring.patterns import PatternType
+from langgraph_convcoa.retrieval.scoring.topk import Ranking
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreStage
 
 

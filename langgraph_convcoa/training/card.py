@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from langgraph_convcoa.retrieval.model import RetrieverModel
+from langgraph_convcoa.retrieval.query.model import RetrieverModel
 
 
 def model_card(model: RetrieverModel, sources: Mapping[str, int], command: str) -> str:

@@ -11,9 +11,9 @@ from typing import Literal
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.data.datasets import load_dataset
-from langgraph_convcoa.data.queries import Dataset, Query
-from langgraph_convcoa.data.splits import DEV_SHARE, Part, split_part
+from langgraph_convcoa.datasets.queries import Dataset, Query
+from langgraph_convcoa.datasets.read import load_dataset
+from langgraph_convcoa.datasets.splits import DEV_SHARE, Part, split_part
 from langgraph_convcoa.errors import InputError
 
 _LOGGER = logging.getLogger(__name__)

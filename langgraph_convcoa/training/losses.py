@@ -11,7 +11,7 @@ from torch import Tensor
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.hopfield.activations import associate
-from langgraph_convcoa.retrieval.patterns import Patterns
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 SCALE = 20.0
 """Of scores of unit vectors before the softmax of a contrast, whose temperature is 1/20."""
@@ -74,7 +74,7 @@ def memory_scores(
     association: Tensor | None = None,
     readout: Tensor | None = None,
 ) -> Tensor:
-    """The score of every memory set for every query, w <x, y_0> + sum_j sparsemax(beta a)_j b_j (DESIGN section 4).
+    """The score of every memory set for every query, w <x, y_0> + sum_j sparsemax(beta a)_j b_j.
 
     It is what retrieval ranks by, with a gradient.
 
@@ -133,7 +133,7 @@ def gated_states(towers: Tensor, questions: Tensor | None, states: Tensor, state
 def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None, *, scale: float | Tensor = SCALE) -> Tensor:
     """Negative log-likelihood of each query's positive among its positive, hard negatives and the batch's other sets.
 
-    Karpukhin et al. 2020, over memory sets (papers/000 section 4).
+    Karpukhin et al. 2020, over memory sets (Pan et al. 2024b, section 4).
 
     Args:
         scores: (q, m), of every set of the batch for every query.

@@ -1,4 +1,4 @@
-"""Verification: faith score, Conv-MRFS and their calibration (papers/000 section 3, papers/002 section 2.2.2)."""
+"""Verification: faith score, Conv-MRFS and their calibration (Pan et al. 2024b, sec. 3, Pan et al. 2024a, section 2.2.2)."""
 
 from langgraph_convcoa.verification.faith_score import FaithScore, faith_score
 from langgraph_convcoa.verification.mrfs import ConvMRFS, conv_mrfs

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from langgraph_convcoa.text import content_tokens
+from langgraph_convcoa.text.question_kind import guess_shape, question_kind
+from langgraph_convcoa.text.words import content_tokens
 from langgraph_convcoa.verification.bearing_weights import BEARING_WEIGHTS
-from langgraph_convcoa.verification.question_kind import guess_shape, question_kind
 from langgraph_convcoa.verification.references import Item, Reference, References, Segment, content_items
 from langgraph_convcoa.verification.relevance import CONTEXT_SHARE, Relevance
 from langgraph_convcoa.verification.support import Array

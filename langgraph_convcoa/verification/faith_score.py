@@ -1,4 +1,4 @@
-"""The faith score of a candidate against one reference (papers/002 section 2.2.2, equation 3 and figure 5)."""
+"""The faith score of a candidate against one reference (Pan et al. 2024a, section 2.2.2, equation 3 and figure 5)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.text import content_tokens, words
+from langgraph_convcoa.text.words import content_tokens, words
 
 Items = Literal["content", "tokens"]
 """What is compared: stemmed content words, or every word."""
@@ -18,7 +18,7 @@ Weights = tuple[float, float, float]
 
 PAPER_WEIGHTS: Weights = (0.4, 0.4, 0.2)
 PAPER_THRESHOLD = 0.75
-"""T of papers/000 section 4 and table 7."""
+"""T of Pan et al. 2024b, section 4 and table 7."""
 LETTERS_OF_A_LONG_WORD = 10.0
 """Average word length enters the score as letters / 10, at most 1: in letters it would outweigh what the paper measures."""
 
@@ -43,7 +43,7 @@ class FaithScore:
 def faith_score(
     candidate: str, reference: str, *, weights: tuple[float, float, float] = PAPER_WEIGHTS, items: Items = "content"
 ) -> FaithScore:
-    """Score a candidate against one reference text (papers/002 section 2.2.2).
+    """Score a candidate against one reference text (Pan et al. 2024a, section 2.2.2).
 
     Content words are counted as often as they occur in both (clipped counts, as in ROUGE), so that a text is fully precise
     against itself. Tokens are counted as the paper's figure 5 counts them, distinct shared tokens over all tokens, which

@@ -1,4 +1,4 @@
-"""Conv-MRFS: the best faith score of a candidate over the segments of evidence and history (papers/000 section 3, B1-B6)."""
+"""Conv-MRFS: the best faith score of a candidate over segments of evidence and history (Pan et al. 2024b, section 3)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langgraph_convcoa.text import content_tokens, sentences, words
+from langgraph_convcoa.text.words import content_tokens, sentences, words
 
 _CITATION = re.compile(r"\[\d+(?:\s*[,;-]\s*\d+)*\]")
 _LIST_MARK = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•#>]+)(?:\s+|$)")

@@ -9,9 +9,9 @@ from langchain_core.documents import Document
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from langgraph_convcoa.actions.base import ActionRequest
-from langgraph_convcoa.actions.web import WebQuerying
-from langgraph_convcoa.actions.web_pages import load_extractor
-from tests.actions.site import Served, Site, article
+from langgraph_convcoa.actions.web.action import WebQuerying
+from langgraph_convcoa.actions.web.pages import load_extractor
+from tests.actions.web.site import Served, Site, article
 from tests.fake_encoder import WordEncoder
 
 pytest.importorskip("trafilatura")

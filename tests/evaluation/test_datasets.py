@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from langgraph_convcoa.data.splits import in_dev_part
+from langgraph_convcoa.datasets.splits import in_dev_part
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.datasets import load_part
 

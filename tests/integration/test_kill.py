@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_convcoa.threads import Threads
+from langgraph_convcoa.storage.threads import Threads
 from tests.fakes import corrections, node, plan
 from tests.integration.turns import THREAD, context, one_turn
 from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of

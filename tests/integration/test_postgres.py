@@ -8,15 +8,15 @@ from urllib.parse import quote
 
 import pytest
 
+from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import StoreError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.session import Session
-from langgraph_convcoa.stores import open_store
-from langgraph_convcoa.threads import Threads
-from tests.actions.postgres_server import PASSWORD, postgres_server
+from langgraph_convcoa.storage.stores import open_store
+from langgraph_convcoa.storage.threads import Threads
 from tests.fakes import KeywordRetriever
 from tests.integration.turns import context, many_turns
+from tests.postgres_server import PASSWORD, postgres_server
 
 pytest.importorskip("psycopg_pool")
 pytest.importorskip("langgraph.checkpoint.postgres")

@@ -10,13 +10,20 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
+from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.knowledge_set import ContextualKnowledgeSet, Round
-from langgraph_convcoa.session import Session
-from langgraph_convcoa.sharing import aforget_thread, aforget_user, ashare_round, ashared_rounds, share_round, shared_rounds
-from langgraph_convcoa.stores import open_store
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
+from langgraph_convcoa.memory.sharing import (
+    aforget_thread,
+    aforget_user,
+    ashare_round,
+    ashared_rounds,
+    share_round,
+    shared_rounds,
+)
+from langgraph_convcoa.storage.stores import open_store
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
 USERS = ["ann", "anna", "an", "ANN", "ann.b", "ann/b", "ann:b", "ann b", "ann%", "ann_", "a\0b", "", "*", "café", "x" * 400]

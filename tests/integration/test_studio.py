@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
+
 SECONDS_TO_START = 120
 
 

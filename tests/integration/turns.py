@@ -7,9 +7,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.session import Session
 from tests.fakes import KeywordRetriever, WaitingAction
 
 THREAD = "the thread"

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from langgraph_convcoa.retrieval.base import Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.text import content_words, words
+from langgraph_convcoa.text.words import content_words, words
 
 
 class BagOfWords(Encoder):

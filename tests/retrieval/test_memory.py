@@ -3,9 +3,9 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.cache import PatternCache
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.memory import Memory, build_memory
-from langgraph_convcoa.retrieval.patterns import Patterns
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
 

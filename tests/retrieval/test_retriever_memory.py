@@ -6,7 +6,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import ConfigurableField
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.index import Index
+from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.conftest import BagOfWords
 

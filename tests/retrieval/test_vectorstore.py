@@ -9,9 +9,9 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.cache import PatternCache
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreStage
-from langgraph_convcoa.text import content_words
+from langgraph_convcoa.text.words import content_words
 
 DOCUMENTS = [
     Document("Sparsemax was proposed by Martins in 2016. It is a projection.", id="sparsemax", metadata={"year": 2016}),

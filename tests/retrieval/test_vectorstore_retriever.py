@@ -31,7 +31,7 @@ async def test_it_ranks_as_the_retriever_over_the_same_documents_does():
 def dense(retriever, states, k):
     from langgraph_convcoa.retrieval.hits import Hit
     from langgraph_convcoa.retrieval.retriever_memory import fetch
-    from langgraph_convcoa.retrieval.scoring import search
+    from langgraph_convcoa.retrieval.scoring.topk import search
 
     (ranking,) = search(retriever.memory.patterns, states, k=k)
     passages = fetch(retriever.memory, ranking.indices.tolist())

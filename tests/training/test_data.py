@@ -1,13 +1,12 @@
 import json
 import logging
-import os
-from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.training.data import load_training_data
+from tests import SHARED
 
 CORPUS = [{"id": "p", "text": "Ada was born in 1815."}, {"id": "q", "text": "Bees fly."}, {"id": "empty", "text": " "}]
 
@@ -91,7 +90,7 @@ def test_nothing_to_train_on(tmp_path):
 
 @pytest.mark.data
 def test_no_conversation_is_trained_and_developed_on():
-    shared = Path(os.environ.get("CONVCOA_SHARED", Path(__file__).parents[2] / ".." / "shared")) / "data"
+    shared = SHARED / "data"
     if not shared.is_dir():
         pytest.skip("the shared evaluation data is not here")
     folders = [shared / name for name in ("abg_coqa", "or_sharc", "quac_dev", "pacific")]

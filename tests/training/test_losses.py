@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.conversation import towered_states
-from langgraph_convcoa.retrieval.patterns import Patterns
-from langgraph_convcoa.retrieval.scoring import search
-from langgraph_convcoa.retrieval.weights import HopfieldWeights
+from langgraph_convcoa.retrieval.query.conversation_state import towered_states
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.retrieval.scoring.topk import search
+from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 from langgraph_convcoa.training.losses import MemorySets, distillation_loss, dpr_loss, gated_states, memory_scores
 
 

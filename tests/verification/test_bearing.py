@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langgraph_convcoa.text.question_kind import KINDS
 from langgraph_convcoa.verification import References, conv_mrfs
 from langgraph_convcoa.verification.bearing import Guess, bearing, places_of
 from langgraph_convcoa.verification.bearing_weights import BEARING_WEIGHTS
-from langgraph_convcoa.verification.question_kind import KINDS
 from langgraph_convcoa.verification.references import segments
 from langgraph_convcoa.verification.relevance import relevance_of
 from langgraph_convcoa.verification.support import claim_parts

@@ -16,8 +16,8 @@ from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.actions.runner import evidence_of
 from langgraph_convcoa.chain import ChainItem
-from langgraph_convcoa.evaluation.answered import Outcome, Turn
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
+from langgraph_convcoa.evaluation.runs.answered import Outcome, Turn
 from langgraph_convcoa.reasoning.models import call_error, status_code
 from langgraph_convcoa.reasoning.thoughts import without_thought
 

@@ -1,5 +1,5 @@
-"""Chain of action: Pan et al. 2024, "Chain-of-Action: Faithful and Multimodal Question Answering through Large Language
-Models" (papers/002), section 2 and algorithm 1, with the one action that searches the corpus.
+"""Chain of action: Pan et al. 2024a, "Chain-of-Action: Faithful and Multimodal Question Answering through Large Language
+Models", section 2 and algorithm 1, with the one action that searches the corpus.
 
 A single-turn method: what it is told of a conversation stands in front of the question as text.
 """
@@ -9,10 +9,10 @@ from __future__ import annotations
 from langchain_core.documents import Document
 
 from langgraph_convcoa.chain import ActionChain, ActionNode, ChainItem
-from langgraph_convcoa.chain_parsing import parse_chain
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, passages_text
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
+from langgraph_convcoa.evaluation.runs.answered import Outcome
+from langgraph_convcoa.reasoning.parsing import parse_chain
 from langgraph_convcoa.verification.mrfs import conv_mrfs
 
 ACTION = "Knowledge-encoding"

@@ -6,10 +6,10 @@ Reasoners", section 3; reasoning and answer come in one reply here, where the la
 
 from __future__ import annotations
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, last_line, short_answer
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
 from langgraph_convcoa.evaluation.methods.worked import WORKED
+from langgraph_convcoa.evaluation.runs.answered import Outcome
 
 INSTRUCTION = 'Reason about the question, then end with "So the answer is:" and the answer, as short as it can be.'
 TRIGGER = "Let's think step by step."

@@ -1,10 +1,10 @@
-"""The model alone: the zero-shot row of the papers' tables (papers/000 table 2, papers/002 table 2)."""
+"""The model alone: the zero-shot row of the papers' tables (Pan et al. 2024b, table 2, Pan et al. 2024a, table 2)."""
 
 from __future__ import annotations
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
+from langgraph_convcoa.evaluation.runs.answered import Outcome
 
 INSTRUCTION = "Answer the question from what you know. Be brief, and write only the answer."
 

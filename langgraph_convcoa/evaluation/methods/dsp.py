@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, last_line, passages_text
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
+from langgraph_convcoa.evaluation.runs.answered import Outcome
 
 SEARCH = "Write a search query that will help to answer a complex question."
 PREDICT = "Answer the question from the context with a short factual answer."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
 from langgraph_convcoa.evaluation.methods.worked import WORKED
+from langgraph_convcoa.evaluation.runs.answered import Outcome
 
 INSTRUCTION = "Answer the last question in the way of the examples before it. Write only the answer."
 

@@ -1,14 +1,14 @@
 """History-aware retrieval: rewrite the question, retrieve, answer; LangChain's `create_history_aware_retriever` with a
-`create_retrieval_chain`, and the query rewriting of papers/000 section 5 (Ye et al. 2023, "Enhancing Conversational Search:
+`create_retrieval_chain`, and the query rewriting of Pan et al. 2024b (Ye et al. 2023, "Enhancing Conversational Search:
 Large Language Model-Aided Informative Query Rewriting").
 """
 
 from __future__ import annotations
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
-from langgraph_convcoa.prompts import fence
+from langgraph_convcoa.evaluation.runs.answered import Outcome
+from langgraph_convcoa.reasoning.prompts import fence
 
 REWRITE = (
     "Write the last question anew so that it can be understood without the conversation. Do not answer it; if it can be "

@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable
 
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.evaluation.answered import Outcome, Turn
+from langgraph_convcoa.evaluation.runs.answered import Outcome, Turn
 
 Method = Runnable[Turn, Outcome]
 """Answers a question. Whoever invokes it counts its calls, tokens and searches with callbacks in the config, so that a method

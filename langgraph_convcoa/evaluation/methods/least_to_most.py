@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
 from langgraph_convcoa.evaluation.methods.worked import WORKED
+from langgraph_convcoa.evaluation.runs.answered import Outcome
 
 DECOMPOSE = "Which simpler questions must be answered first to answer the last question? List them in order, numbered."
 SOLVE = "Answer the last question; use the answers before it. Be brief, and write only the answer."

@@ -1,4 +1,4 @@
-"""The conversational chain of action, the graph of this library (papers/000 section 3), and what is left of it without a part.
+"""This library's graph, the conversational chain of action (Pan et al. 2024b, section 3), and its ablations.
 
 A conversation is one thread as long as its history is what the thread has answered itself, so that the knowledge set and the
 evidence memory do their work. Where it is not (gold answers, or a conversation taken up in the middle), the turn starts a
@@ -25,13 +25,13 @@ from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.answered import Outcome, Turn
 from langgraph_convcoa.evaluation.methods.ablations import KEPT_UNCHECKED, UncheckedReasoner, UnfilledReasoner
 from langgraph_convcoa.evaluation.methods.asking import conversation
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
+from langgraph_convcoa.evaluation.runs.answered import Outcome, Turn
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.prompts import render
 from langgraph_convcoa.reasoning.base import Reasoner
+from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.usage import ANSWER_STREAM_TAG
 
 _MOST_THREADS = 256
@@ -50,12 +50,12 @@ def make(kit: Kit) -> Method:
 
 
 def make_without_alignment(kit: Kit) -> Method:
-    """No alignment detection (papers/000 table 4): no guess is compared, so that each is answered anew; 3 calls."""
+    """No alignment detection (Pan et al. 2024b, table 4): no guess is compared, so that each is answered anew; 3 calls."""
     return _method(kit, "ours-without-alignment", threshold=1.0, max_corrections=1)
 
 
 def make_without_verification(kit: Kit) -> Method:
-    """No verification (papers/002 table 2): every guess is kept unchecked, only missing ones are filled; 2 or 3 calls."""
+    """No verification (Pan et al. 2024a, table 2): guesses are kept unchecked, missing ones are filled; 2 or 3 calls."""
     reasoner = UncheckedReasoner(kit.model)
     return _method(kit, "ours-without-verification", reasoner, threshold=0.0, allow_draft_answer=False, max_corrections=1)
 
@@ -74,7 +74,7 @@ def make_without_cks(kit: Kit) -> Method:
 
 
 def make_without_filling(kit: Kit) -> Method:
-    """No imputation (papers/002 table 2): a missing guess stays unanswered, its evidence unread; 1 to 3 calls."""
+    """No imputation (Pan et al. 2024a, table 2): a missing guess stays unanswered, its evidence unread; 1 to 3 calls."""
     return _method(kit, "ours-without-filling", UnfilledReasoner(kit.model), max_corrections=1)
 
 

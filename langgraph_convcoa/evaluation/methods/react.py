@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, passages_text
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
 from langgraph_convcoa.evaluation.methods.worked import WORKED
-from langgraph_convcoa.text import sentences
+from langgraph_convcoa.evaluation.runs.answered import Outcome
+from langgraph_convcoa.text.words import sentences
 
 INSTRUCTION = (
     "Answer the question with Thought, Action and Observation steps in turn. A Thought reasons about what is known so far. An "

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, last_line, passages_text, short_answer
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
 from langgraph_convcoa.evaluation.methods.worked import WORKED
+from langgraph_convcoa.evaluation.runs.answered import Outcome
 from langgraph_convcoa.verification.mrfs import conv_mrfs
 
 INSTRUCTION = (

@@ -6,10 +6,10 @@ that a passage says, as in other reproductions over a corpus.
 
 from __future__ import annotations
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, last_line, passages_text, short_answer
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
 from langgraph_convcoa.evaluation.methods.worked import WORKED
+from langgraph_convcoa.evaluation.runs.answered import Outcome
 
 INSTRUCTION = "Continue the last text in the way of the example: ask follow up questions until the final answer can be given."
 _FOLLOW_UP = "Follow up:"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, last_line, short_answer
 from langgraph_convcoa.evaluation.methods.chain_of_thought import prompt
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
-from langgraph_convcoa.evaluation.sampling import sample
+from langgraph_convcoa.evaluation.runs.answered import Outcome
+from langgraph_convcoa.evaluation.runs.sampling import sample
 
 
 def make(kit: Kit) -> Method:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from langgraph_convcoa.evaluation.answered import Outcome
 from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, last_line, short_answer
 from langgraph_convcoa.evaluation.methods.kit import Kit, Method
-from langgraph_convcoa.evaluation.sampling import sample
+from langgraph_convcoa.evaluation.runs.answered import Outcome
+from langgraph_convcoa.evaluation.runs.sampling import sample
 
 PLAN = "Write a short plan for the question: which facts are needed, and how the answer follows. Do not answer it yet."
 ANSWER = 'Carry out the plan, then end with "So the answer is:" and the answer to the question, as short as it can be.'

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from langgraph_convcoa.evaluation.costs.scripted import Script, ScriptedQuestion, make_script
 from langgraph_convcoa.evaluation.methods.registry import METHODS
-from langgraph_convcoa.evaluation.scripted import Script, ScriptedQuestion, make_script
 from tests.evaluation.methods.served import SAMPLES, ask
 
 

@@ -1,0 +1,269 @@
+"""Tables of a database behind a SQLAlchemy URL, read in read-only transactions."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from langgraph_convcoa.actions.base import ActionInputError
+from langgraph_convcoa.actions.tables.engine import Result, TableError, interrupted_after, result_of
+from langgraph_convcoa.actions.tables.files import one_line
+from langgraph_convcoa.actions.tables.schema import Column, Table, samples_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection
+    from sqlalchemy import Engine as SQLEngine
+
+_DIALECTS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql", "mssql": "tsql", "oracle": "oracle"}
+_SAMPLED_ROWS = 200
+_CONNECT_SECONDS = 10
+_FRESH_SECONDS = 60.0
+_LONGEST_SQLITE_VALUE = 1_000_000
+_CANCELLED = ("57014", "25P03")
+_SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
+
+
+class DatabaseTables:
+    """Tables of a database that queries can read and nothing else.
+
+    SQLite files are opened read-only with an authorizer that lets only these tables be read; PostgreSQL and MySQL run a query
+    in a read-only transaction with a time limit. Other databases rely on the SQL guard: give a user who may only read.
+
+    Args:
+        url: A SQLAlchemy URL.
+        names: The tables that may be read, "table" or "schema.table"; all of the default schema where left out.
+
+    Raises:
+        TableError: The URL cannot be used, or the database cannot be reached. No message shows user, password or options.
+    """
+
+    def __init__(self, url: str | URL, names: Sequence[str] | None = None) -> None:
+        self._url = _parsed(url)
+        self._names = list(names) if names is not None else None
+        self._file = Path(self._url.database or "") if self._url.get_backend_name() == "sqlite" else None
+        self.dialect = _DIALECTS.get(self._url.get_backend_name(), self._url.get_backend_name())
+        self.source = _shown(self._url)
+        self._engine = self._made()
+        self.default_schema = ""
+        try:
+            self._tables = self._read()
+        except BaseException:
+            self._engine.dispose()
+            raise
+
+    def tables(self) -> list[Table]:
+        """The tables with a few values of each column; read anew every minute, since others may change them."""
+        if time.monotonic() - self._read_at > _FRESH_SECONDS:
+            self._tables = self._read()
+        return self._tables
+
+    def run(self, sql: str, max_rows: int, seconds: float) -> Result:
+        """See `Engine.run`."""
+        from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+        try:
+            with self._read_only(seconds) as connection:
+                self._fence(connection)
+                late = False
+                try:
+                    with self._watched(connection, seconds) as event:
+                        try:
+                            streamed = connection.execution_options(stream_results=True, no_parameters=True)
+                            with streamed.exec_driver_sql(sql) as cursor:
+                                return result_of(list(cursor.keys()), cursor.fetchmany(max_rows + 1), max_rows)
+                        finally:
+                            late = event.is_set()
+                except DBAPIError as error:
+                    if late or _sqlstate(error) in _CANCELLED:
+                        raise TimeoutError(f"the query took more than {seconds:g} s") from None
+                    if error.connection_invalidated:
+                        raise
+                    raise ActionInputError(f"the query failed: {self._told(error)}") from None
+        except SQLAlchemyError as error:
+            raise self._unreachable(error) from None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+    def _made(self) -> SQLEngine:
+        from sqlalchemy import create_engine
+        from sqlalchemy.exc import SQLAlchemyError
+        from sqlalchemy.pool import NullPool
+
+        if self._file is not None:
+            path = self._file
+            if not path.is_file():
+                raise TableError(f"there is no SQLite database at {path}: check the path")
+            uri = f"file:{quote(str(path.resolve()))}?mode=ro"
+            return create_engine(
+                "sqlite://",
+                creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=5.0),
+                poolclass=NullPool,
+            )
+        options: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 2}
+        if self.dialect == "postgres":
+            options["connect_args"] = {"connect_timeout": _CONNECT_SECONDS}
+        try:
+            return create_engine(self._url, **options)
+        except (SQLAlchemyError, ImportError, TypeError) as error:
+            reason = self._told(error)
+            raise TableError(f"{self.source} cannot be opened: {reason}; check the URL and install its driver") from None
+
+    @contextmanager
+    def _read_only(self, seconds: float) -> Iterator[Connection]:
+        milliseconds = max(1, int(seconds * 1000))
+        before = {
+            "postgres": (
+                "SET TRANSACTION READ ONLY",
+                f"SET LOCAL statement_timeout = {milliseconds}",
+                f"SET LOCAL lock_timeout = {milliseconds}",
+                f"SET LOCAL idle_in_transaction_session_timeout = {milliseconds + 60_000}",
+            ),
+            "mysql": (f"SET SESSION max_execution_time = {milliseconds}", "SET SESSION TRANSACTION READ ONLY"),
+            "sqlite": ("PRAGMA query_only = ON",),
+        }
+        with self._engine.connect() as connection:
+            try:
+                for statement in before.get(self.dialect, ()):
+                    connection.exec_driver_sql(statement)
+                yield connection
+            finally:
+                if not connection.closed and not connection.invalidated:
+                    connection.rollback()
+
+    def _fence(self, connection: Connection) -> None:
+        """What SQLite lets be read: these tables, and no more than a value of a megabyte."""
+        if self._file is None:
+            return
+        raw = _sqlite(connection)
+        raw.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_SQLITE_VALUE)
+        raw.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        names = {table.name.casefold() for table in self._tables}
+
+        def allow(action: int, first: str | None, second: str | None, database: str | None, view: str | None) -> int:
+            if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION):
+                return sqlite3.SQLITE_OK
+            inside = not first or first.casefold() in names or (view or "").casefold() in names
+            return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_READ and inside else sqlite3.SQLITE_DENY
+
+        raw.set_authorizer(allow)
+
+    @contextmanager
+    def _watched(self, connection: Connection, seconds: float) -> Iterator[Any]:
+        # The server watches the time itself; the second of grace is for its answer.
+        raw = connection.connection.driver_connection
+        interrupt = getattr(raw, "interrupt", None) or getattr(raw, "cancel", None) or (lambda: None)
+        with interrupted_after(seconds if self._file is not None else seconds + 1.0, interrupt) as late:
+            yield late
+
+    def _read(self) -> list[Table]:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            with self._read_only(_CONNECT_SECONDS * 3) as connection:
+                tables = self._reflected(connection)
+            self._read_at = time.monotonic()
+            return tables
+        except (SQLAlchemyError, UnicodeError) as error:
+            raise self._unreachable(error) from None
+
+    def _reflected(self, connection: Connection) -> list[Table]:
+        from sqlalchemy import inspect
+
+        about = inspect(connection)
+        self.default_schema = about.default_schema_name or "" if self._file is None else "main"
+        wanted = self._names
+        if wanted is None:
+            wanted = [*about.get_table_names(), *about.get_view_names()]
+        tables = []
+        for full in wanted:
+            schema, _, name = full.rpartition(".")
+            if not about.has_table(name, schema or None):
+                raise TableError(f"there is no table {full!r} in {self.source}: check the name")
+            tables.append(self._table(connection, about, name, schema))
+        if not tables:
+            raise TableError(f"there is no table in {self.source} that this user may read")
+        return tables
+
+    def _table(self, connection: Connection, about: Any, name: str, schema: str) -> Table:
+        from sqlalchemy import column, select, table
+        from sqlalchemy.exc import DBAPIError
+
+        columns = about.get_columns(name, schema or None)
+        try:
+            comment = (about.get_table_comment(name, schema or None) or {}).get("text") or ""
+        except NotImplementedError:
+            comment = ""
+        query: Any = select(*(column(c["name"]) for c in columns)).select_from(table(name, schema=schema or None))
+        rows: Sequence[Any] = ()
+        try:
+            with connection.begin_nested() if self.dialect == "postgres" else _plain():
+                rows = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
+        except DBAPIError:
+            # A table that this user may not read is described without values; a query then says so.
+            rows = ()
+        described = tuple(
+            Column(c["name"], str(c["type"]), samples_of(row[n] for row in rows), c.get("comment") or "")
+            for n, c in enumerate(columns)
+        )
+        return Table(name, described, self.source, schema, comment)
+
+    def _unreachable(self, error: Exception) -> TableError:
+        return TableError(
+            f"{self.source} cannot be read: {self._told(error)}; check that it runs and that the user may read it"
+        )
+
+    def _told(self, error: BaseException) -> str:
+        """An error's first line, without what the URL keeps secret."""
+        text = one_line(getattr(error, "orig", None) or error)
+        hidden = [str(value) for key, value in self._url.query.items() if _SECRET_KEY.search(key)]
+        secrets = [str(self._url.password or ""), *hidden]
+        for secret in sorted(secrets, key=len, reverse=True):
+            for form in {secret, quote(secret, safe=""), unquote(secret)}:
+                text = text.replace(form, "[hidden]") if form else text
+        return text.rstrip(". ")
+
+
+@contextmanager
+def _plain() -> Iterator[None]:
+    yield
+
+
+def _parsed(url: str | URL) -> URL:
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        parsed = make_url(url)
+    except (SQLAlchemyError, ValueError):
+        # The text could hold a password, so that it is not repeated.
+        raise TableError("the database URL cannot be read: write it as postgresql://user:password@host/database") from None
+    if parsed.drivername in ("postgres", "postgresql") and find_spec("psycopg") is not None:
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    return parsed
+
+
+def _shown(url: URL) -> str:
+    """The URL without user, password and options."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database or "sqlite")
+    host = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}"
+    return f"{url.get_backend_name()}://{host}/{url.database or ''}"
+
+
+def _sqlite(connection: Connection) -> sqlite3.Connection:
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    return raw
+
+
+def _sqlstate(error: Any) -> str:
+    return str(getattr(getattr(error, "orig", None), "sqlstate", "") or "")

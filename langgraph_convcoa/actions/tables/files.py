@@ -1,0 +1,255 @@
+"""Tables in files: read into DuckDB in this process, which is then locked."""
+
+from __future__ import annotations
+
+import csv
+import re
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langgraph_convcoa.actions.base import ActionInputError
+from langgraph_convcoa.actions.tables.engine import Result, TableError, interrupted_after, result_of
+from langgraph_convcoa.actions.tables.schema import Column, Table, samples_of
+
+if TYPE_CHECKING:
+    import duckdb
+
+_READERS = {
+    "csv": "read_csv",
+    "tsv": "read_csv",
+    "parquet": "read_parquet",
+    "json": "read_json",
+    "jsonl": "read_json",
+    "ndjson": "read_json",
+}
+_EXCEL = ("xlsx", "xlsm")
+_SAMPLED_ROWS = 1_000
+_ABOUT_COLUMNS = """SELECT schema_name, table_name, column_name, data_type, comment FROM duckdb_columns()
+    WHERE database_name = current_database() AND NOT internal ORDER BY table_oid, column_index"""
+_ABOUT_TABLES = """SELECT table_name, comment FROM duckdb_tables() WHERE NOT internal AND comment IS NOT NULL"""
+
+
+class DuckDBTables:
+    """Tables of files, or of a DuckDB database, that queries can read and nothing else.
+
+    Files are read into a database in memory; then the files of the machine, extensions and settings are out of its reach, and
+    every query runs in a read-only transaction.
+
+    Args:
+        files: Name of a table -> CSV, TSV, Parquet, JSON or Excel file (each sheet of several becomes `name_sheet`).
+        database: A DuckDB database instead, opened read-only.
+        memory_limit: What DuckDB may use, such as "1GB"; nothing is written to disk beyond it.
+        threads: Threads of a query.
+
+    Raises:
+        TableError: A file cannot be read.
+    """
+
+    dialect = "duckdb"
+    default_schema = "main"
+
+    def __init__(
+        self,
+        files: Mapping[str, Path] | None = None,
+        *,
+        database: Path | None = None,
+        memory_limit: str = "1GB",
+        threads: int = 2,
+    ) -> None:
+        self.source = str(database) if database else ", ".join(str(path) for path in (files or {}).values())
+        self._files = dict(files or {})
+        self._database = database
+        self._limits = {"memory_limit": memory_limit, "threads": str(threads)}
+        self._sources: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._open()
+
+    def tables(self) -> list[Table]:
+        """The tables with a few values of each column; files that changed are read again."""
+        with self._lock:
+            self._check_open()
+            if self._stamp != _stamp(self._files.values()):
+                self._connection.close()
+                self._open()
+            return self._tables
+
+    def run(self, sql: str, max_rows: int, seconds: float) -> Result:
+        """See `Engine.run`."""
+        import duckdb
+
+        with self._lock:
+            self._check_open()
+            cursor = self._connection.cursor()
+        try:
+            with interrupted_after(seconds, cursor.interrupt) as late:
+                try:
+                    cursor.execute("BEGIN TRANSACTION READ ONLY")
+                    cursor.execute(sql)
+                    columns = [column[0] for column in cursor.description or ()]
+                    return result_of(columns, cursor.fetchmany(max_rows + 1), max_rows)
+                except duckdb.Error as error:
+                    if late.is_set():
+                        raise TimeoutError(f"the query took more than {seconds:g} s") from None
+                    raise ActionInputError(f"the query failed: {one_line(error)}") from None
+        finally:
+            cursor.close()
+
+    def close(self) -> None:
+        """Free the memory of the tables."""
+        with self._lock:
+            # Let go of too: beside torch, an object that is held to the end makes DuckDB report leaks as Python exits.
+            connection = self.__dict__.pop("_connection", None)
+            if connection is not None:
+                connection.close()
+
+    def _check_open(self) -> None:
+        if "_connection" not in self.__dict__:
+            raise TableError(f"the tables of {self.source} are closed: make them anew")
+
+    def _open(self) -> None:
+        import duckdb
+
+        settings: dict[str, Any] = {
+            **self._limits,
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "temp_directory": "",
+        }
+        self._stamp = _stamp(self._files.values())
+        try:
+            self._connection = duckdb.connect(
+                str(self._database or ":memory:"), read_only=self._database is not None, config=settings
+            )
+        except duckdb.Error as error:
+            raise TableError(f"the database {self.source} cannot be opened: {one_line(error)}") from None
+        try:
+            for name, path in self._files.items():
+                self._read(name, path)
+            # From here on nothing but the tables can be reached, and this cannot be taken back.
+            for setting in (
+                "python_enable_replacements = false",
+                "enable_external_access = false",
+                "lock_configuration = true",
+            ):
+                self._connection.execute(f"SET {setting}")
+            self._tables = self._described()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _read(self, name: str, path: Path) -> None:
+        kind = kind_of(path)
+        if not path.stat().st_size:
+            raise TableError(f"{path} cannot be read as a table: it is empty")
+        if kind in _EXCEL:
+            for table, rows in _sheets(name, path):
+                with tempfile.TemporaryDirectory() as folder:
+                    sheet = Path(folder) / "sheet.csv"
+                    with sheet.open("w", encoding="utf-8", newline="") as file:
+                        csv.writer(file).writerows(rows)
+                    self._create(table, "read_csv", sheet, path)
+        else:
+            self._create(name, _READERS[kind], path, path)
+
+    def _create(self, name: str, reader: str, path: Path, shown: Path) -> None:
+        import duckdb
+
+        try:
+            # A path is a pattern to the readers; as a list it is one still, so its signs are put in brackets.
+            pattern = re.sub(r"([\[?*])", r"[\1]", str(path))
+            relation: duckdb.DuckDBPyRelation = getattr(self._connection, reader)(pattern)
+            relation.create(name)
+        except duckdb.OutOfMemoryException:
+            limit = self._limits["memory_limit"]
+            raise TableError(f"{shown} does not fit into {limit}: raise memory_limit, or put it into a database") from None
+        except (duckdb.Error, RuntimeError, ValueError) as error:
+            raise TableError(f"{shown} cannot be read as a table: {one_line(error)}") from None
+        self._sources[name] = str(shown)
+
+    def _described(self) -> list[Table]:
+        comments = dict(self._connection.execute(_ABOUT_TABLES).fetchall())
+        grouped: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
+        for schema, table, column, type_, comment in self._connection.execute(_ABOUT_COLUMNS).fetchall():
+            grouped.setdefault((schema, table), []).append((column, type_, comment or ""))
+        tables = []
+        for (schema, name), columns in grouped.items():
+            where = f"{_identifier(schema)}.{_identifier(name)}"
+            # The names come from the catalogue, not from a query.
+            rows = self._connection.execute(f"SELECT * FROM {where} LIMIT {_SAMPLED_ROWS}").fetchall()  # noqa: S608
+            described = tuple(
+                Column(column, type_, samples_of(row[n] for row in rows), comment)
+                for n, (column, type_, comment) in enumerate(columns)
+            )
+            source = self._sources.get(name, self.source)
+            tables.append(Table(name, described, source, "" if schema == "main" else schema, comments.get(name, "")))
+        if not tables:
+            raise TableError(f"there is no table in {self.source}")
+        return tables
+
+
+def _identifier(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def kind_of(path: Path) -> str:
+    """The ending of a table file without the dot and without .gz; empty for what is no table.
+
+    Example:
+        >>> kind_of(Path("sales.CSV.gz")), kind_of(Path("notes.txt"))
+        ('csv', '')
+    """
+    endings = [ending.lower() for ending in path.suffixes]
+    packed = len(endings) > 1 and endings[-1] == ".gz"
+    kind = (endings[-2] if packed else endings[-1])[1:] if endings else ""
+    known = kind in _READERS or (kind in _EXCEL and not packed)
+    return kind if known else ""
+
+
+def table_name(text: str) -> str:
+    """A name for a table that SQL takes without quotes.
+
+    Example:
+        >>> table_name("Sales 2019 (final)"), table_name("2019")
+        ('Sales_2019_final', 't_2019')
+    """
+    name = re.sub(r"\W+", "_", text).strip("_") or "data"
+    return name if name[0].isalpha() else f"t_{name}"
+
+
+def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]]]]:
+    from openpyxl import load_workbook
+
+    try:
+        book = load_workbook(path, read_only=True, data_only=True)
+    except Exception as error:  # noqa: BLE001 - openpyxl raises what its zip and XML readers do
+        raise TableError(f"{path} cannot be read as an Excel file: {one_line(error)}") from None
+    try:
+        sheets = [sheet for sheet in book.worksheets if sheet.max_row and sheet.max_column]
+        if not sheets:
+            raise TableError(f"there is no sheet with cells in {path}")
+        for sheet in sheets:
+            yield (name if len(sheets) == 1 else f"{name}_{table_name(sheet.title)}"), sheet.iter_rows(values_only=True)
+    finally:
+        book.close()
+
+
+def one_line(error: object) -> str:
+    """The first line of an error's text."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:300]
+
+
+def _stamp(paths: Any) -> tuple[tuple[str, int, int], ...]:
+    found = []
+    for path in paths:
+        try:
+            about = path.stat()
+        except OSError as error:
+            raise TableError(f"{path} cannot be opened ({error.strerror}): give another file") from None
+        found.append((str(path), about.st_mtime_ns, about.st_size))
+    return tuple(found)

@@ -1,0 +1,137 @@
+"""From what a user names (files, folders, database URLs) to the engines that query them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from langgraph_convcoa.actions.tables.database import DatabaseTables
+from langgraph_convcoa.actions.tables.engine import Engine, TableError
+from langgraph_convcoa.actions.tables.files import DuckDBTables, kind_of, table_name
+from langgraph_convcoa.errors import InputError
+
+Sources = str | Path | Sequence[str | Path] | Mapping[str, str | Path]
+_URL = re.compile(r"[A-Za-z][\w+.-]*://")
+_ENDINGS = ".csv .tsv .parquet .json .jsonl .xlsx, an SQLite or DuckDB file"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the queries of files may use."""
+
+    memory: str
+    threads: int
+
+
+def open_sources(sources: Sources, tables: Sequence[str] | None, limits: Limits) -> list[Engine]:
+    """Engines over the sources: one for all files together, so that a query can join them, and one for each database.
+
+    Raises:
+        InputError: Nothing is given, a package is missing, or a name is used twice.
+        TableError: A source cannot be opened.
+    """
+    missing = [package for package in ("duckdb", "openpyxl", "sqlalchemy", "sqlglot") if find_spec(package) is None]
+    if missing:
+        raise InputError(f'tables need {missing[0]}: install it with pip install "langgraph-convcoa[tabular]"')
+    named = list(_named(sources))
+    if not named:
+        raise InputError("there are no tables: give a CSV, Parquet, Excel or JSON file, or a database URL")
+    files: dict[str, Path] = {}
+    engines: list[Engine] = []
+    try:
+        for name, source in named:
+            if isinstance(source, str) or _is_database(source):
+                engines.append(_database(source, tables, limits))
+            else:
+                files[_free(name, files)] = source
+        if files:
+            engines.insert(0, DuckDBTables(files, memory_limit=limits.memory, threads=limits.threads))
+        _check_names(engines)
+    except BaseException:
+        for engine in engines:
+            engine.close()
+        raise
+    return engines
+
+
+def _named(sources: Sources) -> Iterator[tuple[str, str | Path]]:
+    """Every source with the name of its table; URLs stay text, folders become the files in them."""
+    if isinstance(sources, Mapping):
+        for name, source in sources.items():
+            if not re.fullmatch(r"[A-Za-z]\w{0,62}", name):
+                raise InputError(f"the table name {name!r} must be a letter, then letters, digits or _")
+            yield from ((name if len(found) == 1 else own, one) for found in [list(_found(source))] for own, one in found)
+        return
+    for source in [sources] if isinstance(sources, str | Path) else sources:
+        yield from _found(source)
+
+
+def _found(source: str | Path) -> Iterator[tuple[str, str | Path]]:
+    if not isinstance(source, str | Path):
+        raise InputError(f"a source of tables must be a path or a database URL, not {type(source).__name__}")
+    if isinstance(source, str) and _URL.match(source):
+        if source.lower().startswith(("http://", "https://", "ftp://", "s3://", "file://")):
+            raise InputError(f"tables are not read from {source.split(':')[0]} addresses: download the file first")
+        yield "", source
+        return
+    path = Path(source)
+    if path.is_dir():
+        inside = sorted(entry for entry in path.iterdir() if entry.is_file() and kind_of(entry))
+        if not inside:
+            raise TableError(f"there is no table in the folder {path}: a table is a file of {_ENDINGS}")
+        for file in inside:
+            yield table_name(file.name.split(".")[0]), file
+        return
+    if not path.is_file():
+        raise TableError(f"there is no file {path}: check the path")
+    if not kind_of(path) and not _is_database(path):
+        raise TableError(f"{path} is no table: give {_ENDINGS}")
+    yield table_name(path.name.split(".")[0]), path
+
+
+def _is_database(path: Path) -> bool:
+    return _kind_of_database(path) != ""
+
+
+def _kind_of_database(path: Path) -> str:
+    with path.open("rb") as file:
+        head = file.read(16)
+    if head.startswith(b"SQLite format 3\0"):
+        return "sqlite"
+    return "duckdb" if head[8:12] == b"DUCK" else ""
+
+
+def _database(source: str | Path, tables: Sequence[str] | None, limits: Limits) -> Engine:
+    if isinstance(source, Path):
+        if _kind_of_database(source) == "duckdb":
+            return DuckDBTables(database=source, memory_limit=limits.memory, threads=limits.threads)
+        from sqlalchemy import URL
+
+        return DatabaseTables(URL.create("sqlite", database=str(source)), tables)
+    if source.lower().startswith("duckdb://"):
+        path = Path(source.split(":///", 1)[-1])
+        if not path.is_file():
+            raise TableError(f"there is no DuckDB database at {path}: write duckdb:///path/to/file.duckdb")
+        return DuckDBTables(database=path, memory_limit=limits.memory, threads=limits.threads)
+    return DatabaseTables(source, tables)
+
+
+def _free(name: str, taken: Mapping[str, Path]) -> str:
+    folded = {other.casefold() for other in taken}
+    number, free = 1, name
+    while free.casefold() in folded:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+def _check_names(engines: Sequence[Engine]) -> None:
+    seen: dict[str, str] = {}
+    for engine in engines:
+        for table in engine.tables():
+            other = seen.setdefault(table.full_name.casefold(), engine.source)
+            if other != engine.source:
+                raise InputError(f"both {other} and {engine.source} have a table {table.full_name!r}: make an action of each")

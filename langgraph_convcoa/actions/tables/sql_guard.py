@@ -1,0 +1,274 @@
+"""The SQL guard: one SELECT over the given tables, of allow-listed parts, written anew from its parse, is all that passes.
+
+What is run is never the text that came in, but what sqlglot writes from the tree that was checked, with every name quoted: a
+difference between its reading and the database's can then hide nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel
+
+from langgraph_convcoa.actions.base import ActionInputError
+from langgraph_convcoa.actions.tables.functions import CLAUSES, FUNCTIONS, OTHER_FUNCTIONS, TYPES
+from langgraph_convcoa.actions.tables.schema import Table
+from langgraph_convcoa.actions.tables.words import in_words
+
+LONGEST_QUERY = 8_000
+"""Characters."""
+_MOST_GROWTH = 1_000
+"""How many times as long as a value a text may become that a query makes of it."""
+_FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
+_FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)
+_FIELD = re.compile(r'"?(\w+)"?\s+[A-Z]')
+# Where a quoted name must be written exactly as it was created.
+_FOLDS_CASE = frozenset({"duckdb", "sqlite", "mysql", "tsql"})
+
+
+@dataclass(frozen=True)
+class CheckedQuery:
+    """A query that passed: as it is cited, what it reckons in words, as it is run (names quoted, rows limited), its tables."""
+
+    shown: str
+    words: str
+    executed: str
+    tables: tuple[Table, ...]
+
+
+def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: int, default_schema: str = "") -> CheckedQuery:
+    """Let exactly one SELECT over the given tables through.
+
+    Args:
+        sql: What a model wrote; a Markdown fence around it is taken off.
+        dialect: sqlglot's name of the database's SQL.
+        tables: The tables that may be read.
+        max_rows: Rows that a result is limited to.
+        default_schema: A schema that tables without one may be called with ("public").
+
+    Raises:
+        ActionInputError: The query is refused; the message says why, for whoever writes another.
+
+    Example:
+        >>> from langgraph_convcoa.actions.tables.schema import Column
+        >>> sales = Table("sales", (Column("year", "BIGINT"),), "sales.csv")
+        >>> check_query("select max(year) from sales;", "duckdb", [sales], max_rows=10).executed
+        'SELECT MAX("year") FROM "sales" LIMIT 10'
+        >>> check_query("DROP TABLE sales", "duckdb", [sales], max_rows=10)
+        Traceback (most recent call last):
+        langgraph_convcoa.actions.base.ActionInputError: only a SELECT is run, not DROP
+    """
+    root = _parsed(_bare(sql), dialect)
+    names = _names(tables, default_schema)
+    ctes = _ctes(root, names)
+    used: dict[str, Table] = {}
+    for node in root.walk():
+        _check_class(node, dialect)
+        if isinstance(node, exp.Table):
+            table = _table(node, names, ctes)
+            if table is not None:
+                used[table.full_name] = table
+    if not used:
+        raise ActionInputError(f"the query reads none of the tables: {_listed(names)}")
+    _check_columns(root, list(used.values()))
+    _check_growth(root)
+    shown, words = root.sql(dialect=dialect, comments=False), in_words(root)
+    _name_tables(root, names, ctes, default_schema)
+    _name_ctes(root, ctes)
+    if dialect not in _FOLDS_CASE:
+        _fold_case(root, tables)
+    _limit(root, max_rows)
+    try:
+        executed = root.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
+    except sqlglot.errors.UnsupportedError as error:
+        raise ActionInputError(f"the query cannot be run: {_first_line(error)}") from None
+    return CheckedQuery(shown, words, executed, tuple(used.values()))
+
+
+def _bare(sql: str) -> str:
+    fence = _FENCE.match(sql)
+    sql = (fence.group(1) if fence else sql).strip()
+    if not sql:
+        raise ActionInputError("there is no SQL: write one SELECT")
+    if len(sql) > LONGEST_QUERY:
+        raise ActionInputError(f"the query has more than {LONGEST_QUERY} characters: write a shorter one")
+    return sql
+
+
+def _parsed(sql: str, dialect: str) -> exp.Expr:
+    try:
+        tokens = sqlglot.tokenize(sql, read=dialect)
+        words = [token.text for token in tokens]
+        kinds = [token.token_type.name for token in tokens]
+        while kinds and kinds[-1] == "SEMICOLON":
+            kinds.pop()
+        if "SEMICOLON" in kinds:
+            raise ActionInputError("only one statement is run: write one SELECT, without a semicolon inside")
+        if not words or words[0].upper() not in _FIRST_WORDS:
+            raise ActionInputError(f"only a SELECT is run, not {' '.join(words[:1])[:40].upper() or 'nothing'}")
+        [root] = [statement for statement in sqlglot.parse(sql, read=dialect) if statement is not None]
+    except ActionInputError:
+        raise
+    except RecursionError:
+        raise ActionInputError("the query is nested too deeply: write a simpler one") from None
+    except Exception as error:  # noqa: BLE001 - the parser raises what it likes over text that is no SQL
+        raise ActionInputError(f"the query cannot be read as {dialect} SQL: {_first_line(error)}") from None
+    if not isinstance(root, exp.Query):
+        raise ActionInputError(f"only a SELECT is run, not {root.key.upper()}")
+    return root
+
+
+def _first_line(error: Exception) -> str:
+    # sqlglot underlines the place with terminal codes.
+    text = re.sub(r"\x1b\[\d*m", "", str(error)).strip()
+    return (text.splitlines() or [type(error).__name__])[0][:200]
+
+
+def _names(tables: Sequence[Table], default_schema: str) -> dict[str, Table]:
+    """The tables by what they may be called, as created and in any case ("sales" and "SALES" are two in PostgreSQL)."""
+    exact = {name: table for table in tables for name in _callable(table, default_schema)}
+    return {name.casefold(): table for name, table in exact.items()} | exact
+
+
+def _callable(table: Table, default_schema: str) -> list[str]:
+    if table.schema:
+        return [table.full_name]
+    return [table.name, f"{default_schema}.{table.name}"] if default_schema else [table.name]
+
+
+def _ctes(root: exp.Expr, names: Mapping[str, Table]) -> dict[str, str]:
+    """The names of the query's own tables, each with one that no table of the database has.
+
+    Without it, a name that is used outside of the part of the query that defines it would reach a table of that name.
+    """
+    found: dict[str, str] = {}
+    for clause in root.find_all(exp.With):
+        if clause.recursive:
+            raise ActionInputError("WITH RECURSIVE is not allowed")
+    for number, cte in enumerate(root.find_all(exp.CTE), 1):
+        name = cte.alias.casefold()
+        if name in names:
+            raise ActionInputError(f"the CTE {cte.alias!r} has the name of a table: give it another name")
+        if name in found:
+            raise ActionInputError(f"two CTEs are called {cte.alias!r}: give each its own name")
+        found[name] = f"convcoa_cte_{number}_{name}"
+    return found
+
+
+def _check_class(node: exp.Expr, dialect: str) -> None:
+    kind = type(node).__name__
+    if isinstance(node, exp.Anonymous):
+        if str(node.this).lower() not in OTHER_FUNCTIONS:
+            raise ActionInputError(f"the function {str(node.this)[:60].lower()} is not allowed")
+    elif isinstance(node, exp.Func):
+        if kind not in FUNCTIONS:
+            raise ActionInputError(f"the function {node.sql_names()[0].lower()} is not allowed")
+    elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+        raise ActionInputError(f"a function is called by its bare name, not {node.sql(dialect)[:60]}")
+    elif kind not in CLAUSES:
+        raise ActionInputError(f"{kind.upper()} is not allowed in a query")
+    elif isinstance(node, exp.DataType) and node.this.name not in TYPES:
+        raise ActionInputError(f"the type {node.sql(dialect)[:60]} is not allowed")
+
+
+def _table(node: exp.Table, names: Mapping[str, Table], ctes: Mapping[str, str]) -> Table | None:
+    if not isinstance(node.this, exp.Identifier):
+        raise ActionInputError(f"a table function is not allowed: read one of the tables {_listed(names)}")
+    name = f"{node.db}.{node.name}" if node.db else node.name
+    if not node.db and not node.catalog and name.casefold() in ctes:
+        return None
+    if node.catalog or name.casefold() not in names:
+        raise ActionInputError(f"there is no table {name[:60]!r}: the tables are {_listed(names)}")
+    return _named(node, names)
+
+
+def _named(node: exp.Table, names: Mapping[str, Table]) -> Table:
+    name = f"{node.db}.{node.name}" if node.db else node.name
+    return (names.get(name) if node.this.quoted else None) or names[name.casefold()]
+
+
+def _name_tables(root: exp.Expr, names: Mapping[str, Table], ctes: Mapping[str, str], default_schema: str) -> None:
+    """Write tables as they were created: PostgreSQL may hold another under the name in another case, which is not given."""
+    for node in root.find_all(exp.Table):
+        if not node.db and node.name.casefold() in ctes:
+            continue
+        table = _named(node, names)
+        node.this.replace(exp.to_identifier(table.name, quoted=True))
+        if node.db:
+            node.args["db"].replace(exp.to_identifier(table.schema or default_schema, quoted=True))
+
+
+def _listed(names: Mapping[str, Table]) -> str:
+    return ", ".join(dict.fromkeys(table.full_name for table in names.values()))[:500]
+
+
+def _check_columns(root: exp.Expr, tables: Sequence[Table]) -> None:
+    """Every column must be one of the tables', or named by the query itself.
+
+    Databases have hidden columns (ctid, rowid), and SQLite takes a wrong name in double quotes for a text.
+    """
+    known = {column.name.casefold() for table in tables for column in table.columns}
+    known |= {field.casefold() for table in tables for column in table.columns for field in _FIELD.findall(column.type)}
+    for alias in root.find_all(exp.Alias):
+        known.add(alias.alias.casefold())
+    for names in root.find_all(exp.TableAlias):
+        known |= {column.name.casefold() for column in names.columns}
+    for column in root.find_all(exp.Column):
+        if not isinstance(column.this, exp.Star) and column.name.casefold() not in known:
+            there = ", ".join(dict.fromkeys(c.name for table in tables for c in table.columns))
+            raise ActionInputError(f"there is no column {column.name[:60]!r}: the columns are {there[:800]}")
+
+
+def _check_growth(root: exp.Expr) -> None:
+    """Texts must not grow on and on: inside of one expression a database keeps to no limit of time or memory.
+
+    No value passes a node of the query twice, so that the product of what each may make of it bounds the longest.
+    """
+    growth = 1
+    for node in root.walk():
+        if isinstance(node, exp.Replace):
+            old, new = node.expression, node.args.get("replacement")
+            if not isinstance(old, exp.Literal) or not isinstance(new, exp.Literal | None):
+                raise ActionInputError("REPLACE takes texts in quotes for what is replaced and what takes its place")
+            growth *= max(1, -(-len(str(new.this) if new is not None else "") // max(1, len(str(old.this)))))
+        elif isinstance(node, exp.Concat | exp.ConcatWs):
+            growth *= max(1, len(node.expressions))
+        elif isinstance(node, exp.DPipe) and not isinstance(node.parent, exp.DPipe):
+            growth *= 1 + sum(1 for _ in node.find_all(exp.DPipe))
+    if growth > _MOST_GROWTH:
+        raise ActionInputError("the query makes texts too long: put fewer together, and nest REPLACE and concatenation less")
+
+
+def _name_ctes(root: exp.Expr, ctes: Mapping[str, str]) -> None:
+    for table in list(root.find_all(exp.Table)):
+        name = table.name.casefold()
+        if not table.db and name in ctes:
+            if not table.alias:
+                table.set("alias", exp.TableAlias(this=table.this.copy()))
+            table.set("this", exp.to_identifier(ctes[name], quoted=True))
+    for cte in root.find_all(exp.CTE):
+        cte.args["alias"].set("this", exp.to_identifier(ctes[cte.alias.casefold()], quoted=True))
+
+
+def _fold_case(root: exp.Expr, tables: Sequence[Table]) -> None:
+    """Write names as they were created, where the query does not quote them: a model writes Region for "region"."""
+    exact = [name for table in tables for name in (table.schema, table.name, *(column.name for column in table.columns))]
+    folded = {name.casefold(): name for name in reversed(exact)} | {name: name for name in exact if name == name.casefold()}
+    for identifier in root.find_all(exp.Identifier):
+        if not identifier.quoted:
+            name = str(identifier.this).casefold()
+            identifier.set("this", folded.get(name, name))
+
+
+def _limit(root: exp.Expr, rows: int) -> None:
+    given = root.args.get("limit")
+    if given is not None:
+        count = given.args.get("count") if isinstance(given, exp.Fetch) else given.expression
+        if not isinstance(count, exp.Literal) or not str(count.this).isdigit():
+            raise ActionInputError("LIMIT must be a whole number")
+        rows = min(rows, int(count.this))
+    root.set("limit", exp.Limit(expression=exp.Literal.number(rows)))

@@ -1,0 +1,249 @@
+"""The action that looks things up on the web (Pan et al. 2024b, section 3.4.1, Pan et al. 2024a, section 2.2.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.tools import BaseTool
+
+from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.web.body import PageError
+from langgraph_convcoa.actions.web.cache import WebCache
+from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits
+from langgraph_convcoa.actions.web.pages import Page, load_extractor, read_page
+from langgraph_convcoa.actions.web.ranking import WebRanker
+from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, as_search
+from langgraph_convcoa.actions.web.url_guard import Guard
+from langgraph_convcoa.errors import InputError, RetrievalError
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.retrieval.encoders.base import Encoder
+
+_log = logging.getLogger(__name__)
+_SEARCH_SECONDS = 600.0
+_FAILURE_SECONDS = 60.0
+_READ_AT_ONCE = 2
+"""Pages whose text is looked for at a time: it is work of the processor, which more threads would only share."""
+_SNIPPET_SCORE = 0.1
+"""Score of the first snippet; that of the n-th is an n-th of it. Below those of passages, which were read."""
+
+
+class WebQuerying:
+    """Searches the web, and reads pages only where titles and snippets do not bear a guess out.
+
+    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2, for a guess that these do not bear out or
+    a missing one, ranks title|snippet against Sub|guess by sparse Hopfield retrieval, reads the chosen pages side by side,
+    and returns their best passages, with `source`, `title` and, where it is known, the date of publication as `date`.
+
+    Pages are read from public addresses only, within `limits`; nothing stays open between look-ups. A page that cannot be
+    read is left out, with its reason in the log.
+
+    Args:
+        search: "ddgs" (no key), "tavily", "google", the address of a SearXNG, a LangChain search tool, or a function.
+        encoder: Ranks pages and passages, as for `HopfieldRetriever`; all-MiniLM-L6-v2 when None. Loaded for depth 2 only.
+        results: How many results a search is asked for.
+        pages: How many pages are read at a depth, at most.
+        read_pages_first: Read the pages of the first results at depth 1 already (Pan et al. 2024b).
+        allow_private: Hosts and networks that may be read although they are not public, such as ["wiki.intern",
+            "10.1.0.0/16"], or True for all of them. The search's own address needs no entry.
+        respect_robots: Leave out pages that a site's robots.txt asks not to read.
+        cache: A file in which pages are kept; None keeps them in memory.
+        cache_seconds: For how long a page is kept; 0 does not keep any.
+        limits: What a page may take.
+        user_agent: Tells sites who asks.
+        guard: Instead of `allow_private`, where names are to be resolved in another way.
+        name: What the planner and the chain call this action.
+        description: What the planner reads.
+
+    Raises:
+        InputError: A setting cannot be used, or the search's key is missing.
+        RetrievalError: The cache cannot be made; and on use, where the search or the encoder fails or a package is missing.
+
+    Example:
+        >>> found = [{"title": "Sparsemax", "url": "https://example.org/", "snippet": "Sparsemax is from 2016."}]
+        >>> action = WebQuerying(lambda query: found)
+        >>> request = ActionRequest(question="When?", sub_question="When was sparsemax introduced?")
+        >>> asyncio.run(action.retrieve(request))[0].metadata["source"]
+        'https://example.org/'
+    """
+
+    deepens = True
+
+    def __init__(
+        self,
+        search: SearchProvider | BaseTool | BaseRetriever | Callable[..., Any] | str = "ddgs",
+        *,
+        encoder: Encoder | Embeddings | str | None = None,
+        results: int = 10,
+        pages: int = 5,
+        read_pages_first: bool = False,
+        allow_private: bool | Sequence[str] = False,
+        respect_robots: bool = True,
+        cache: str | Path | None = None,
+        cache_seconds: float = 86_400.0,
+        limits: FetchLimits | None = None,
+        user_agent: str = USER_AGENT,
+        guard: Guard | None = None,
+        name: str = "web_querying",
+        description: str = "searches the web for what is recent or not in the user's documents; action_input: search keywords",
+    ) -> None:
+        for setting, value in (("results", results), ("pages", pages)):
+            if not 1 <= value <= 100:
+                raise InputError(f"{setting} must be from 1 to 100, not {value}")
+        if cache_seconds < 0:
+            raise InputError(f"cache_seconds must be at least 0, not {cache_seconds}")
+        self.name = name
+        self.description = description
+        self.search = as_search(search)
+        self.results = results
+        self.pages = pages
+        self.read_pages_first = read_pages_first
+        self.cache_seconds = cache_seconds
+        if isinstance(allow_private, str):
+            allow_private = (allow_private,)
+        allowed = allow_private if isinstance(allow_private, bool) else tuple(allow_private)
+        self._fetcher = Fetcher(guard or Guard(allowed), limits, user_agent=user_agent, respect_robots=respect_robots)
+        # A page that one setting allows must not come out of the cache under another.
+        self._settings = f"{self._fetcher.guard.allow_private} {respect_robots} {self._fetcher.limits}"
+        self._ranker = WebRanker(encoder)
+        self._cache = WebCache(cache)
+        self._locks: weakref.WeakValueDictionary[tuple[int, str], asyncio.Lock] = weakref.WeakValueDictionary()
+
+    async def retrieve(self, request: ActionRequest) -> list[Document]:
+        """Titles and snippets at depth 1, passages of pages at depth 2.
+
+        Raises:
+            RetrievalError: The search does not answer, or the encoder cannot be used.
+        """
+        wanted = request.settings.get("results") or self.results
+        first = request.settings.get("read_pages_first")
+        pages_first = self.read_pages_first if first is None else bool(first)
+        results = await self._results(_keywords(request), int(wanted))
+        snippets = _snippets(results, self.search.name)[: request.k]
+        if request.depth == 1 and not pages_first:
+            return snippets
+        named = [result for result in results if result.url]
+        if not named:
+            return snippets if request.depth == 1 else []
+        if request.depth == 1:
+            chosen = named[: self.pages]
+        else:
+            chosen = await asyncio.to_thread(self._ranker.choose, named, request.query, self.pages)
+        # While the pages are on their way.
+        loading = asyncio.ensure_future(asyncio.to_thread(self._ranker.load))
+        # A failure is of interest only where there are pages to rank.
+        loading.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            pages = await self._read(chosen)
+            if pages:
+                await loading
+        finally:
+            loading.cancel()
+        if not pages:
+            return snippets if request.depth == 1 else []
+        return await asyncio.to_thread(self._ranker.passages, pages, request.query, request.k)
+
+    async def _results(self, query: str, n: int) -> list[SearchResult]:
+        async def ask() -> list[dict[str, str]]:
+            try:
+                found = await self.search.search(query, n)
+            except (RetrievalError, httpx.TransportError, httpx.HTTPStatusError, ConnectionError, TimeoutError):
+                raise
+            except Exception as error:  # whatever a user's tool or function raises
+                raise RetrievalError(f"the search {self.search.name!r} failed ({type(error).__name__})") from error
+            return [asdict(SearchResult.of(r.title, r.url, r.snippet, r.date)) for r in found]
+
+        key = f"search {n} {self.search.name}\n{query}"
+        kept = await self._once(key, ask, min(_SEARCH_SECONDS, self.cache_seconds))
+        results = [SearchResult(**entry) for entry in kept]
+        return list({result.url or result.snippet: result for result in results[::-1]}.values())[::-1]
+
+    async def _read(self, results: Sequence[SearchResult]) -> list[Page]:
+        """The pages that can be read, in the order of the results."""
+        if not results:
+            return []
+        await asyncio.to_thread(load_extractor)
+        async with self._fetcher.client() as client:
+            tasks = [asyncio.create_task(self._page(client, result)) for result in results]
+            try:
+                await asyncio.wait(tasks, timeout=self._fetcher.limits.total_seconds)
+            finally:
+                late = [task.cancel() for task in tasks]
+                await asyncio.gather(*tasks, return_exceptions=True)
+        if any(late):
+            _log.info("left out %d pages that were not read within %g s", sum(late), self._fetcher.limits.total_seconds)
+        read = [task.result() for task in tasks if not task.cancelled()]
+        return list({page.url: page for page in read if page is not None}.values())
+
+    async def _page(self, client: httpx.AsyncClient, result: SearchResult) -> Page | None:
+        async def load() -> dict[str, str]:
+            try:
+                raw = await self._fetcher.fetch(client, result.url)
+                async with self._fetcher.places("text", _READ_AT_ONCE), asyncio.timeout(self._fetcher.limits.seconds):
+                    return asdict(await asyncio.to_thread(read_page, raw, self._fetcher.limits))
+            except TimeoutError:
+                return {"error": f"reading the text took longer than {self._fetcher.limits.seconds:g} s"}
+            except PageError as error:
+                return {"error": str(error)}
+
+        try:
+            kept = await self._once(f"page {self._settings}\n{result.url}", load, self.cache_seconds)
+        except RetrievalError as error:
+            kept = {"error": str(error)}
+        except Exception as error:  # noqa: BLE001 - a page in which a parser finds a fault of its own must not cost the others
+            kept = {"error": type(error).__name__}
+        if "error" in kept:
+            _log.info("left out %s: %s", result.url, kept["error"])
+            return None
+        page = Page(**kept)
+        return replace(page, title=page.title or result.title, date=page.date or result.date)
+
+    async def _once(self, key: str, work: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+        """The value of a key, made once however many ask for it at the same time."""
+        slot = (id(asyncio.get_running_loop()), key)
+        lock = self._locks.get(slot)
+        if lock is None:
+            lock = self._locks[slot] = asyncio.Lock()
+        async with lock:
+            if (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
+                return kept
+            value = await work()
+            failed = isinstance(value, dict) and "error" in value
+            await asyncio.to_thread(self._cache.put, key, value, min(seconds, _FAILURE_SECONDS) if failed else seconds)
+            return value
+
+
+def _keywords(request: ActionRequest) -> str:
+    """What a search engine is asked: the planner's keywords, else the sub-question, after the one that it leans on."""
+    asked = request.action_input.strip() or request.sub_question.strip()
+    if request.history and not request.action_input.strip():
+        asked = f"{request.history[-1][0]} {asked}"
+    return " ".join(asked.split())[:400]
+
+
+def _snippets(results: Sequence[SearchResult], search: str) -> list[Document]:
+    return [_snippet(rank, result, search) for rank, result in enumerate(results, 1)]
+
+
+def _snippet(rank: int, result: SearchResult, search: str) -> Document:
+    # One statement: the title says what the snippet speaks of, and both may hold words of the question.
+    text = ": ".join(part for part in (result.title, result.snippet) if part)
+    identity = result.url or f"search:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
+    metadata: dict[str, Any] = {
+        "source": result.url or search,
+        "score": _SNIPPET_SCORE / rank,
+        "quote": result.snippet or result.title,
+    }
+    metadata |= {key: value for key, value in (("title", result.title), ("date", result.date)) if value}
+    return Document(text, id=f"{identity}#snippet" if result.url else identity, metadata=metadata)

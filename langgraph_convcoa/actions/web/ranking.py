@@ -1,0 +1,96 @@
+"""Which pages to read and which passages of them to return, by sparse Hopfield retrieval (Pan et al. 2024b, section 3.4.1)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from langgraph_convcoa.actions.web.pages import Page
+from langgraph_convcoa.actions.web.results import SearchResult
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.retrieval.encoders.base import Encoder
+
+_REMEMBERED = 4_000
+_MOST_PARTS = 100
+"""Parts that a title and snippet may be split into, far more than it has characters for."""
+_MOST_PASSAGES = 60
+"""Passages that are encoded for a look-up; of more, those that share most words with it."""
+
+
+class WebRanker:
+    """Ranks search results and passages against Sub|guess.
+
+    Args:
+        encoder: As for `HopfieldRetriever`; all-MiniLM-L6-v2 when None. It is loaded with the first ranking.
+
+    Raises:
+        InputError: It is no encoder; on use.
+        RetrievalError: It cannot be loaded or cannot encode; on use.
+    """
+
+    def __init__(self, encoder: Encoder | Embeddings | str | None = None) -> None:
+        self._given = encoder
+        self._encoder: Encoder | None = None
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Load the encoder, which takes seconds the first time."""
+        self._loaded().encode_queries(["ready"])
+
+    def choose(self, results: Sequence[SearchResult], query: str, n: int) -> list[SearchResult]:
+        """The n results whose title|snippet is most similar to the query, best first."""
+        if len(results) <= n:
+            return list(results)
+        from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+        shown = [
+            Document(result.snippet or result.title, id=str(i), metadata={"title": result.title})
+            for i, result in enumerate(results)
+        ]
+        # A result is one pattern, as in the paper; its windows stand under "{id}#{n}" where it is long.
+        found = HopfieldRetriever.from_documents(shown, encoder=self._loaded(), k=_MOST_PARTS * len(results)).invoke(query)
+        order = dict.fromkeys(int(str(document.id).split("#")[0]) for document in found)
+        return [results[i] for i in order][:n]
+
+    def passages(self, pages: Sequence[Page], query: str, k: int) -> list[Document]:
+        """The best passages of pages, each page split into memory sets; with `source`, `title` and `date`."""
+        from langgraph_convcoa.retrieval.documents.split import split_documents
+        from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+        encoder = self._loaded()
+        documents = {page.url: _document(page) for page in pages if page.text.strip()}
+        if not documents:
+            return []
+        parts = _promising(split_documents(documents.values(), encoder), query)
+        return HopfieldRetriever.from_documents(parts, encoder=encoder, k=k).invoke(query)
+
+    def _loaded(self) -> Encoder:
+        from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+        from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
+
+        with self._lock:
+            if self._encoder is None:
+                # Sub-questions of a turn often lead to the same pages.
+                self._encoder = RecentEncoder(as_encoder(self._given), _REMEMBERED)
+            return self._encoder
+
+
+def _document(page: Page) -> Document:
+    metadata = {"source": page.url, "title": page.title, "date": page.date}
+    return Document(page.text, id=page.url, metadata={key: value for key, value in metadata.items() if value})
+
+
+def _promising(passages: list[Document], query: str) -> list[Document]:
+    if len(passages) <= _MOST_PASSAGES:
+        return passages
+    from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
+
+    scores = LexicalIndex(passages).scores([query])[0]
+    best = np.sort(np.argsort(-scores, kind="stable")[:_MOST_PASSAGES])
+    return [passages[int(i)] for i in best]

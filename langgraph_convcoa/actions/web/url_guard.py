@@ -1,0 +1,232 @@
+"""Which addresses a page may be read from: the guard against server-side request forgery."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import httpx
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolver = Callable[[str, int], Awaitable[list[str]]]
+"""From a host name and a port to its addresses."""
+
+_MAX_URL = 2_048
+_PORTS = frozenset({80, 443})
+_WITH_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d{1,5})")
+_NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?", re.IGNORECASE)
+_NUMERIC = re.compile(r"(^|\.)(0x[0-9a-f]*|[0-9]+)\.?$", re.IGNORECASE)
+_METADATA = tuple(
+    ipaddress.ip_network(network)
+    for network in ("168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128")
+)
+_REFUSED_NETWORKS = (
+    *_METADATA,
+    *(
+        ipaddress.ip_network(network)
+        for network in (
+            "192.0.0.0/24",  # protocol assignments
+            "192.88.99.0/24",  # relays of 6to4
+            "2002::/16",  # 6to4
+            "2001::/32",  # Teredo
+            "64:ff9b:1::/48",  # NAT64 of a local network
+            "::/96",  # IPv4-compatible
+            "fec0::/10",  # site-local
+        )
+    ),
+)
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_ISATAP = (0x00005EFE, 0x02005EFE)
+
+
+class BlockedURLError(RetrievalError):
+    """A URL that the guard does not let through; nothing was sent to it."""
+
+
+def is_public(address: str | IPAddress) -> bool:
+    """Whether an address is one of the public internet, also where it wraps another one.
+
+    Args:
+        address: IPv4 or IPv6, as text or parsed.
+
+    Example:
+        >>> is_public("93.184.215.14"), is_public("127.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("64:ff9b::a9fe:a9fe")
+        (True, False, False, False)
+    """
+    parsed = _unwrapped(address)
+    if parsed is None or any(parsed in network for network in _REFUSED_NETWORKS):
+        return False
+    if isinstance(parsed, ipaddress.IPv6Address) and (int(parsed) >> 32) & 0xFFFFFFFF in _ISATAP:
+        return False
+    # `is_global` alone lets multicast through.
+    return parsed.is_global and not (
+        parsed.is_multicast or parsed.is_reserved or parsed.is_private or parsed.is_loopback or parsed.is_link_local
+    )
+
+
+def never_holds_pages(address: str | IPAddress) -> bool:
+    """Whether an address is refused even where private ones are allowed: link-local, cloud metadata, multicast, 0.0.0.0.
+
+    Example:
+        >>> never_holds_pages("169.254.169.254"), never_holds_pages("10.0.0.1")
+        (True, False)
+    """
+    parsed = _unwrapped(address)
+    return (
+        parsed is None
+        or parsed.is_link_local
+        or parsed.is_multicast
+        or parsed.is_unspecified
+        or any(parsed in network for network in _METADATA)
+    )
+
+
+def _unwrapped(address: str | IPAddress) -> IPAddress | None:
+    """The address, or the IPv4 address in it that connecting to it reaches; None for what is no address, or is of one link."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return parsed
+    if parsed.scope_id is not None:
+        return None
+    if parsed in _NAT64:
+        return ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
+    return parsed.ipv4_mapped or parsed
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """The addresses of a host, from the system's resolver.
+
+    Raises:
+        OSError: The name has none.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Decides about URLs, and about the addresses behind them.
+
+    Attributes:
+        allow_private: What else than public addresses on the ports 80 and 443 is allowed: True for everything that is not a
+            link-local or a metadata address, or a list of hosts and networks: "wiki.intern", "10.1.0.0/16", "127.0.0.1:8080".
+        resolver: Resolves names; the system's by default.
+
+    Raises:
+        InputError: An entry of `allow_private` is neither a host nor a network.
+    """
+
+    allow_private: bool | tuple[str, ...] = False
+    resolver: Resolver = resolve
+    _allowed: tuple[_Allowed, ...] = field(init=False, repr=False, default=())
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.allow_private, bool):
+            object.__setattr__(self, "_allowed", tuple(_Allowed.parse(entry) for entry in self.allow_private))
+
+    def check_url(self, url: str | httpx.URL) -> httpx.URL:
+        """The URL, parsed as it will be used, when its form is allowed; what it resolves to is checked on connecting.
+
+        Raises:
+            BlockedURLError: Another scheme than http(s), a user name, or a host in a disguised form.
+
+        Example:
+            >>> Guard().check_url("https://example.org/a b").raw_path
+            b'/a%20b'
+            >>> Guard().check_url("http://user@example.org/")
+            Traceback (most recent call last):
+            langgraph_convcoa.actions.web.url_guard.BlockedURLError: the address holds a user name or password
+        """
+        if len(str(url)) > _MAX_URL:
+            raise BlockedURLError(f"the address is longer than {_MAX_URL} characters")
+        try:
+            parsed = httpx.URL(url)
+        except (httpx.InvalidURL, TypeError, ValueError) as error:
+            raise BlockedURLError("the address is no valid URL") from error
+        if parsed.scheme not in ("http", "https"):
+            raise BlockedURLError(f"only http and https pages are read, not {parsed.scheme[:20] or 'a relative address'}")
+        if parsed.userinfo:
+            raise BlockedURLError("the address holds a user name or password")
+        # Port 0 would be taken for none.
+        if parsed.port is not None and not 0 < parsed.port < 65_536:
+            raise BlockedURLError(f"port {parsed.port} is not allowed")
+        _check_host(parsed.raw_host.decode("ascii"))
+        return parsed.copy_with(fragment=None)
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """The addresses of a host, every one of them allowed on that port.
+
+        Raises:
+            BlockedURLError: One of them is not.
+            OSError: It has none.
+        """
+        try:
+            found = [str(ipaddress.ip_address(host))]
+        except ValueError:
+            found = await self.resolver(host, port)
+        if not found:
+            raise OSError(f"{host} has no address")
+        for address in found:
+            self._check_address(host, address, port)
+        return found
+
+    def _check_address(self, host: str, address: str, port: int) -> None:
+        if never_holds_pages(address):
+            # Without the address: where a name leads inside the user's network is not for the answer.
+            raise BlockedURLError("the address leads to a private or local network")
+        if self.allow_private is True or any(entry.holds(host, address, port) for entry in self._allowed):
+            return
+        if not is_public(address):
+            raise BlockedURLError("the address leads to a private or local network")
+        if port not in _PORTS:
+            raise BlockedURLError(f"port {port} is not allowed")
+
+
+@dataclass(frozen=True)
+class _Allowed:
+    """An entry of `allow_private`: a host or a network, on one port or on every port."""
+
+    host: str
+    network: ipaddress.IPv4Network | ipaddress.IPv6Network | None
+    port: int | None
+
+    @classmethod
+    def parse(cls, entry: str) -> _Allowed:
+        host, port = entry.strip().lower(), None
+        if match := _WITH_PORT.fullmatch(host):
+            host, port = match["host"], int(match["port"])
+        host = host.removeprefix("[").removesuffix("]")
+        try:
+            return cls(host, ipaddress.ip_network(host), port)
+        except ValueError:
+            if not _NAME.fullmatch(host) or _NUMERIC.search(host):
+                raise InputError(
+                    f"allow_private: {entry!r} is no host or network; write it like wiki.intern, 10.1.0.0/16 or 127.0.0.1:8080"
+                ) from None
+            return cls(host, None, port)
+
+    def holds(self, host: str, address: str, port: int) -> bool:
+        if self.port not in (None, port):
+            return False
+        if self.network is None:
+            return host.lower().removesuffix(".") == self.host.removesuffix(".")
+        parsed = _unwrapped(address)
+        return parsed is not None and parsed in self.network
+
+
+def _check_host(host: str) -> None:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        # Resolvers take 127.1, 0x7f000001 and 2130706433 for addresses; nobody writes a page's address like that.
+        if len(host) > 253 or not _NAME.fullmatch(host) or _NUMERIC.search(host):
+            raise BlockedURLError("the address has no valid host name") from None

@@ -1,0 +1,155 @@
+"""`convcoa index`: documents into an index on disk, that is made once and searched where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from langgraph_convcoa.cli.options import AsJson
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.text.choices import one_of
+
+if TYPE_CHECKING:
+    from langchain_core.documents import Document
+
+DTYPES: tuple[Literal["float32", "float16", "bfloat16", "int8"], ...] = ("float32", "float16", "bfloat16", "int8")
+_DEFAULT_MAX_MB = 1000.0
+
+
+def index(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Files and folders of documents.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the index.", show_default=False)],
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(DTYPES),
+            help="How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
+            show_default=False,
+        ),
+    ] = None,
+    approximate: Annotated[
+        bool | None,
+        typer.Option(
+            "--approximate/--exact",
+            help="Keep a graph too that names candidates, for millions of patterns; as the index has it when left out.",
+            show_default=False,
+        ),
+    ] = None,
+    passages: Annotated[
+        bool,
+        typer.Option(
+            "--passages",
+            help="Every PATH is a collection of passages, one a row of .jsonl or .tsv files, such as a data set's: read as a "
+            "stream, however many there are.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+    max_mb: Annotated[
+        float, typer.Option("--max-mb", min=0.001, metavar="N", help="The most text to read of a PATH, in megabytes.")
+    ] = _DEFAULT_MAX_MB,
+) -> None:
+    """Read documents into an index, which can be searched at once, again and again.
+
+    Run it again after a stop and it goes on where it was; documents that have changed are replaced, and those that are gone
+    from PATH stay. With several PATHs the ids of the documents begin with the PATH.
+
+    [bold]Examples[/bold]
+
+      convcoa index papers/ --out papers.index
+
+      convcoa index papers/ notes.md --out all.index --dtype int8
+
+      convcoa index archive/ --out archive.index --approximate
+
+      convcoa index wiki.tsv --passages --out wiki.index --dtype int8 --approximate
+
+      convcoa search papers.index "who introduced it?"
+    """
+    stored = None if dtype is None else one_of("--dtype", dtype, DTYPES)
+    documents = _passages(paths) if passages else _documents(paths, int(max_mb * 1e6))
+    # Before the index is made, so that a wrong path makes none.
+    first = next(documents)
+    from langgraph_convcoa.cli.console import consoles, print_json
+    from langgraph_convcoa.retrieval.hybrid.ann import ApproximateStage, approximate_settings
+    from langgraph_convcoa.retrieval.index.opening import open_or_create, put_approximate
+    from langgraph_convcoa.retrieval.memory import EMPTY
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+    if approximate:
+        # Told before the documents are encoded that a package is missing.
+        ApproximateStage(1)
+    encoder = HopfieldRetriever(memory=EMPTY).encoder
+    opened = open_or_create(out, encoder, stored, {})
+    stage = approximate_settings(opened.head.settings.get("approximate"))
+    if approximate is not None and approximate != (stage is not None):
+        stage = approximate_settings(approximate)
+        put_approximate(opened, stage)
+    added = updated = unchanged = 0
+    for done in opened.ingest(chain([first], documents), encoder, replace=True, progress=True):
+        added, updated, unchanged = added + done.added, updated + done.updated, unchanged + done.unchanged
+    if 2 * opened.snapshot().pattern_count < opened.head.rows:
+        opened.compact()
+    opened.save_lexical()
+    if stage is not None:
+        opened.save_approximate(stage, passage_weight=opened.head.settings.get("passage_weight", 1.0), progress=True)
+    patterns, kept = opened.snapshot().pattern_count, opened.head.dtype
+    size = sum(file.stat().st_size for file in out.iterdir() if file.is_file())
+    if as_json:
+        counts = {"added": added, "updated": updated, "unchanged": unchanged, "passages": len(opened)}
+        report = {"index": str(out), **counts, "patterns": patterns, "dtype": kept, "approximate": stage is not None}
+        print_json({**report, "bytes": size})
+        return
+    console, _ = consoles()
+    console.out(
+        f"{out}: {added} documents added, {updated} updated, {unchanged} unchanged; "
+        f"{len(opened)} passages, {patterns} patterns as {kept}, {'with a graph, ' if stage else ''}{size / 1e6:.1f} MB",
+        highlight=False,
+    )
+
+
+def documents_of(docs: str | None, index: Path | None) -> str:
+    """The path that `--docs` or `--index` names; nothing where neither is given.
+
+    Raises:
+        InputError: Both are given, or the folder holds no index.
+    """
+    if index is None:
+        return docs or ""
+    if docs:
+        raise InputError("--docs and --index cannot be used together: give the documents, or an index of them")
+    from langgraph_convcoa.retrieval.index.database import is_index
+
+    if not is_index(index):
+        raise InputError(f"{index} holds no index: make one with convcoa index PATH --out {index}")
+    return str(index)
+
+
+def _passages(paths: Sequence[Path]) -> Iterator[Document]:
+    from langgraph_convcoa.datasets.passages import stream_passages
+
+    for path in paths:
+        yield from stream_passages(path)
+
+
+def _documents(paths: Sequence[Path], max_bytes: int) -> Iterator[Document]:
+    from langgraph_convcoa.cli.session_documents import documents_path
+    from langgraph_convcoa.retrieval.documents.load import iter_documents
+
+    for path in paths:
+        place = documents_path(str(path))
+        found = iter_documents(place, max_bytes=max_bytes)
+        if len(paths) == 1:
+            yield from found
+            return
+        prefix = (path if place.is_dir() else path.parent).as_posix()
+        for document in found:
+            if prefix != ".":
+                document.id = f"{prefix}/{document.id}"
+                document.metadata["source"] = f"{prefix}/{document.metadata['source']}"
+            yield document

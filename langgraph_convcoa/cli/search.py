@@ -1,0 +1,78 @@
+"""`convcoa search`: passages that fit a question, without an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from langgraph_convcoa.cli.chat import proper_text
+from langgraph_convcoa.cli.errors import warn
+from langgraph_convcoa.cli.options import DEFAULT_K, DEFAULT_MAX_MB, AsJson, MaxMb, NoCache, SearchCount
+from langgraph_convcoa.cli.session_documents import open_retriever, read_history
+from langgraph_convcoa.errors import InputError
+
+
+def search(
+    path: Annotated[str, typer.Argument(help='File or folder of documents, an index, or "demo".', show_default=False)],
+    query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
+    k: SearchCount = DEFAULT_K,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json",
+            help='Earlier turns: a list of \\[question, answer] pairs or of {"role", "content"} messages.',
+            show_default=False,
+        ),
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Search all of an index that keeps a graph for approximate search.")
+    ] = False,
+    as_json: AsJson = False,
+    max_mb: MaxMb = DEFAULT_MAX_MB,
+    no_cache: NoCache = False,
+) -> None:
+    """Find the passages that fit a question best, without answering it.
+
+    [bold]Examples[/bold]
+
+      convcoa search demo "capacity of a Hopfield network" -k 3
+
+      convcoa search papers.index "who wrote it?"
+
+      convcoa search archive.index "who wrote it?" --exact
+
+      convcoa search papers/ "when was it published?" --history turns.json --json
+    """
+    if not query.strip():
+        raise InputError("the query is empty: write what to look for")
+    from langgraph_convcoa.cli.console import citation_line, consoles, print_json
+
+    turns = read_history(history) if history else []
+    retriever = open_retriever(path, k=k, max_mb=max_mb, cache=not no_cache, progress=True, warn=warn)
+    if exact:
+        retriever = retriever.model_copy(update={"approximate": None})
+    found = retriever.invoke(proper_text(query), history=turns)
+    if as_json:
+        print_json(
+            [
+                {
+                    "id": document.id,
+                    "source": document.metadata.get("source"),
+                    "title": document.metadata.get("title", ""),
+                    "score": document.metadata["score"],
+                    "certified": document.metadata["certified"],
+                    "quote": document.metadata["quote"],
+                    "text": document.page_content,
+                }
+                for document in found
+            ]
+        )
+        return
+    out, err = consoles()
+    if not found:
+        err.print("Nothing was found.")
+    for number, document in enumerate(found, start=1):
+        line = citation_line(number, {"id": document.id, **document.metadata})
+        out.out(f"{document.metadata['score']:.3f} {line}", highlight=False)

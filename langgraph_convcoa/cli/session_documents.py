@@ -1,0 +1,93 @@
+"""What the commands read: documents or an index at a path, the cache of encoded ones, and earlier turns from a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+    from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+
+def open_retriever(
+    docs: str, *, k: int, max_mb: float, cache: bool, progress: bool, warn: Callable[[str], None]
+) -> HopfieldRetriever:
+    """A retriever over the documents, or the index, at a path; "demo" is the demonstration's where no such path exists.
+
+    Raises:
+        DocumentError: The documents cannot be read.
+        RetrievalError: They cannot be encoded, or the index cannot be opened.
+    """
+    from langgraph_convcoa.retrieval.documents.load import load_documents
+    from langgraph_convcoa.retrieval.index.database import is_index
+
+    if is_index(docs):
+        from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+        return HopfieldRetriever.from_pretrained(docs, k=k)
+    documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+    patterns = open_cache_or_warn(warn) if cache else None
+    return HopfieldRetriever.from_documents(documents, k=k, cache=patterns, progress=progress)
+
+
+def documents_path(docs: str) -> Path:
+    """The path that the documents are read from."""
+    path = Path(docs)
+    if docs == "demo" and not path.exists():
+        from langgraph_convcoa.datasets.demo import demo_folder
+
+        return demo_folder()
+    return path
+
+
+def open_cache_or_warn(warn: Callable[[str], None]) -> PatternCache | None:
+    """The cache of encoded documents; None, with a warning, where it cannot be used."""
+    from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+
+    try:
+        return PatternCache(cache_folder() / "patterns.sqlite")
+    except RetrievalError as error:
+        warn(f"{error} Going on without a cache.")
+        return None
+
+
+def cache_folder() -> Path:
+    """Where encoded documents and web pages are kept: the user's cache folder, or the one that CONVCOA_CACHE_DIR names."""
+    from platformdirs import user_cache_dir
+
+    return Path(os.environ.get("CONVCOA_CACHE_DIR") or user_cache_dir("langgraph-convcoa", appauthor=False))
+
+
+def read_history(path: Path) -> list[BaseMessage] | list[tuple[str, str]]:
+    """Earlier turns from a JSON file: [question, answer] pairs or {"role", "content"} messages, oldest first.
+
+    Raises:
+        InputError: The file cannot be read, or holds something else.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"the history {path} cannot be opened ({error.strerror}): give another file") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the history {path} is no valid JSON ({error}): mend it") from error
+    turns = content if isinstance(content, list) else [content]
+    if turns and all(isinstance(turn, dict) and isinstance(turn.get("content"), str) for turn in turns):
+        from langchain_core.messages import convert_to_messages
+
+        try:
+            return convert_to_messages([{"role": turn.get("role"), "content": turn["content"]} for turn in turns])
+        except (ValueError, NotImplementedError) as error:
+            raise InputError(f"the history {path} has a message of an unknown role: use user and assistant") from error
+    if all(isinstance(turn, list) and len(turn) == 2 and all(isinstance(text, str) for text in turn) for turn in turns):
+        return [(turn[0], turn[1]) for turn in turns]
+    raise InputError(f'the history {path} must be a list of [question, answer] pairs or of {{"role", "content"}} messages')

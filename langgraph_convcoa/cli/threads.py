@@ -1,0 +1,198 @@
+"""`convcoa threads`: the conversations of a store."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from langgraph_convcoa.cli.options import AsJson
+from langgraph_convcoa.errors import InputError, StoreError
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.storage.threads import Threads
+
+app = typer.Typer(help="List, show, export, import and delete conversations.", no_args_is_help=True, rich_markup_mode="rich")
+
+_Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FILE|URL",
+        envvar="CONVCOA_STORE",
+        help="SQLite file or postgresql:// address; the user's own store without it.",
+        show_default=False,
+    ),
+]
+_Name = Annotated[
+    str, typer.Argument(metavar="THREAD", help="Its name, as `convcoa threads list` shows it.", show_default=False)
+]
+
+
+@app.command("list")
+def list_threads(store: _Store = None, as_json: AsJson = False) -> None:
+    """List the conversations, the latest first.
+
+    [bold]Examples[/bold]
+
+      convcoa threads list
+
+      convcoa threads list --store chats.sqlite --json
+    """
+    from dataclasses import asdict
+
+    from langgraph_convcoa.cli.console import consoles, one_line, print_json
+
+    try:
+        with _opened(store) as threads:
+            found = threads.summaries()
+    except _NoFileError:
+        if store is not None:
+            raise
+        found = []
+    if as_json:
+        print_json([asdict(summary) for summary in found])
+        return
+    out, err = consoles()
+    if not found:
+        err.print("There are no conversations yet: convcoa chat --docs PATH begins one.", highlight=False)
+    width = min(40, max((len(one_line(summary.thread, 40)) for summary in found), default=0))
+    for summary in found:
+        rounds = f"{summary.rounds} round{'' if summary.rounds == 1 else 's'}"
+        line = f"{one_line(summary.thread, 40):{width}}  {rounds:>10}  {summary.time[:16]:16}  "
+        out.out(line + one_line(summary.last_question, 80), highlight=False)
+        if summary.unfinished:
+            out.out(f"{'':{width}}  interrupted in: {one_line(summary.unfinished, 80)}", highlight=False)
+
+
+@app.command()
+def show(
+    thread: _Name,
+    store: _Store = None,
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", min=1, metavar="N", help="Only the last N rounds.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the rounds of a conversation.
+
+    [bold]Examples[/bold]
+
+      convcoa threads show thesis
+
+      convcoa threads show thesis -n 2 --store chats.sqlite --json
+    """
+    from langgraph_convcoa.cli.console import consoles, print_json, show_rounds
+
+    with _opened(store) as threads:
+        rounds = threads.show(thread)
+    rounds = rounds[-last:] if last else rounds
+    if as_json:
+        print_json(rounds)
+    else:
+        show_rounds(consoles()[0], rounds, limit=None)
+
+
+@app.command()
+def export(
+    thread: _Name,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Written to; .md for reading, else JSON. Standard output without it.", show_default=False),
+    ] = None,
+    store: _Store = None,
+) -> None:
+    """Export a conversation, as JSON that can be imported again, or as Markdown.
+
+    [bold]Examples[/bold]
+
+      convcoa threads export thesis thesis.json
+
+      convcoa threads export thesis thesis.md --store chats.sqlite
+    """
+    from langgraph_convcoa.cli.chat_commands import write_thread
+    from langgraph_convcoa.cli.console import consoles, print_json
+
+    with _opened(store) as threads:
+        data = threads.export(thread)
+    if file is None:
+        print_json(data)
+    else:
+        write_thread(data, file)
+        consoles()[1].print(f"written to {file}", highlight=False, markup=False)
+
+
+@app.command("import")
+def import_thread(
+    file: Annotated[Path, typer.Argument(help="What `export` wrote, or a contextual knowledge set.", show_default=False)],
+    thread: Annotated[
+        str | None, typer.Option("--thread", metavar="T", help="Another name than the one it had.", show_default=False)
+    ] = None,
+    store: _Store = None,
+) -> None:
+    """Import a conversation that was exported; it goes on where it was.
+
+    [bold]Examples[/bold]
+
+      convcoa threads import thesis.json
+
+      convcoa threads import thesis.json --thread copy --store chats.sqlite
+    """
+    from langgraph_convcoa.cli.console import consoles, one_line
+    from langgraph_convcoa.storage.export import file_as_values, parse_thread
+
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is no exported thread: give a file that `convcoa threads export` wrote") from error
+    except OSError as error:
+        raise InputError(f"{file} cannot be opened ({error.strerror}): give another file") from error
+    data = parse_thread(text)
+    # Before a store is made for it.
+    file_as_values(data)
+    with _opened(store, made=True) as threads:
+        name = threads.add(data, thread)
+    consoles()[1].print(f"imported as {one_line(name, 80)}", highlight=False, markup=False)
+
+
+@app.command()
+def delete(
+    thread: _Name,
+    store: _Store = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a conversation with everything that the store's files hold of it.
+
+    [bold]Examples[/bold]
+
+      convcoa threads delete thesis
+
+      convcoa threads delete thesis --yes --store chats.sqlite
+    """
+    from langgraph_convcoa.cli.console import consoles, one_line
+
+    with _opened(store) as threads:
+        if not yes:
+            if not sys.stdin.isatty():
+                raise InputError("nobody is there to ask: delete it with --yes")
+            typer.confirm(f"Delete {one_line(thread, 80)} for good?", abort=True, err=True)
+        threads.delete(thread)
+    consoles()[1].print(f"deleted {one_line(thread, 80)}", highlight=False, markup=False)
+
+
+class _NoFileError(StoreError):
+    """There is no store yet."""
+
+
+def _opened(store: str | None, made: bool = False) -> Threads:
+    """The threads of the store that is meant; reading makes no file."""
+    from langgraph_convcoa.storage.stores import default_store, open_store
+    from langgraph_convcoa.storage.threads import Threads
+
+    where = open_store(default_store() if store is None else store)
+    path = getattr(where, "path", None)
+    if isinstance(path, Path) and not made and not path.exists():
+        raise _NoFileError(f"there is no store {path}: give another with --store")
+    return Threads(where)

@@ -1,0 +1,143 @@
+"""Passages of a file or folder, read as they are needed: millions of them need no more memory than those that are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.datasets.formats.qrecc import page_of
+from langgraph_convcoa.datasets.rows import Row, json_lines, optional_field, tab_rows, text_field
+from langgraph_convcoa.errors import InputError
+
+_ID_KEYS = ("id", "_id", "passage_id")
+_TEXT_KEYS = ("text", "contents")
+_QUESTIONS = re.compile(r"^queries\.jsonl|_(?:lastturn|questions|rewrite)\.jsonl$")
+_FILES = (".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
+
+
+def read_passages(path: str | Path) -> Iterator[Document]:
+    """The passages of a file: JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names on top.
+
+    Raises:
+        InputError: The file cannot be read, or a row is not so; file and line are named.
+    """
+    return (_document(row, where) for where, row in _rows(Path(path)))
+
+
+def stream_passages(path: str | Path) -> Iterator[Document]:
+    r"""The passages of a file, or of all passage files of a folder and those below it, one after the other.
+
+    Millions are read without being kept, to make an index of them. In a data set's folder the questions are passed over: its
+    `corpus.jsonl` alone is read where it has one. Whether an id is there twice is left to who takes them.
+
+    Raises:
+        InputError: There are none, a file cannot be read, or a row is not as it should be; file and line are named.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "part-1.tsv").write_text("id\ttext\ttitle\n7\tBorn in 1815.\tAda")
+        >>> [(found.id, found.page_content, found.metadata) for found in stream_passages(folder)]
+        [('7', 'Born in 1815.', {'title': 'Ada'})]
+    """
+    place = Path(path)
+    if not place.exists():
+        raise InputError(f"{place} does not exist; name a passage file (.jsonl or .tsv) or a folder of them.")
+    files = _collection(place) if place.is_dir() else [place]
+    found = chain.from_iterable(read_passages(file) for file in files)
+    first = next(found, None)
+    if first is None:
+        raise InputError(f"{place} has no passages: they are rows of .jsonl or .tsv files with an id and a text.")
+    return chain([first], found)
+
+
+def passage_files(path: Path) -> list[Path]:
+    """The files of a folder that can hold passages, by name."""
+    return sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(_FILES))
+
+
+def collect_passages(
+    files: Iterable[Path], carried: Iterable[Document] = (), wanted: Collection[str] = (), limit: int | None = None
+) -> list[Document]:
+    """The passages of files, each id once.
+
+    Args:
+        files: Passage files.
+        carried: Passages that stand beside the questions, of which the files may hold some again.
+        wanted: Ids of passages, or of QReCC's pages, that are kept.
+        limit: About how many are kept: the wanted ones and the first others; all when None.
+
+    Raises:
+        InputError: A file is not as it should be, or an id is there twice; file and line are named.
+    """
+    kept: dict[str, Document] = {}
+    places: dict[str, str] = {}
+    others = None if limit is None else max(0, limit - len(wanted))
+    for document in carried:
+        identity = str(document.id)
+        if kept.setdefault(identity, document).page_content != document.page_content:
+            raise InputError(f"The passage id {identity!r} stands for two texts; give each its own.")
+    for where, row in chain.from_iterable(_rows(file) for file in files):
+        identity = _identity(row, where)
+        if identity in places:
+            raise InputError(f"{where}: the corpus holds the id {identity!r} twice, before that in {places[identity]}.")
+        if others is not None and identity not in wanted and page_of(identity) not in wanted:
+            if not others:
+                continue
+            others -= 1
+        document = _document(row, where)
+        if kept.setdefault(identity, document).page_content != document.page_content:
+            raise InputError(f"{where}: the passage id {identity!r} stands for two texts; give each its own.")
+        places[identity] = where
+    return list(kept.values())
+
+
+def load_distractors(specification: str) -> list[Document]:
+    """The first N passages of a corpus file, written `FILE:N`; all of them for a bare `FILE`.
+
+    Raises:
+        InputError: The file cannot be read, a row is bad, or N is no number above 0.
+    """
+    name, _, number = specification.rpartition(":")
+    if not name:
+        return list(read_passages(specification))
+    if not number.isascii() or not number.isdigit() or int(number) < 1:
+        raise InputError(f"Distractors are written FILE:N with N above 0, not {specification!r}.")
+    return list(islice(read_passages(name), int(number)))
+
+
+def _collection(folder: Path) -> list[Path]:
+    own = [folder / name for name in ("corpus.jsonl", "corpus.jsonl.gz") if (folder / name).is_file()]
+    if own:
+        return own[:1]
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name.endswith(_FILES))
+    return [file for file in files if _has_passages(file)]
+
+
+def _has_passages(file: Path) -> bool:
+    if _QUESTIONS.search(file.name):
+        return False
+    _, row = next(_rows(file), ("", {}))
+    return any(key in row for key in _ID_KEYS) and any(key in row for key in _TEXT_KEYS)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Row]]:
+    rows = tab_rows(path) if ".tsv" in path.suffixes else json_lines(path)
+    # Each file of FEVER's Wikipedia begins with a row that has neither.
+    return ((where, row) for where, row in rows if row.get("id") != "" or row.get("text"))
+
+
+def _identity(row: Row, where: str) -> str:
+    return text_field(row, next((key for key in _ID_KEYS if key in row), "id"), where)
+
+
+def _document(row: Row, where: str) -> Document:
+    text = next((row[key] for key in _TEXT_KEYS if key in row), None)
+    if not isinstance(text, str):
+        raise InputError(f"{where}: `text` must be a string.")
+    title = optional_field(row, "title", where)
+    return Document(id=_identity(row, where), page_content=text, metadata={"title": title} if title else {})

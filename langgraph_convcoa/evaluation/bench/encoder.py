@@ -1,0 +1,173 @@
+"""What an encoder's types cost and give on this machine: speed, memory, closeness to float32 and retrieval."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import get_args
+
+import numpy as np
+import torch
+
+from langgraph_convcoa.datasets.demo import demo_folder
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.bench.encoder_report import EncoderReport, EncoderRow, OutlierRow
+from langgraph_convcoa.evaluation.bench.encoder_training import asked, train_pairs
+from langgraph_convcoa.evaluation.bench.outliers import measure_outliers
+from langgraph_convcoa.evaluation.datasets import Dataset
+from langgraph_convcoa.evaluation.metrics.ranking import recall, reciprocal_rank
+from langgraph_convcoa.retrieval.documents.load import load_documents
+from langgraph_convcoa.retrieval.documents.split import pattern_text
+from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Vectors
+from langgraph_convcoa.retrieval.encoders.eight_bit import installed, weight_bytes
+from langgraph_convcoa.retrieval.encoders.outlier_free import ATTENTIONS, Attention
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import Dtype, SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.progress import Progress, track
+
+TYPES: tuple[Dtype, ...] = ("float32", "bfloat16", "torchao-int8", "bitsandbytes-int8")
+
+_BATCH = 32
+_MEGABYTE = 1e6
+_RANKED = 100
+
+
+def bench_encoder(
+    model: str = DEFAULT_ENCODER,
+    *,
+    dtypes: Sequence[Dtype] | None = None,
+    attentions: Sequence[Attention] = ATTENTIONS,
+    dataset: Dataset | None = None,
+    queries: int | None = None,
+    texts: int = 128,
+    runs: int = 5,
+    train: Dataset | None = None,
+    steps: int = 0,
+    device: str | None = None,
+    progress: Progress = False,
+) -> EncoderReport:
+    """Measure an encoder in several types, with softmax and with softmax_1, and again after a short training.
+
+    Speed is of batches of 32 texts, the types taking turns in every run. The texts are passages of the data, or of the
+    demonstration's documents. For the measures over data every question, put behind the user turn before it, ranks the whole
+    passages by cosine, the questions and passages encoded in the type. What is trained is turned into the types afterwards.
+
+    Args:
+        model: Name or folder of a sentence-transformers model.
+        dtypes: Types; those whose packages are installed when None. float32 is measured in any case, as what the others are
+            compared to.
+        attentions: "softmax", "softmax1" or both. A model need not be trained with the one it is measured with.
+        dataset: Queries and passages.
+        queries: The first so many queries; all when None.
+        texts: How many texts are timed.
+        runs: How often each type is timed.
+        train: What the encoder is trained on, with each attention; see `train_pairs`.
+        steps: For how many batches; it is not trained when 0.
+        device: "cpu", "cuda", ...; chosen when None.
+        progress: A bar, a callback or nothing.
+
+    Raises:
+        InputError: A type or an attention is unknown, a number is below 1, or the data has no query with a passage.
+        RetrievalError: The model cannot be loaded, or not in one of the types.
+    """
+    if dtypes is None:
+        dtypes = ("float32", "bfloat16", *installed())
+    _check(dtypes, attentions, texts, runs, queries)
+    if steps < 0 or (steps and train is None):
+        raise InputError("Steps must be at least 0, and to train there must be data to train on (--data).")
+    sample = _sample(dataset, texts)
+    asking = asked(dataset)[:queries] if dataset else []
+    chosen: list[Dtype] = list(dict.fromkeys(("float32", *dtypes)))
+    rows: list[EncoderRow] = []
+    outliers: list[OutlierRow] = []
+    with TemporaryDirectory() as folder:
+        sources = [(attention, 0, model) for attention in dict.fromkeys(attentions)]
+        if steps and train is not None:
+            for attention in dict.fromkeys(attentions):
+                target = Path(folder) / attention
+                train_pairs(model, target, train, attention=attention, steps=steps, progress=progress)
+                sources.append((attention, steps, str(target)))
+        with track(progress, len(sources) * len(chosen), "Measuring") as advance:
+            for attention, trained, source in sources:
+                encoders = {
+                    dtype: SentenceTransformerEncoder(source, device, _BATCH, dtype=dtype, attention=attention)
+                    for dtype in chosen
+                }
+                vectors = {dtype: encoder.encode_passages(sample) for dtype, encoder in encoders.items()}
+                found = measure_outliers(encoders["float32"].model, sample, batch_size=_BATCH)
+                outliers.append(OutlierRow(attention, trained, found))
+                speeds = _speeds(encoders, sample, runs)
+                for dtype, encoder in encoders.items():
+                    cosines = (vectors[dtype] * vectors["float32"]).sum(axis=1)
+                    quality = _quality(encoder, dataset, asking)
+                    rows.append(
+                        EncoderRow(
+                            dtype=dtype,
+                            attention=attention,
+                            steps=trained,
+                            cosine=float(cosines.mean()),
+                            least_cosine=float(cosines.min()),
+                            mrr=quality[0],
+                            recall_10=quality[1],
+                            texts_per_second=speeds[dtype],
+                            to_float32=speeds[dtype] / speeds["float32"],
+                            weights_mb=weight_bytes(encoder.model) / _MEGABYTE,
+                        )
+                    )
+                    advance(1)
+    lengths = np.minimum(encoders["float32"].count_tokens_batch(sample), encoders["float32"].max_tokens)
+    return EncoderReport(
+        model=model,
+        rows=tuple(rows),
+        outliers=tuple(outliers),
+        texts=len(sample),
+        tokens=float(np.mean(lengths)),
+        threads=torch.get_num_threads(),
+        runs=runs,
+        dataset=dataset.name if dataset else None,
+        queries=len(asking),
+    )
+
+
+def _check(dtypes: Sequence[str], attentions: Sequence[str], texts: int, runs: int, queries: int | None) -> None:
+    for what, given, known in (("type", dtypes, TYPES), ("attention", attentions, get_args(Attention))):
+        unknown = [name for name in given if name not in known]
+        if unknown or not given:
+            raise InputError(f"There is no {what} {', '.join(unknown) or '(none named)'}; choose from {', '.join(known)}.")
+    if min(texts, runs, queries if queries is not None else 1) < 1:
+        raise InputError("Texts, runs and queries must be at least 1.")
+
+
+def _sample(dataset: Dataset | None, count: int) -> list[str]:
+    documents = dataset.corpus if dataset else load_documents(demo_folder())
+    texts = [pattern_text(document) for document in documents]
+    if dataset is None:
+        # The demonstration has few documents: their paragraphs, over and over, none twice in a batch.
+        texts = [part.strip() for text in texts for part in text.split("\n\n") if len(part.split()) > 5]
+        texts *= -(-count // len(texts))
+    return texts[:count]
+
+
+def _speeds(encoders: dict[Dtype, SentenceTransformerEncoder], sample: Sequence[str], runs: int) -> dict[Dtype, float]:
+    seconds: dict[Dtype, list[float]] = {dtype: [] for dtype in encoders}
+    for _ in range(runs):
+        for dtype, encoder in encoders.items():
+            start = time.perf_counter()
+            encoder.encode_passages(sample)
+            seconds[dtype].append(time.perf_counter() - start)
+    return {dtype: len(sample) / float(np.median(values)) for dtype, values in seconds.items()}
+
+
+def _quality(
+    encoder: SentenceTransformerEncoder, dataset: Dataset | None, asking: Sequence[tuple[tuple[str, ...], str]]
+) -> tuple[float | None, float | None]:
+    if dataset is None:
+        return None, None
+    passages: Vectors = encoder.encode_passages([pattern_text(document) for document in dataset.corpus])
+    scores = encoder.encode_queries([text for _, text in asking]) @ passages.T
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :_RANKED]
+    rankings = [[str(dataset.corpus[i].id) for i in row] for row in order]
+    ranks = [reciprocal_rank(ranking, gold) for ranking, (gold, _) in zip(rankings, asking, strict=True)]
+    shares = [recall(ranking, gold, 10) for ranking, (gold, _) in zip(rankings, asking, strict=True)]
+    return float(np.mean(ranks)), float(np.mean(shares))

@@ -1,0 +1,192 @@
+"""What a turn costs as a conversation grows: prompt tokens, seconds outside the model, and what is stored."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.sqlite import SqliteSaver
+from pydantic import PrivateAttr
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.datasets import Dataset
+from langgraph_convcoa.evaluation.memory.dialogs import Turn, conversations
+from langgraph_convcoa.evaluation.memory.pairs import rephrase
+from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+REPEATED = 20
+"""The last so many rounds ask again what was asked before: half in the same words, half rephrased by a rule."""
+HALF_WINDOW = 4
+"""A median is over the round and so many before and after."""
+PASSAGES = 200
+
+
+@dataclass(frozen=True)
+class RoundCost:
+    """One round.
+
+    Attributes:
+        round: Its number.
+        prompt_tokens: Of all the model calls of the turn, estimated at four characters each.
+        seconds: Of the whole turn with its store, less what was spent inside the model.
+        state_kb: Size of the last checkpoint of the turn.
+        retrievals: Look-ups made.
+        recalled: Look-ups saved.
+    """
+
+    round: int
+    prompt_tokens: int
+    seconds: float
+    state_kb: float
+    retrievals: int
+    recalled: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The round as JSON data."""
+        return asdict(self)
+
+
+@dataclass
+class _Told:
+    sub_question: str = ""
+    answer: str = ""
+    seconds: float = 0.0
+
+
+class InstantModel(BaseChatModel):
+    """A model that answers at once, and right, from what it is told before each turn.
+
+    It plans one sub-question without a guess, corrects it to the known answer, and answers with that, citing one passage.
+    """
+
+    # One object for the model and the copies that a reasoner makes of it.
+    _told: _Told = PrivateAttr(default_factory=lambda: _Told())
+
+    @property
+    def _llm_type(self) -> str:
+        return "instant"
+
+    @property
+    def seconds(self) -> float:
+        """Time spent inside the model so far."""
+        return self._told.seconds
+
+    def expect(self, sub_question: str, answer: str) -> None:
+        """Say what the next turn asks, in a form that stands alone, and what the answer is."""
+        self._told.sub_question, self._told.answer = sub_question, answer
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        start = time.perf_counter()
+        message = AIMessage(self._reply(messages[0].text))
+        self._told.seconds += time.perf_counter() - start
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _reply(self, prompt: str) -> str:
+        sub_question, answer = self._told.sub_question, self._told.answer
+        if '"optimized_question"' in prompt and '"chain"' in prompt:
+            step = {"action": "knowledge_retrieval", "sub": sub_question, "guess_answer": "", "missing_flag": True}
+            return json.dumps({"optimized_question": sub_question, "chain": [step], "final_answer": ""})
+        if '"answers"' in prompt:
+            return json.dumps({"answers": [{"index": 1, "answer": answer, "reason": "[1] says so", "supported": True}]})
+        return f"{answer.rstrip('.')} [1]."
+
+
+def evaluate_costs(
+    datasets: Sequence[Dataset],
+    encoder: Encoder,
+    *,
+    rounds: int = 100,
+    seed: int = 0,
+    cache: PatternCache | None = None,
+    progress: Progress = False,
+) -> list[RoundCost]:
+    """Run a conversation of real questions through the graph, with a store on disk and a model that answers at once.
+
+    Raises:
+        InputError: The data holds too few dialogs for so many rounds.
+    """
+    script = _script(datasets, rounds, seed)
+    passages = _passages(datasets, {identity for turn in script for identity in turn.gold})
+    retriever = HopfieldRetriever.from_documents(passages, encoder=encoder, cache=cache, progress=progress)
+    model = InstantModel()
+    costs = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SqliteSaver.from_conn_string(str(Path(folder) / "rounds.sqlite")) as saver,
+        track(progress, len(script), "Talking") as advance,
+    ):
+        graph = build_graph(model=model, retriever=retriever).compile(checkpointer=saver)
+        config: Any = {"configurable": {"thread_id": "rounds"}}
+        for number, turn in enumerate(script, 1):
+            model.expect(turn.alone or turn.question, turn.answer or "Yes.")
+            inside, start = model.seconds, time.perf_counter()
+            out = graph.invoke({"question": turn.question}, config, durability="sync")
+            seconds = time.perf_counter() - start - (model.seconds - inside)
+            usage = out["usage"]
+            stored = saver.get_tuple(config)
+            size = len(saver.serde.dumps_typed(stored.checkpoint)[1]) if stored is not None else 0
+            costs.append(
+                RoundCost(number, usage["input_tokens"], seconds, size / 1000, usage["retrievals"], usage["recalled"])
+            )
+            advance(1)
+    return costs
+
+
+def _script(datasets: Sequence[Dataset], rounds: int, seed: int) -> list[Turn]:
+    fresh = rounds - REPEATED if rounds > 2 * REPEATED else rounds
+    found = conversations(datasets, fresh, seed, count=1)
+    if not found:
+        raise InputError(
+            f"The data holds too few dialogs for {fresh} rounds: ask for fewer with --rounds, or name more folders."
+        )
+    rng = random.Random(seed)  # noqa: S311 - a choice of data
+    known = [turn for turn in found[0] if turn.alone and turn.answer]
+    again = rng.sample(known, min(rounds - fresh, len(known)))
+    repeated = []
+    for n, turn in enumerate(again):
+        question = (rephrase(turn.alone, rng) or turn.alone) if n % 2 else turn.alone
+        repeated.append(Turn(question, turn.answer, "", question, turn.gold, turn.dialog))
+    return [*found[0], *repeated]
+
+
+def _passages(datasets: Sequence[Dataset], gold: set[str]) -> list[Document]:
+    every = [document for dataset in datasets for document in dataset.corpus]
+    wanted = [document for document in every if document.id in gold]
+    others = (document for document in every if document.id not in gold)
+    return [*wanted, *(document for _, document in zip(range(max(0, PASSAGES - len(wanted))), others, strict=False))]
+
+
+def around(costs: Sequence[RoundCost], number: int) -> Sequence[RoundCost]:
+    """The rounds of the window around one."""
+    return [cost for cost in costs if abs(cost.round - number) <= HALF_WINDOW]
+
+
+def ratio(costs: Sequence[RoundCost], field: str, late: int = 50, early: int = 10) -> float | None:
+    """Median of a figure around a late round over that around an early one; None where there are no such rounds."""
+    windows = [around(costs, number) for number in (late, early)]
+    if not all(windows):
+        return None
+    above, below = (statistics.median(getattr(cost, field) for cost in window) for window in windows)
+    return float(above / below) if below else None

@@ -1,0 +1,83 @@
+"""Long conversations made of the real dialogs of data folders, one after another."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from langgraph_convcoa.evaluation.datasets import Dataset, Query
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a real dialog.
+
+    Attributes:
+        question: As it was put.
+        answer: The answer that it got.
+        rewrite: A form that stands alone, empty where none is known.
+        alone: What stands alone: the rewrite, or the question where it needs none (it opens its dialog).
+        gold: Ids of the passages that answer it.
+        dialog: Which dialog it is of.
+    """
+
+    question: str
+    answer: str
+    rewrite: str
+    alone: str
+    gold: tuple[str, ...]
+    dialog: str
+
+
+def dialogs(datasets: Iterable[Dataset]) -> list[list[Turn]]:
+    """The dialogs of data sets whose rows have a history, each turn once, in order."""
+    found = []
+    for dataset in datasets:
+        rows: defaultdict[str, list[Query]] = defaultdict(list)
+        for query in dataset.queries:
+            if name := query.conversation:
+                rows[name].append(query)
+        for name, queries in rows.items():
+            longest = max(queries, key=lambda query: len(query.history))
+            if longest.history:
+                found.append(_turns(f"{dataset.name}/{name}", longest, queries))
+    return found
+
+
+def _turns(name: str, longest: Query, queries: Sequence[Query]) -> list[Turn]:
+    known = {(len(query.history), query.question): query for query in queries}
+    turns = []
+    for place, (question, answer) in enumerate([*longest.history, (longest.question, longest.answer)]):
+        query = known.get((place, question))
+        rewrite = query.rewrite if query is not None else ""
+        alone = rewrite or (question if place == 0 else "")
+        gold = query.gold if query is not None else ()
+        turns.append(Turn(question, (query.answer if query else "") or answer, rewrite, alone, gold, name))
+    return turns
+
+
+def conversations(datasets: Sequence[Dataset], length: int, seed: int, count: int | None = None) -> list[list[Turn]]:
+    """Conversations of exactly `length` turns, made of whole dialogs in a random order; the last dialog may be cut."""
+    pool = dialogs(datasets)
+    random.Random(seed).shuffle(pool)  # noqa: S311 - a choice of data
+    found: list[list[Turn]] = []
+    present: list[Turn] = []
+    for dialog in pool:
+        present += dialog
+        if len(present) >= length:
+            found.append(present[:length])
+            present = []
+        if count is not None and len(found) == count:
+            break
+    return found
+
+
+def knowledge_of(turns: Sequence[Turn]) -> ContextualKnowledgeSet:
+    """What is known after these turns when nobody resolved their questions: each as it was put, with its answer."""
+    knowledge = ContextualKnowledgeSet()
+    for turn in turns:
+        knowledge.add_round(turn.question, turn.question, [], turn.answer)
+    return knowledge

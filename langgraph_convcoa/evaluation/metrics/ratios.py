@@ -1,0 +1,227 @@
+"""Ratios over the answers of a run: misled by retrieval, at odds with earlier turns, and what verification did.
+
+No model is called. The papers name the first two and give no formula; what is counted here is told at each function.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from langgraph_convcoa.chain import ChainItem, Status
+from langgraph_convcoa.evaluation.metrics.answers import covers
+from langgraph_convcoa.evaluation.metrics.contradiction import contradicts
+from langgraph_convcoa.evaluation.runs.answered import Answered
+from langgraph_convcoa.text.same_question import words_agree
+
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+@dataclass(frozen=True)
+class Misled:
+    """What retrieval did to the questions that both methods answered and whose right answer is known.
+
+    Attributes:
+        questions: How many these are.
+        known: Right without retrieval.
+        misled: Right without retrieval and wrong with it.
+        helped: Wrong without retrieval and right with it.
+        left_out: Questions of one of the two that have no measure on both sides.
+    """
+
+    questions: int
+    known: int
+    misled: int
+    helped: int
+    left_out: int
+
+    @property
+    def share(self) -> float:
+        """Misled among all questions; 0 of none."""
+        return self.misled / self.questions if self.questions else 0.0
+
+    @property
+    def share_of_known(self) -> float:
+        """Misled among those that the model knew by itself; 0 of none."""
+        return self.misled / self.known if self.known else 0.0
+
+
+def misled_by_retrieval(
+    closed_book: Sequence[Answered], with_retrieval: Sequence[Answered], measure: str = "cover_em"
+) -> Misled:
+    """How often "external knowledge leads LLM astray in answering" (Pan et al. 2024a, table 5, Pan et al. 2024b, table 5).
+
+    The papers give percentages and no formula. Here a question is misled when the same model answers it right without
+    retrieval and wrong with it; both shares are given, of all questions and of those that it knew.
+
+    Args:
+        closed_book: The answers of a method without retrieval, such as "closed-book".
+        with_retrieval: Those of a method with it, over the same model and questions, in any order.
+        measure: Which measure says right, from 0.5 on: "cover_em", "em" or the judge's "gpt_em".
+
+    Example:
+        >>> def row(number, right):
+        ...     return Answered("m", str(number), "c", "?", 1, ("x",), answer="x", metrics={"cover_em": right})
+        >>> without = [row(0, 1.0), row(1, 1.0), row(2, 0.0), row(3, 0.0)]
+        >>> found = misled_by_retrieval(without, [row(0, 1.0), row(1, 0.0), row(2, 1.0), row(3, 0.0)])
+        >>> found.misled, found.helped, found.share, found.share_of_known
+        (1, 1, 0.25, 0.5)
+    """
+    without, given = _right(closed_book, measure), _right(with_retrieval, measure)
+    both = without.keys() & given.keys()
+    every = {answer.id for answer in (*closed_book, *with_retrieval)}
+    return Misled(
+        questions=len(both),
+        known=sum(without[name] for name in both),
+        misled=sum(without[name] and not given[name] for name in both),
+        helped=sum(given[name] and not without[name] for name in both),
+        left_out=len(every) - len(both),
+    )
+
+
+def _right(answers: Iterable[Answered], measure: str) -> dict[str, bool]:
+    return {answer.id: answer.metrics[measure] >= 0.5 for answer in answers if not answer.error and measure in answer.metrics}
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """An answer that says another thing than an earlier one: (question, answer) of both, and the later question's id."""
+
+    id: str
+    earlier: tuple[str, str]
+    later: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Contradictions:
+    """How the answers of a method stand to its own earlier ones.
+
+    Attributes:
+        answers: Answers with an answered turn of the same conversation before them.
+        comparable: Those of them that speak of a question, or a sub-question, that an earlier turn had spoken of.
+        contradicting: Those of them that say another thing there.
+        found: The first difference of each.
+    """
+
+    answers: int
+    comparable: int
+    contradicting: int
+    found: tuple[Contradiction, ...] = ()
+
+    @property
+    def share(self) -> float:
+        """Contradicting among all answers that have earlier ones; 0 of none."""
+        return self.contradicting / self.answers if self.answers else 0.0
+
+
+def contradictions(answers: Sequence[Answered]) -> Contradictions:
+    """How many answers "contradict previous contextual information" (Pan et al. 2024b, table 6, where GPT-4 is asked).
+
+    No model is asked here: an answer contradicts when it, or a solved sub-question of its chain, gives another value for a
+    question than an earlier turn of its conversation gave for the same one. What turns say of unlike questions is not
+    compared, so this is less than the paper's ratio, and can be compared between methods only; methods that show a chain have
+    more to compare.
+
+    Args:
+        answers: Those of one method; conversations may be mixed.
+
+    Example:
+        >>> def row(round, question, answer):
+        ...     return Answered("m", f"q{round}", "c", question, round, (), answer=answer)
+        >>> rows = [row(1, "When was Ada Lovelace born?", "In 1815."), row(2, "Who was Ada's father?", "Lord Byron.")]
+        >>> found = contradictions([*rows, row(3, "In what year was Ada Lovelace born?", "She was born in 1816.")])
+        >>> found.answers, found.comparable, found.contradicting, found.found[0].earlier[1]
+        (2, 1, 1, 'In 1815.')
+    """
+    conversations: dict[str, list[Answered]] = {}
+    for answer in answers:
+        if not answer.error and answer.answer.strip():
+            conversations.setdefault(answer.conversation, []).append(answer)
+    later = comparable = 0
+    found = []
+    for turns in conversations.values():
+        said: list[tuple[str, str]] = []
+        for turn in sorted(turns, key=lambda turn: turn.round):
+            now = _statements(turn)
+            if said:
+                later += 1
+                same = [(old, new) for new in now for old in said if words_agree(old[0], new[0])]
+                pairs = [(old, new, contradicts(new[0], old[1], new[1])) for old, new in same]
+                comparable += any(verdict is not None for *_, verdict in pairs)
+                found += [Contradiction(turn.id, old, new) for old, new, verdict in pairs if verdict][:1]
+            said += now
+    return Contradictions(later, comparable, len(found), tuple(found))
+
+
+def _statements(turn: Answered) -> list[tuple[str, str]]:
+    items = [(item["sub_question"], item["answer"]) for item in turn.chain if item["answer"].strip()]
+    return list(dict.fromkeys([(turn.question, turn.answer), *items]))
+
+
+@dataclass(frozen=True)
+class VerificationStatistics:
+    """What became of the sub-questions of a method that verifies guesses.
+
+    Attributes:
+        turns: Questions with a chain.
+        items: Sub-questions of all chains.
+        counts: Sub-questions by status.
+        guesses: Sub-questions for which the model had a guess.
+        kept_known: Guesses kept of which it is known whether they are right.
+        kept_right: Those of them that are.
+        corrected_known: The same for guesses that were replaced.
+        corrected_right: Replaced although right.
+    """
+
+    turns: int
+    items: int
+    counts: dict[Status, int]
+    guesses: int
+    kept_known: int
+    kept_right: int
+    corrected_known: int
+    corrected_right: int
+
+    @property
+    def shares(self) -> dict[Status, float]:
+        """Shares of all sub-questions by status; empty where there are none."""
+        return {status: count / self.items for status, count in self.counts.items()} if self.items else {}
+
+
+def verification_statistics(answers: Sequence[Answered]) -> VerificationStatistics:
+    """Count what became of the sub-questions, and how many of the kept and the corrected guesses had been right.
+
+    Whether a guess is right is known where its sub-question is the question itself, alone in its chain or in the same words,
+    and the question has references; then it is right when it holds one of them (cover-EM).
+
+    Args:
+        answers: Those of one method.
+
+    Example:
+        >>> item = {"action": "a", "sub_question": "When?", "guess_answer": "1815", "answer": "1815", "status": "kept"}
+        >>> found = verification_statistics([Answered("ours", "q", "c", "When was it?", 1, ("1815",), chain=(item,))])
+        >>> found.counts["kept"], found.shares["kept"], found.kept_right, found.kept_known
+        (1, 1.0, 1, 1)
+    """
+    counts = Counter(item["status"] for answer in answers for item in answer.chain)
+    known: dict[str, list[bool]] = {"kept": [], "corrected": []}
+    for answer in answers:
+        for item in answer.chain:
+            if item["status"] in known and answer.references and _is_the_question(answer, item):
+                known[item["status"]].append(any(covers(item["guess_answer"], right) for right in answer.references))
+    return VerificationStatistics(
+        turns=sum(bool(answer.chain) for answer in answers),
+        items=counts.total(),
+        counts={status: counts[status] for status in STATUSES},
+        guesses=sum(bool(item["guess_answer"].strip()) for answer in answers for item in answer.chain),
+        kept_known=len(known["kept"]),
+        kept_right=sum(known["kept"]),
+        corrected_known=len(known["corrected"]),
+        corrected_right=sum(known["corrected"]),
+    )
+
+
+def _is_the_question(answer: Answered, item: ChainItem) -> bool:
+    return len(answer.chain) == 1 or words_agree(answer.question, item["sub_question"])

@@ -1,0 +1,273 @@
+"""The figures of one method of a run, from its answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from langgraph_convcoa.evaluation.metrics.answers import MEASURES, corpus_bleu
+from langgraph_convcoa.evaluation.metrics.judge import JUDGED, judge_agreement
+from langgraph_convcoa.evaluation.metrics.ratios import (
+    contradictions,
+    misled_by_retrieval,
+    verification_statistics,
+)
+from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
+from langgraph_convcoa.evaluation.runs.answered import Answered
+from langgraph_convcoa.evaluation.runs.measures import found_gold
+
+LAST_ROUND = 15
+"""Rounds from here on are one row of the curve."""
+TESTS = 1999
+"""Draws of the paired test."""
+
+_ERRORS_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices of a million tokens, in any currency."""
+
+    input: float
+    output: float
+
+
+@dataclass(frozen=True)
+class Quality:
+    """A measure of a method, in [0, 1].
+
+    Attributes:
+        mean: Over the questions with a known answer; one that failed counts 0.
+        low, high: 95% interval, by a bootstrap over conversations.
+        p: Of a paired randomisation test against the baseline on the questions that both were asked; None for the baseline.
+        questions: How many.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p: float | None
+    questions: int
+
+
+@dataclass(frozen=True)
+class MeanCosts:
+    """Means over the questions; `price` is of 1,000 questions, None where no prices were given."""
+
+    input_tokens: float
+    output_tokens: float
+    tokens: float
+    calls: float
+    retrievals: float
+    seconds: float
+    price: float | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """The questions of one round of their conversations; `round` is the first of several at the end of the curve."""
+
+    round: int
+    questions: int
+    right: float | None
+    seconds: float
+    tokens: float
+    calls: float
+
+
+@dataclass(frozen=True)
+class MethodFigures:
+    """All figures of a method.
+
+    Attributes:
+        method: The row's name.
+        asked: Questions asked, those that failed included.
+        failed: Questions without an answer, for the model or the method failed.
+        errors: The commonest reasons with their counts.
+        malformed: Replies of the model that were not as asked for.
+        malformed_questions: Questions with such a reply.
+        without_reference: Questions whose right answer is not known; they count in the costs alone.
+        unjudged: Answers of which the judge said neither yes nor no, or failed.
+        quality: By measure.
+        corpus_bleu: BLEU of all answers together; None where none could be compared.
+        gold_found: Share of the questions with known passages for which one of them was retrieved; None of no such question.
+        costs: Per question.
+        rounds: By round.
+        sub_questions: Mean length of the chains; None for methods without.
+        verification: What became of the sub-questions; None for methods without a chain.
+        misled: Against closed-book over the same model; None where that is not among the methods, or this one retrieves not.
+        contradictions: With the method's own earlier answers.
+        agreement: Of the judge with exact match and cover-EM.
+    """
+
+    method: str
+    asked: int
+    failed: int
+    errors: dict[str, int]
+    malformed: int
+    malformed_questions: int
+    without_reference: int
+    unjudged: int
+    quality: dict[str, Quality]
+    corpus_bleu: float | None
+    gold_found: float | None
+    costs: MeanCosts
+    rounds: tuple[Round, ...]
+    sub_questions: float | None
+    verification: dict[str, Any] | None
+    misled: dict[str, Any] | None
+    contradictions: dict[str, Any]
+    agreement: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The measures of a method's answers, for tests between methods.
+
+    Attributes:
+        places: Numbers of the questions in the run, rising, (n,).
+        measures: (n, m) in the order of the names; not a number where there is none.
+        names: m names.
+        conversations: The conversation of each question.
+    """
+
+    places: npt.NDArray[np.int64]
+    measures: npt.NDArray[np.float64]
+    names: tuple[str, ...]
+    conversations: tuple[str, ...]
+
+    @classmethod
+    def of(cls, answers: Sequence[Answered], order: Mapping[str, int], judged: bool) -> Values:
+        """Of answers in the order of the run; a failed question has 0 where its answer is known."""
+        names = (*MEASURES, JUDGED) if judged else MEASURES
+        rows = np.full((len(answers), len(names)), np.nan)
+        for row, answer in enumerate(answers):
+            if answer.references:
+                missing = 0.0 if answer.error else np.nan
+                rows[row] = [answer.metrics.get(name, missing) for name in names]
+        places = np.array([order[answer.id] for answer in answers], dtype=np.int64)
+        return cls(places, rows, names, tuple(answer.conversation for answer in answers))
+
+    def quality(self, baseline: Values | None, seed: int) -> dict[str, Quality]:
+        """Means, intervals and tests; measures that no answer has are left out."""
+        found = {}
+        for column, name in enumerate(self.names):
+            known = ~np.isnan(self.measures[:, column])
+            if not known.any():
+                continue
+            values = self.measures[known, column : column + 1]
+            low, high = bootstrap_interval([Sample(values, _chosen(self.conversations, known))], seed=seed)
+            p = None if baseline is None else self._test(baseline, column, seed)
+            found[name] = Quality(float(values.mean()), float(low[0]), float(high[0]), p, int(known.sum()))
+        return found
+
+    def _test(self, baseline: Values, column: int, seed: int) -> float | None:
+        _, mine, others = np.intersect1d(self.places, baseline.places, assume_unique=True, return_indices=True)
+        less = self.measures[mine, column] - baseline.measures[others, column]
+        both = ~np.isnan(less)
+        if not both.any():
+            return None
+        conversations = _chosen([self.conversations[place] for place in mine], both)
+        return float(paired_test([Sample(less[both, None], conversations)], resamples=TESTS, seed=seed)[0])
+
+
+def figures_of(
+    method: str,
+    answers: Sequence[Answered],
+    values: Values,
+    *,
+    baseline: Values | None = None,
+    closed_book: Sequence[Answered] | None = None,
+    measure: str = "cover_em",
+    prices: Prices | None = None,
+    seed: int = 0,
+) -> MethodFigures:
+    """The figures of a method.
+
+    Args:
+        method: The row's name.
+        answers: Its answers, in the order of the run; at least one.
+        values: Of these answers.
+        baseline: Those of the method to test against.
+        closed_book: The answers without retrieval of the same model.
+        measure: What says right in the curve of rounds and in the ratios.
+        prices: Of tokens.
+        seed: Of the intervals and tests.
+    """
+    known = [answer for answer in answers if answer.references]
+    given = [answer for answer in known if not answer.error]
+    searched = [found_gold(answer.passages, answer.gold) for answer in answers if answer.gold and not answer.error]
+    retrieves = any(answer.passages or answer.costs.retrievals for answer in answers)
+    reasons = Counter(answer.error for answer in answers if answer.error)
+    chains = [len(answer.chain) for answer in answers if answer.chain]
+    conflicts = contradictions(answers)
+    judged = JUDGED in values.names
+    return MethodFigures(
+        method=method,
+        asked=len(answers),
+        failed=reasons.total(),
+        errors=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_ERRORS_SHOWN]),
+        malformed=sum(answer.malformed for answer in answers),
+        malformed_questions=sum(bool(answer.malformed) for answer in answers),
+        without_reference=len(answers) - len(known),
+        unjudged=sum(JUDGED not in answer.metrics for answer in given) if judged else 0,
+        quality=values.quality(baseline, seed),
+        corpus_bleu=corpus_bleu([one.answer for one in given], [one.references for one in given]) if given else None,
+        gold_found=float(np.mean(searched)) if searched and retrieves else None,
+        costs=_costs(answers, prices),
+        rounds=_rounds(answers, values, measure),
+        sub_questions=float(np.mean(chains)) if chains else None,
+        verification=asdict(verification_statistics(answers)) if chains else None,
+        misled=_misled(closed_book, answers, measure) if closed_book is not None and retrieves else None,
+        contradictions={
+            "answers": conflicts.answers,
+            "comparable": conflicts.comparable,
+            "contradicting": conflicts.contradicting,
+            "share": conflicts.share,
+        },
+        agreement=[asdict(found) for found in judge_agreement(given)] if judged else [],
+    )
+
+
+def _misled(closed_book: Sequence[Answered], answers: Sequence[Answered], measure: str) -> dict[str, Any]:
+    found = misled_by_retrieval(closed_book, answers, measure)
+    return {**asdict(found), "share": found.share, "share_of_known": found.share_of_known}
+
+
+def _costs(answers: Sequence[Answered], prices: Prices | None) -> MeanCosts:
+    spent = np.array([_spent(answer) for answer in answers], dtype=np.float64).mean(axis=0)
+    given, got, calls, retrievals, seconds = (float(value) for value in spent)
+    price = None if prices is None else (given * prices.input + got * prices.output) / 1000
+    return MeanCosts(given, got, given + got, calls, retrievals, seconds, price)
+
+
+def _rounds(answers: Sequence[Answered], values: Values, measure: str) -> tuple[Round, ...]:
+    number = np.array([min(answer.round, LAST_ROUND) for answer in answers])
+    spent = np.array([_spent(answer) for answer in answers], dtype=np.float64)
+    right = values.measures[:, values.names.index(measure)]
+    found = []
+    for one in np.unique(number):
+        of_round = number == one
+        known = right[of_round & ~np.isnan(right)]
+        given, got, calls, _, seconds = (float(value) for value in spent[of_round].mean(axis=0))
+        mean = float(known.mean()) if len(known) else None
+        found.append(Round(int(one), int(of_round.sum()), mean, seconds, given + got, calls))
+    return tuple(found)
+
+
+def _spent(answer: Answered) -> tuple[float, ...]:
+    costs = answer.costs
+    return costs.input_tokens, costs.output_tokens, costs.calls, costs.retrievals, costs.seconds
+
+
+def _chosen(conversations: Sequence[str], rows: npt.NDArray[np.bool_]) -> list[str]:
+    return [conversation for conversation, wanted in zip(conversations, rows, strict=True) if wanted]

@@ -1,0 +1,214 @@
+"""The retrieval methods that are compared; what they share over a pool is made once, when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from langgraph_convcoa.datasets.queries import Query
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.retrieval.pool import Pool
+from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
+from langgraph_convcoa.retrieval.encoders.choice import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.delegating import DelegatingEncoder
+from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
+from langgraph_convcoa.retrieval.memory import Memory, build_memory
+from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.retrieval.retriever_model import own_encoder
+
+METHODS = (
+    "bm25",
+    "question",
+    "question-parts",
+    "two-turns",
+    "history",
+    "rewrite",
+    "dense",
+    "hybrid",
+    "untrained-dense",
+    "untrained",
+    "trained-dense",
+    "trained",
+)
+"""bm25: BM25 on the question. question: the plain encoder, one vector a passage (what is too long for it is cut off), on the
+question as it was put; two-turns, history, rewrite: the same on the question with the user turn before it, on the question
+with all turns before it (latest first), on its rewrite. question-parts: `question` over the parts that long passages are
+split into for `hybrid`: what the split gives, without the retriever. hybrid (or hopfield): `HopfieldRetriever` as it comes;
+untrained: the same without what training gave; trained: the same with the model that is measured. dense, untrained-dense and
+trained-dense are these without the lexical channel."""
+
+RETRIEVER_METHODS = METHODS[6:]
+"""Methods of `HopfieldRetriever`, which can search an index too."""
+
+DEPTH = 100
+"""How many documents of a ranking count."""
+
+Ranker = Callable[[Sequence[Query]], list[list[str]]]
+
+_ALIASES = {"hopfield": "hybrid", "dense": "hybrid-dense"}
+
+
+def check_methods(methods: Sequence[str], *, index: bool = False) -> None:
+    """Raise InputError where a method is unknown or none is named, or where one cannot search an index."""
+    known = RETRIEVER_METHODS if index else METHODS
+    unknown = [method for method in methods if method not in known and method != "hopfield"]
+    if unknown or not methods:
+        what = "retrieval method over an index" if index else "retrieval method"
+        raise InputError(f"Unknown {what} {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(known)}.")
+
+
+class Rankers:
+    """The methods over one pool.
+
+    Args:
+        pool: What is searched.
+        encoder: Encodes passages and queries.
+        model: The trained model that is measured, for the methods of that name.
+        cache: Where encoded passages are kept between runs.
+        progress: A bar, a callback or nothing while encoding.
+        settings: Settings of the `HopfieldRetriever`, such as `beta`.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        encoder: Encoder,
+        *,
+        model: RetrieverModel | None = None,
+        cache: PatternCache | None = None,
+        progress: Progress = False,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._pool = pool
+        self._encoder = RememberingEncoder(encoder)
+        self._model = model
+        self._cache = cache
+        self._progress = progress
+        self._settings = dict(settings or {})
+        self._memories: dict[str, Memory] = {}
+        self._retrievers: dict[str, HopfieldRetriever] = {}
+        self._whole: Vectors | None = None
+
+    def of(self, method: str) -> Ranker:
+        """The method that bears this name; what it searches is encoded before this returns.
+
+        Raises:
+            InputError: A setting is out of range.
+            RetrievalError: The passages cannot be encoded, or the model is for another encoder.
+        """
+        name = _ALIASES.get(method, method)
+        if name == "bm25":
+            return self._bm25()
+        kind, _, channel = name.partition("-")
+        if kind in ("hybrid", "untrained", "trained"):
+            retriever = self._retriever(kind)
+            # The copy shares what has been encoded.
+            return self._search(retriever.model_copy(update={"lexical_weight": 0.0}) if channel else retriever)
+        if name == "question-parts":
+            memory = self._memory(self._encoder)
+            whole = memory.patterns.take(memory.patterns.offsets[:-1])
+            return self._dense(whole, [document_id(passage) for passage in memory.passages], name)
+        if self._whole is None:
+            texts = [pattern_text(document) for document in self._pool.passages]
+            self._whole = encode_patterns(self._encoder, texts, self._cache, self._progress)
+        return self._dense(self._whole, [str(document.id) for document in self._pool.passages], name)
+
+    def _memory(self, encoder: Encoder) -> Memory:
+        if encoder.name not in self._memories:
+            self._memories[encoder.name] = build_memory(
+                self._pool.passages, encoder, cache=self._cache, progress=self._progress
+            )
+        return self._memories[encoder.name]
+
+    def _retriever(self, kind: str) -> HopfieldRetriever:
+        if kind not in self._retrievers:
+            encoder: Encoder = self._encoder
+            model: RetrieverModel | str | None = {"hybrid": None, "untrained": UNTRAINED}.get(kind, self._model)
+            own = own_encoder(self._model) if kind == "trained" else None
+            if own is not None:
+                # Trained along with the model: the passages are encoded anew.
+                encoder = RememberingEncoder(own)
+            memory = self._pool.index or self._memory(encoder)
+            self._retrievers[kind] = HopfieldRetriever(memory=memory, encoder=encoder, model=model, **self._settings)
+        return self._retrievers[kind]
+
+    def _bm25(self) -> Ranker:
+        passages = self._pool.passages
+        index = LexicalIndex(passages)
+
+        def rank(queries: Sequence[Query]) -> list[list[str]]:
+            rankings = []
+            for query in queries:
+                scores = index.scores([query.question])[0]
+                best = np.argsort(-scores, kind="stable")[:DEPTH]
+                rankings.append([str(passages[i].id) for i in best if scores[i] > 0])
+            return rankings
+
+        return rank
+
+    def _dense(self, patterns: Vectors, owners: Sequence[str], method: str) -> Ranker:
+        def rank(queries: Sequence[Query]) -> list[list[str]]:
+            states = self._encoder.encode_queries([query_text(query, method) for query in queries])
+            return [_documents(owners[i] for i in np.argsort(-(patterns @ state), kind="stable")) for state in states]
+
+        return rank
+
+    def _search(self, retriever: HopfieldRetriever) -> Ranker:
+        if isinstance(retriever.memory, Memory):
+            owners = {str(passage.id): document_id(passage) for passage in retriever.memory.passages}
+        else:
+            batches = retriever.memory.snapshot().batches()
+            owners = {str(p.document.id): document_id(p.document) for _, passages in batches for p in passages}
+
+        def rank(queries: Sequence[Query]) -> list[list[str]]:
+            k = 2 * DEPTH
+            while True:
+                found = retriever.search_batch([query.question for query in queries], [query.history for query in queries], k)
+                rankings = [_documents(owners[identity] for identity, _ in hits) for hits in found]
+                if k >= len(owners) or all(len(ranking) >= DEPTH for ranking in rankings):
+                    return rankings
+                k *= 2
+
+        return rank
+
+
+class RememberingEncoder(DelegatingEncoder):
+    """An encoder that encodes each query text once, since every method asks the same questions."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder)
+        self._known: dict[str, Vectors] = {}
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if new:
+            self._known.update(zip(new, self.encoder.encode_queries(new), strict=True))
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        return np.stack([self._known[text] for text in texts])
+
+
+def query_text(query: Query, method: str) -> str:
+    """What the plain encoder reads of a query: method question, two-turns, history or rewrite."""
+    match method:
+        case "two-turns":
+            return " ".join([*(question for question, _ in query.history[-1:]), query.question])
+        case "history":
+            # Latest first, since the encoder cuts off the end of what is too long.
+            earlier = [part for turn in reversed(query.history) for part in turn if part]
+            return " ".join([query.question, *earlier])
+        case "rewrite":
+            return query.rewrite
+        case _:
+            return query.question
+
+
+def _documents(ids: Iterable[str]) -> list[str]:
+    """The first ids, each once."""
+    return list(islice(dict.fromkeys(ids), DEPTH))

@@ -1,0 +1,210 @@
+"""What a comparison of retrieval methods found: by source, and over sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Group
+from rich.table import Table
+
+from langgraph_convcoa.evaluation.metrics.ranking import ndcg, recall, reciprocal_rank
+from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
+
+METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
+    "MRR": reciprocal_rank,
+    "Recall@1": lambda ranking, gold: recall(ranking, gold, 1),
+    "Recall@5": lambda ranking, gold: recall(ranking, gold, 5),
+    "Recall@10": lambda ranking, gold: recall(ranking, gold, 10),
+    "Recall@100": lambda ranking, gold: recall(ranking, gold, 100),
+    "nDCG@10": lambda ranking, gold: ndcg(ranking, gold, 10),
+}
+"""Each of a ranking of documents and the gold ids."""
+
+_DECIMALS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Every measure of every query that a method was asked.
+
+    Attributes:
+        rows: Numbers of the queries, (n,), rising.
+        values: (n, m), in the order of `METRICS`.
+        conversations: The conversation of each, n of them.
+    """
+
+    rows: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+    conversations: tuple[str, ...]
+
+    def sample(self) -> Sample:
+        """For intervals."""
+        return Sample(self.values, self.conversations)
+
+    def less(self, other: Measured) -> Sample:
+        """The differences on the queries that both were asked."""
+        shared, mine, others = np.intersect1d(self.rows, other.rows, return_indices=True)
+        conversations = [self.conversations[i] for i in mine]
+        return Sample(self.values[mine] - other.values[others], conversations if len(shared) else [])
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """What one method reached.
+
+    Attributes:
+        queries: How many it was asked, over all sources.
+        metrics: The mean of each measure; over several sources the mean of their means.
+        seconds: What all of them took.
+        intervals: 95% intervals of the means, by a bootstrap over conversations.
+        p_values: Of a paired randomisation test against the baseline, on the queries that both were asked; none for itself.
+    """
+
+    queries: int
+    metrics: dict[str, float]
+    seconds: float
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    p_values: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {
+            "queries": self.queries,
+            **self.metrics,
+            "intervals": {name: [round(end, _DECIMALS) for end in ends] for name, ends in self.intervals.items()},
+            "p": {name: round(value, _DECIMALS) for name, value in self.p_values.items()},
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True)
+class RetrievalReport:
+    """The measures of each method over one pool.
+
+    Attributes:
+        dataset: Its name.
+        documents: How many were searched, distractors included.
+        queries: How many were asked.
+        left_out: How many were not, since none of their gold passages is in the pool.
+        methods: By name; MRR is of the first 100 documents.
+        baseline: The method that the others are tested against.
+        part: Which part of the data set was asked, empty for all of it.
+        measured: Every measure of every query, by method.
+    """
+
+    dataset: str
+    documents: int
+    queries: int
+    left_out: int
+    methods: dict[str, MethodResult]
+    baseline: str = ""
+    part: str = ""
+    measured: dict[str, Measured] = field(default_factory=dict, repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {
+            "dataset": self.dataset,
+            "part": self.part,
+            "documents": self.documents,
+            "queries": self.queries,
+            "left_out": self.left_out,
+            "baseline": self.baseline,
+            "methods": {name: result.to_dict() for name, result in self.methods.items()},
+        }
+
+    def __rich__(self) -> Table:
+        part = f" ({self.part})" if self.part else ""
+        left_out = f", {self.left_out} left out (no gold passage in the pool)" if self.left_out else ""
+        title = f"{self.dataset}{part}: {self.queries} queries, {self.documents} documents{left_out}"
+        return _table(title, self.methods, self.baseline)
+
+
+@dataclass(frozen=True)
+class SourcesReport:
+    """Several sources, and the mean over them, each source counting alike.
+
+    Attributes:
+        sources: A report each.
+        macro: Of the methods that every source has results of.
+        baseline: The method that the others are tested against.
+    """
+
+    sources: tuple[RetrievalReport, ...]
+    macro: dict[str, MethodResult]
+    baseline: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {
+            "sources": [report.to_dict() for report in self.sources],
+            "baseline": self.baseline,
+            "macro": {name: result.to_dict() for name, result in self.macro.items()},
+        }
+
+    def __rich__(self) -> Group:
+        title = f"macro: mean over {len(self.sources)} sources"
+        return Group(*(report.__rich__() for report in self.sources), _table(title, self.macro, self.baseline))
+
+
+def results_of(
+    sources: Sequence[Mapping[str, Measured]],
+    seconds: Mapping[str, float],
+    baseline: str,
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> dict[str, MethodResult]:
+    """Means, intervals and tests of each method that every source has measures of.
+
+    Args:
+        sources: The measures of each source by method.
+        seconds: By method.
+        baseline: The method that the others are tested against.
+        resamples: Of the bootstrap; the test makes five times as many.
+        seed: Of both.
+    """
+    results = {}
+    for method in sources[0]:
+        measured = [source[method] for source in sources if method in source]
+        if len(measured) < len(sources):
+            continue
+        if not all(len(part.rows) for part in measured):
+            if len(sources) == 1:
+                results[method] = MethodResult(0, dict.fromkeys(METRICS, 0.0), seconds[method])
+            continue
+        means = np.mean([part.values.mean(axis=0) for part in measured], axis=0)
+        low, high = bootstrap_interval([part.sample() for part in measured], resamples=resamples, seed=seed)
+        p_values = {}
+        if method != baseline:
+            differences = [part.less(source[baseline]) for part, source in zip(measured, sources, strict=True)]
+            if all(len(sample.values) for sample in differences):
+                p_values = dict(
+                    zip(METRICS, paired_test(differences, resamples=5 * resamples, seed=seed).tolist(), strict=True)
+                )
+        results[method] = MethodResult(
+            sum(len(part.rows) for part in measured),
+            dict(zip(METRICS, means.tolist(), strict=True)),
+            seconds[method],
+            {name: (float(low[i]), float(high[i])) for i, name in enumerate(METRICS)},
+            p_values,
+        )
+    return results
+
+
+def _table(title: str, methods: Mapping[str, MethodResult], baseline: str) -> Table:
+    table = Table(title=title)
+    table.caption = f"95% interval of MRR over conversations; p: MRR against {baseline}, paired randomisation"
+    table.add_column("method", no_wrap=True)
+    for name in ("MRR", "95%", *list(METRICS)[1:], "p", "queries"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, result in methods.items():
+        low, high = result.intervals.get("MRR", (0.0, 0.0))
+        p = f"{result.p_values['MRR']:.4f}" if result.p_values else ""
+        others = (f"{result.metrics[metric]:.3f}" for metric in list(METRICS)[1:])
+        table.add_row(name, f"{result.metrics['MRR']:.3f}", f"{low:.3f}-{high:.3f}", *others, p, str(result.queries))
+    return table

@@ -1,0 +1,248 @@
+"""Methods measured on a data set, from its questions to the report: what `convcoa evaluate qa --model` does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.retrievers import BaseRetriever
+
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.errors import InputError, ModelError
+from langgraph_convcoa.evaluation.datasets import Dataset, load_part
+from langgraph_convcoa.evaluation.methods.kit import Kit
+from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods, make_method, remembers
+from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
+from langgraph_convcoa.evaluation.metrics.judge import JUDGED, Judge
+from langgraph_convcoa.evaluation.reports.figures import Prices
+from langgraph_convcoa.evaluation.reports.files import write_report
+from langgraph_convcoa.evaluation.reports.run import RunReport, report_of
+from langgraph_convcoa.evaluation.runs.conversations import Drawn, draw
+from langgraph_convcoa.evaluation.runs.folder import MAY_CHANGE, RunFolder
+from langgraph_convcoa.evaluation.runs.measures import Measures
+from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
+from langgraph_convcoa.evaluation.runs.run import RunSettings, run_methods
+from langgraph_convcoa.evaluation.runs.sweeps import Variant, parse_sweeps, variants
+from langgraph_convcoa.nodes.act import MODEL_K
+from langgraph_convcoa.reasoning.models import load_chat_model, shown_url
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+RUNS = "convcoa-runs"
+"""The folder, in the present one, that holds the runs for which no other is named."""
+EXAMPLES = 4
+"""Answered questions in a few-shot prompt."""
+
+ModelLike = str | BaseChatModel
+_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What is measured.
+
+    Attributes:
+        data: The data set, see `load_dataset`.
+        models: Chat models or their names; every method is run over each.
+        methods: Names, see `methods.registry`.
+        base_url: An OpenAI-compatible server that has the models.
+        judge: A chat model that judges answers (GPT-EM), or its name; none when None.
+        judge_base_url: Its server; that of the models when None.
+        split: Only questions of this split, see `load_part`; all when None.
+        sample: About how many questions: whole conversations are drawn until there are so many; all when None.
+        seed: Of the draw, of the examples, and of intervals and tests.
+        retriever: What is searched in place of the data's own passages, with a name for the settings.
+        k: Passages a search.
+        sweeps: Such as "threshold=0.3,0.5" and "k=1,3,5", of ours.
+        baseline: The row to test the others against; the first when None.
+        prices: Of tokens.
+        run: How to run.
+        out: The run's folder; one in `RUNS` when None, named after the data, the model and a digest of the settings that all
+            rows share. Other methods, sweeps and a judge may join a run.
+        fresh: Begin anew where the folder holds a run.
+        retry_failed: Ask the questions again that failed in earlier starts, or have no verdict of the judge, and what came
+            after them; what was replied before is not asked for again.
+    """
+
+    data: str | Path
+    models: Sequence[ModelLike]
+    methods: Sequence[str] = ("closed-book", "history-aware-rag", "ours")
+    base_url: str | None = None
+    judge: ModelLike | None = None
+    judge_base_url: str | None = None
+    split: str | None = "dev"
+    sample: int | None = 1000
+    seed: int = 0
+    retriever: tuple[str, Callable[[int], BaseRetriever]] | None = None
+    k: int = MODEL_K
+    sweeps: Sequence[str] = ()
+    baseline: str | None = None
+    prices: Prices | None = None
+    run: RunSettings = field(default_factory=RunSettings)
+    out: str | Path | None = None
+    fresh: bool = False
+    retry_failed: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("sample", self.sample), ("k", self.k)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}.")
+
+
+def evaluate_methods(
+    plan: RunPlan,
+    *,
+    encoder: Encoder | str | None = None,
+    cache: PatternCache | None = None,
+    progress: Progress = True,
+    notify: Callable[[str], None] | None = None,
+) -> RunReport:
+    """Run methods over the same questions, model and retriever, and report; a run that was stopped goes on where it was.
+
+    Args:
+        plan: What is measured.
+        encoder: Of the data's own passages; all-MiniLM-L6-v2 when None.
+        cache: Where encoded passages are kept between runs.
+        progress: Of the encoding and of the questions.
+        notify: Called with messages for a person.
+
+    Returns:
+        The report; it is in the run's folder too, as Markdown, HTML and JSON.
+
+    Raises:
+        InputError: The data, the methods, a setting or the run's folder cannot be used.
+        ModelError: A model cannot be built, or answers nothing at all.
+        KeyboardInterrupt: After Ctrl-C; the same call goes on.
+    """
+    tell = notify or (lambda _message: None)
+    check_methods(plan.methods)
+    # A package that is missing is told before anything is paid for.
+    answer_metrics("a", ["a"])
+    names = [model_name(model) for model in plan.models]
+    rows = variants(list(plan.methods), names, parse_sweeps(plan.sweeps))
+    if plan.baseline is not None and plan.baseline not in [row.label for row in rows]:
+        raise InputError(f"there is no row {plan.baseline!r} to test against; choose from {', '.join(r.label for r in rows)}")
+    models = [load_chat_model(model, base_url=plan.base_url) for model in plan.models]
+    judge_url = plan.judge_base_url or plan.base_url
+    judge = None if plan.judge is None else load_chat_model(plan.judge, base_url=judge_url)
+    dataset, part = load_part(plan.data, plan.split, passages="optional")
+    drawn = draw(dataset.queries, plan.sample, plan.seed)
+    settings = _settings(plan, rows, dataset, part, drawn)
+    with RunFolder(plan.out or _default_folder(dataset.name, names, settings), settings, fresh=plan.fresh) as folder:
+        new_judge = judge is not None and not folder.judged
+        if (plan.retry_failed or new_judge) and (dropped := folder.drop_failed(None if judge is None else JUDGED)):
+            tell(f"asking again {dropped} questions that failed, have no verdict, or came after such a one")
+        retriever = _retriever(plan, dataset, encoder, cache, progress)
+        kept = [keep_replies(model, folder.replies) for model in models]
+        kits = {row.label: _kit(plan, row, kept[row.model], retriever, dataset, drawn) for row in rows}
+        try:
+            end = run_methods(
+                {row.label: make_method(row.method, kits[row.label]) for row in rows},
+                drawn,
+                folder,
+                measure=Measures(None if judge is None else Judge(keep_replies(judge, folder.replies))),
+                models={label: kit.model for label, kit in kits.items()},
+                remembering={row.label for row in rows if remembers(row.method)},
+                settings=plan.run,
+                progress=progress,
+                notify=tell,
+            )
+        except (KeyboardInterrupt, ModelError):
+            tell(f"what was answered is kept in {folder.path}; the same command goes on from there")
+            raise
+        if end.stopped:
+            tell(f"stopped: {end.stopped}; {end.answered} of {end.planned} answers are in {folder.path}")
+        report = report_of(
+            folder, drawn, rows, baseline=plan.baseline, judged=judge is not None, prices=plan.prices, seed=plan.seed
+        )
+        write_report(report, folder.path)
+    return report
+
+
+def model_name(model: ModelLike) -> str:
+    """A model's name, as it was given or as it gives it itself.
+
+    Example:
+        >>> model_name("openai:gpt-4.1-mini")
+        'openai:gpt-4.1-mini'
+    """
+    if isinstance(model, str):
+        return model.strip()
+    return str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
+
+
+def _settings(plan: RunPlan, rows: Sequence[Variant], dataset: Dataset, part: str, drawn: Drawn) -> dict[str, Any]:
+    """What decides the answers; a key is not among it, nor a password in an address."""
+    searched = plan.retriever[0] if plan.retriever is not None else _passages(dataset)
+    judge_url = plan.judge_base_url or plan.base_url
+    return {
+        "data": dataset.name,
+        "part": part or "all",
+        "sample": plan.sample,
+        "seed": plan.seed,
+        "questions": drawn.questions,
+        "questions_digest": drawn.digest(),
+        "models": [model_name(model) for model in plan.models],
+        "base_url": None if plan.base_url is None else shown_url(plan.base_url),
+        "methods": list(plan.methods),
+        "sweeps": list(plan.sweeps),
+        "rows": [row.label for row in rows],
+        "searched": searched,
+        "k": plan.k,
+        "history": "gold" if plan.run.gold_history else "own answers",
+        "judge": None if plan.judge is None else model_name(plan.judge),
+        "judge_base_url": None if plan.judge is None or judge_url is None else shown_url(judge_url),
+        "version": version("langgraph-convcoa"),
+    }
+
+
+def _passages(dataset: Dataset) -> str:
+    digest = hashlib.sha256()
+    for passage in dataset.corpus:
+        digest.update(f"{passage.id}\0{passage.page_content}\0".encode("utf-8", "surrogatepass"))
+    return f"{len(dataset.corpus)} passages of the data, {digest.hexdigest()[:16]}"
+
+
+def _default_folder(data: str, models: Sequence[str], settings: dict[str, Any]) -> Path:
+    fixed = {name: value for name, value in settings.items() if name not in MAY_CHANGE}
+    digest = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
+    return Path(RUNS) / _NAME.sub("-", f"{data}-{'-'.join(models)}-{digest}")[-120:]
+
+
+def _retriever(
+    plan: RunPlan, dataset: Dataset, encoder: Encoder | str | None, cache: PatternCache | None, progress: Progress
+) -> BaseRetriever | None:
+    """What is searched; nothing is encoded where no method searches."""
+    if not any(name not in METHODS or METHODS[name].searches for name in plan.methods):
+        return None
+    if plan.retriever is not None:
+        return plan.retriever[1](plan.k)
+    if not dataset.corpus:
+        return None
+    return HopfieldRetriever.from_documents(dataset.corpus, k=plan.k, encoder=encoder, cache=cache, progress=progress)
+
+
+def _kit(
+    plan: RunPlan, row: Variant, model: BaseChatModel, retriever: BaseRetriever | None, dataset: Dataset, drawn: Drawn
+) -> Kit:
+    k = plan.k if row.k is None else row.k
+    settings = ConvCoAContext(k=k, threshold=row.threshold)
+    return Kit(model, retriever, k=k, settings=settings, examples=_examples(dataset, drawn, plan.seed))
+
+
+def _examples(dataset: Dataset, drawn: Drawn, seed: int) -> list[tuple[str, str]]:
+    """Answered first questions of conversations that are not asked."""
+    asked = {conversation.id for conversation in drawn.conversations}
+    free = [query for query in dataset.queries if query.conversation_id not in asked and not query.history]
+    known = [(query.question, query.answer) for query in free if query.answer.strip()]
+    return random.Random(seed).sample(known, min(EXAMPLES, len(known)))  # noqa: S311 - a draw, not a secret

@@ -1,0 +1,267 @@
+"""Asks methods the questions of a data set: conversations side by side, the turns of each in order, all written down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.methods.kit import Method
+from langgraph_convcoa.evaluation.runs.answered import Answered, Outcome, Turn
+from langgraph_convcoa.evaluation.runs.conversations import Asked, Conversation, Drawn, own_history
+from langgraph_convcoa.evaluation.runs.failures import Patience, failure, unkept
+from langgraph_convcoa.evaluation.runs.folder import RunFolder
+from langgraph_convcoa.evaluation.runs.metering import Meter
+from langgraph_convcoa.evaluation.runs.waiting import completed
+from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.training.loop.interruption import interruptions
+
+
+class Measure(Protocol):
+    """Measures an answer; gives them by name."""
+
+    async def __call__(self, question: str, references: tuple[str, ...], answer: str) -> dict[str, float]: ...
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a run is carried out; none of it but `gold_history` changes an answer.
+
+    Attributes:
+        concurrency: Conversations at the same time.
+        gold_history: Earlier turns have the answers of the data, in place of the method's own.
+        max_tokens: No question is begun once the replies that were paid for, those of earlier starts of the run included, come
+            to this many tokens, input and output together; None for no limit.
+    """
+
+    concurrency: int = 8
+    gold_history: bool = False
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise InputError(f"concurrency must be at least 1, not {self.concurrency}.")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise InputError(f"max_tokens must be at least 1, not {self.max_tokens}.")
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended.
+
+    Attributes:
+        answered: Answers that are written down, those of earlier starts included.
+        planned: How many there are to be: questions times methods.
+        stopped: Why it stopped before, empty where it did not.
+    """
+
+    answered: int
+    planned: int
+    stopped: str = ""
+
+
+def run_methods(
+    methods: Mapping[str, Method],
+    drawn: Drawn,
+    folder: RunFolder,
+    *,
+    measure: Measure,
+    models: Mapping[str, BaseChatModel] | None = None,
+    remembering: Collection[str] = (),
+    settings: RunSettings | None = None,
+    progress: Progress = False,
+    notify: Callable[[str], None] | None = None,
+) -> RunEnd:
+    """Ask every method every question that the folder has no answer to yet.
+
+    A conversation is one piece of work: one method after another goes through it, turn by turn, so that a run which stops
+    early has the same conversations of all methods. A question that fails is written down with its error, and the run goes on.
+    Ctrl-C lets the questions under way finish and then raises KeyboardInterrupt; a second one does so at once.
+
+    Args:
+        methods: By the name that their answers get.
+        drawn: What is asked.
+        folder: Where answers are written down; what is there is not asked again.
+        measure: Of each answer that has references; it is called in the run, so that a judge can be a model.
+        models: The model of each method, to name it in messages.
+        remembering: Methods that keep more of a conversation than its history tells; see `registry.remembers`.
+        settings: How to run.
+        progress: A bar, a callback or nothing.
+        notify: Called with messages for a person.
+
+    Raises:
+        InputError: An answer or a reply cannot be written down.
+        ModelError: Nothing but failures for want of a key, a model or a server (see `Patience`).
+        KeyboardInterrupt: After Ctrl-C; what was answered is kept.
+    """
+    run = _Run(
+        methods, folder, measure, models or {}, remembering, settings or RunSettings(), notify or (lambda _message: None)
+    )
+    with interruptions() as interrupted:
+        run.interrupted = interrupted
+        return completed(run.all(drawn, progress))
+
+
+async def arun_methods(
+    methods: Mapping[str, Method],
+    drawn: Drawn,
+    folder: RunFolder,
+    *,
+    measure: Measure,
+    models: Mapping[str, BaseChatModel] | None = None,
+    remembering: Collection[str] = (),
+    settings: RunSettings | None = None,
+    progress: Progress = False,
+    notify: Callable[[str], None] | None = None,
+) -> RunEnd:
+    """As `run_methods`, in a loop that runs already; Ctrl-C is left to that loop."""
+    run = _Run(
+        methods, folder, measure, models or {}, remembering, settings or RunSettings(), notify or (lambda _message: None)
+    )
+    return await run.all(drawn, progress)
+
+
+class _Run:
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        folder: RunFolder,
+        measure: Measure,
+        models: Mapping[str, BaseChatModel],
+        remembering: Collection[str],
+        settings: RunSettings,
+        notify: Callable[[str], None],
+    ) -> None:
+        self.methods = methods
+        self.folder = folder
+        self.measure = measure
+        self.models = models
+        self.remembering = remembering
+        self.settings = settings
+        self.notify = notify
+        self.interrupted: Callable[[], bool] = lambda: False
+        self.stopped = ""
+        self.written = 0
+        self.known: dict[tuple[str, str], str | None] = {}
+        self.patience = Patience()
+
+    async def all(self, drawn: Drawn, progress: Progress) -> RunEnd:
+        # The folder may hold other methods' answers, too.
+        for one in self.folder.answers():
+            if one.method in self.methods:
+                self.known[one.method, one.id] = None if one.error else one.answer
+        planned = drawn.questions * len(self.methods)
+        waiting = iter(drawn.conversations)
+        with track(progress, planned - len(self.known), "Asking") as advance:
+
+            async def work() -> None:
+                for conversation in waiting:
+                    for method in self.methods:
+                        await self.converse(method, conversation, advance)
+                        if self.stopped:
+                            return
+
+            tasks = [asyncio.ensure_future(work()) for _ in range(min(self.settings.concurrency, len(drawn.conversations)))]
+            try:
+                await asyncio.gather(*tasks)
+            except Exception:
+                # What is under way is paid for: it is written down, and nothing else is begun.
+                self.stopped = self.stopped or "failed"
+                await asyncio.gather(*tasks, return_exceptions=True)
+                raise
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        for one in self.patience.close(self.written):
+            self.write(one)
+        return RunEnd(sum(one.method in self.methods for one in self.folder.answers()), planned, self.stopped)
+
+    async def converse(self, method: str, conversation: Conversation, advance: Callable[[int], None]) -> None:
+        """One method goes through one conversation, from where it was left."""
+        answers: dict[str, str | None] = {}
+        before: list[Turn] = []
+        for place, question in enumerate(conversation.questions):
+            history = question.history
+            if not self.settings.gold_history:
+                history = own_history(question, conversation.questions[:place], answers)
+            turn = Turn(question.id, conversation.id, question.question, history)
+            if (method, question.id) in self.known:
+                answers[question.id] = answer = self.known.pop((method, question.id))
+                if answer is not None:
+                    before.append(turn)
+                continue
+            if self.may_not_go_on():
+                return
+            if method in self.remembering:
+                await self.remind(method, before)
+            begun = self.patience.failures
+            answered, error = await self.ask(method, turn, question)
+            answers[question.id] = None if answered.error else answered.answer
+            for ready in self.patience.take(answered, error, begun):
+                self.write(ready)
+            advance(1)
+
+    async def remind(self, method: str, before: list[Turn]) -> None:
+        """Ask what an earlier start of the run asked, before a conversation goes on in the middle.
+
+        For a method that remembers more of its conversation than the history tells. The replies are kept: this costs nothing.
+        """
+        while before and not self.settings.gold_history:
+            try:
+                await self.methods[method].ainvoke(before.pop(0))
+            except Exception as error:
+                if (lost := unkept(error)) is not None:
+                    raise lost from error
+
+    async def ask(self, method: str, turn: Turn, question: Asked) -> tuple[Answered, Exception | None]:
+        meter = Meter()
+        # The name is not the question: tracing shows runs by name, and thousands of names help nobody.
+        config: RunnableConfig = {"callbacks": [meter], "run_name": method}
+        record = Answered(
+            method, turn.id, turn.conversation, turn.question, question.round, question.references, question.gold
+        )
+        try:
+            outcome = await self.methods[method].ainvoke(turn, config)
+        except Exception as error:
+            if (lost := unkept(error)) is not None:
+                raise lost from error
+            return replace(record, error=failure(error, self.models.get(method)), costs=meter.costs()), error
+        costs = meter.costs()
+        return await self.measured(replace(record, **_fields(outcome), costs=costs)), None
+
+    async def measured(self, record: Answered) -> Answered:
+        if not record.references:
+            return record
+        return replace(record, metrics=await self.measure(record.question, record.references, record.answer))
+
+    def write(self, answered: Answered) -> None:
+        self.folder.append(answered)
+        self.written += 1
+
+    def may_not_go_on(self) -> bool:
+        if not self.stopped and self.interrupted():
+            self.stopped = "interrupted"
+            self.notify("stopping after the questions under way; Ctrl-C once more stops at once")
+        limit, spent = self.settings.max_tokens, self.folder.replies.tokens
+        if not self.stopped and limit is not None and spent >= limit:
+            self.stopped = f"the budget of {limit:,} tokens is spent ({spent:,})"
+        return bool(self.stopped)
+
+
+def _silent(_message: str) -> None:
+    pass
+
+
+def _fields(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "answer": outcome.answer,
+        "passages": outcome.passages,
+        "chain": outcome.chain,
+        "malformed": outcome.malformed,
+    }

@@ -1,0 +1,128 @@
+"""Questions with a right guess and two wrong ones: another answer of the same passage, and the answer to another question."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
+from langchain_core.messages.utils import count_tokens_approximately
+
+from langgraph_convcoa.datasets.splits import Part, split_part
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.datasets import Dataset, Query, load_dataset
+from langgraph_convcoa.reasoning.base import Unsolved
+from langgraph_convcoa.reasoning.chat_model import unsolved_text
+from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.verification.references import References
+
+REPORTED_SHARE = 0.65
+"""Where a data set has no split "dev", this share of its conversations is reported on, and the others are fitted on."""
+
+
+@dataclass(frozen=True, eq=False)
+class GuessCase:
+    """A question, its evidence, and three guesses.
+
+    Attributes:
+        references: The right passage, what was asked to stand beside it, and the answers of the conversation so far.
+        question: As it was put.
+        guesses: The right answer, another answer of the passage, the answer to another question.
+        conversation: The id of the question's conversation.
+        new: Whether the other answer of the passage is none that the conversation has had.
+        prompt_tokens: What the prompt for corrections grows by when the guess is not kept, counted approximately.
+    """
+
+    references: References
+    question: str
+    guesses: tuple[str, str, str]
+    conversation: str
+    new: bool
+    prompt_tokens: int
+
+
+def load_cases(
+    folder: str | Path,
+    *,
+    n: int,
+    seed: int = 0,
+    split: str | None = None,
+    part: Part = "dev",
+    distractors: int = 0,
+    history: bool = True,
+) -> tuple[list[GuessCase], str]:
+    """The cases of a data set, in random order, and what they were taken from, in words.
+
+    Args:
+        folder: As `load_dataset` reads it; the queries need an answer and a gold passage.
+        n: How many at most; questions without a second answer in their passage are passed over.
+        seed: Which questions, and which wrong answers.
+        split: Only the queries of this split, all of them.
+        part: Without a split: "dev", what is reported, or "train", what the score was fitted on (`REPORTED_SHARE`).
+        distractors: Further passages of the same title beside the right one.
+        history: Whether the answers of the conversation so far are told to the score.
+
+    Raises:
+        InputError: A file cannot be read or holds fewer than two such questions.
+    """
+    if n < 2:
+        raise InputError(f"n must be at least 2, not {n}.")
+    data, name = _queries(load_dataset(folder), split, part)
+    corpus = {document.id: document for document in data.corpus}
+    titles = defaultdict(list)
+    for document in data.corpus:
+        titles[document.metadata.get("title")].append(document)
+    rng = random.Random(seed)  # noqa: S311
+    cases: list[GuessCase] = []
+    for query, other, unrelated in _wrong_answers([q for q in data.queries if q.answer and set(q.gold) & corpus.keys()], rng):
+        passage = corpus[next(identity for identity in query.gold if identity in corpus)]
+        beside = [document for document in titles[passage.metadata.get("title")] if document is not passage]
+        evidence = [passage, *rng.sample(beside, min(distractors, len(beside)))]
+        references = References.of(evidence, query.history if history else ())
+        given = {answer.casefold() for _, answer in query.history}
+        new = other.casefold() not in given
+        tokens = _prompt_tokens(query, evidence)
+        guesses = (query.answer, other, unrelated)
+        cases.append(GuessCase(references, query.question, guesses, query.conversation_id, new, tokens))
+        if len(cases) == n:
+            break
+    if len(cases) < 2:
+        raise InputError(f"{folder} holds no two answered questions on one passage in {name}; choose another split.")
+    return cases, name
+
+
+def _prompt_tokens(query: Query, evidence: Sequence[Document]) -> int:
+    text = unsolved_text(Unsolved(0, query.question, query.answer, evidence))
+    return count_tokens_approximately([HumanMessage(text)], extra_tokens_per_message=0)
+
+
+def _queries(data: Dataset, split: str | None, part: Part) -> tuple[Dataset, str]:
+    if split is not None:
+        queries = tuple(query for query in data.queries if query.split == split)
+        if not queries:
+            known = ", ".join(sorted({query.split for query in data.queries if query.split})) or "none"
+            raise InputError(f"{data.name} has no queries of the split {split!r}; its splits: {known}.")
+        return replace(data, queries=queries), split
+    found = split_part(data, part, dev_share=REPORTED_SHARE)
+    if not found.hashed:
+        return found.dataset, part
+    share = REPORTED_SHARE if part == "dev" else 1 - REPORTED_SHARE
+    return found.dataset, f"{share:.0%} of the conversations, by hash"
+
+
+def _wrong_answers(queries: Sequence[Query], rng: random.Random) -> Iterator[tuple[Query, str, str]]:
+    """Questions in random order, each with an answer of the same passage that shares no content word, and a random one."""
+    answers = defaultdict(list)
+    for query in queries:
+        answers[query.gold[0]].append(query.answer)
+    order = list(queries)
+    rng.shuffle(order)
+    for query in order:
+        right = set(content_words(query.answer))
+        others = [other for other in answers[query.gold[0]] if content_words(other) and right.isdisjoint(content_words(other))]
+        if right and others:
+            yield query, rng.choice(others), rng.choice(queries).answer

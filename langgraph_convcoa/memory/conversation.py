@@ -1,0 +1,176 @@
+"""What a turn asks of the conversation so far: a view, the earlier turns that matter, recalled answers, earlier evidence."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.memory.dynamic import DynamicHistory, Recalled, Triple, passages_of
+from langgraph_convcoa.memory.evidence import RememberedEvidence, integrate
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
+from langgraph_convcoa.memory.recall import Asked, RecalledAnswer, recall_answers
+from langgraph_convcoa.memory.vectors import QueryEncoder, TextVectors
+
+RECENT = 3
+"""Rounds that a view holds for being the last."""
+RELEVANT = 5
+"""Earlier rounds that a view holds for what they say."""
+_PAIRS = 10
+_RECENT_PAIRS = 6
+_ABOUT = 0.6
+"""Least relevance (cosine plus share of words) of a round that is on the question's topic."""
+_CONVERSATIONS = 64
+
+
+@dataclass(frozen=True)
+class Recollection:
+    """What a turn starts with.
+
+    Attributes:
+        view: The JSON of the chosen rounds for a prompt, oldest first; "" for none.
+        history: Pairs of question and answer for retrieval and verification, oldest first.
+        rounds: The rounds that the history memory found, best first.
+    """
+
+    view: str
+    history: list[tuple[str, str]]
+    rounds: list[Recalled]
+
+
+class ConversationMemory:
+    """The history memory of conversations, made from their knowledge sets.
+
+    It keeps nothing that is not in the knowledge set: vectors and clusters stay in the process by their content, so that a
+    turn adds one round to them, and are made anew after a restart. What a turn costs does not grow with the conversation.
+
+    Args:
+        encoder: Encodes questions, or gives the encoder when it is first needed; without one, words are compared.
+
+    Example:
+        >>> memory, knowledge = ConversationMemory(), ContextualKnowledgeSet()
+        >>> for question, answer in [("Who wrote Faust?", "Goethe."), ("What is BM25?", "A function."), ("Thanks!", "")]:
+        ...     knowledge.add_round(question, question, [], answer)
+        >>> [found.triple.key for found in memory.relevant(knowledge, "When did Goethe write Faust?", k=1)]
+        [1]
+    """
+
+    def __init__(self, encoder: QueryEncoder | Callable[[], QueryEncoder | None] | None = None) -> None:
+        self.vectors = TextVectors(encoder)
+        self._built: OrderedDict[tuple[int, int], DynamicHistory] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def recollect(
+        self,
+        knowledge: ContextualKnowledgeSet,
+        question: str,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        budget_tokens: int = 1500,
+        capacity: int = 200,
+    ) -> Recollection:
+        """The view of the knowledge set and the history that fit a question.
+
+        Args:
+            knowledge: What the conversation has established.
+            question: The present question.
+            pairs: The last turns of the conversation, oldest first.
+            budget_tokens: Of the view.
+            capacity: Rounds that the history memory keeps.
+        """
+        found = self.relevant(knowledge, question, k=RELEVANT + RECENT, capacity=capacity)
+        last = [entry["round"] for entry in knowledge.rounds[-RECENT:]]
+        early = [recalled.triple.key for recalled in found if recalled.triple.key not in last][:RELEVANT]
+        # The last two first, so that a follow-up is understood; then what is about the question.
+        wanted = [*last[::-1][:2], *early, *last[::-1][2:]]
+        view = knowledge.view(question, budget_tokens, wanted)
+        return Recollection(view, self._history(knowledge, pairs, found), found)
+
+    def relevant(
+        self, knowledge: ContextualKnowledgeSet, question: str, k: int = RELEVANT, capacity: int = 200
+    ) -> list[Recalled]:
+        """The earlier rounds that the history memory finds for a question, best first."""
+        rounds = knowledge.rounds
+        if not rounds or k < 1:
+            return []
+        keys = _keys(rounds, capacity)
+        with self._lock:
+            known = next((n for n in range(len(rounds), 0, -1) if keys[n] in self._built), 0)
+        triples = [_triple(entry) for entry in rounds[known:]]
+        *new, vector = self.vectors([*(triple.text for triple in triples), question])
+        with self._lock:
+            # Another turn may have taken it further in the meantime; then it is made anew.
+            history = self._built.pop(keys[known], None) if known else DynamicHistory(capacity)
+            # So it is where the encoder has failed since, and its patterns are not of the measure that is in use now.
+            if history is not None and history.dimension in (0, len(vector)):
+                for triple, row in zip(triples, new, strict=True):
+                    history.update(triple, row)
+                self._built[keys[-1]] = history
+                while len(self._built) > _CONVERSATIONS:
+                    self._built.popitem(last=False)
+                return history.retrieve(question, vector, k)
+        return self.relevant(knowledge, question, k, capacity)
+
+    def recall(
+        self,
+        knowledge: ContextualKnowledgeSet,
+        asked: Sequence[Asked],
+        evidence: Sequence[RememberedEvidence],
+        *,
+        max_age: float | None = None,
+        capacity: int = 200,
+    ) -> list[RecalledAnswer]:
+        """The self-contained sub-questions that an earlier round answered already; see `recall_answers`."""
+        return recall_answers(asked, knowledge.rounds[-capacity:], evidence, self.vectors, max_age=max_age)
+
+    def topic(self, knowledge: ContextualKnowledgeSet, question: str, *, leans: bool, capacity: int = 200) -> set[int]:
+        """The rounds on the topic of a question; a question that leans on the conversation stays with the last round's."""
+        found = self.relevant(knowledge, question, RELEVANT + RECENT, capacity)
+        rounds = {recalled.triple.key for recalled in found if recalled.relevance >= _ABOUT}
+        return rounds | ({knowledge.rounds[-1]["round"]} if leans and knowledge.rounds else set())
+
+    def integrate(
+        self, question: str, fresh: Sequence[Document], evidence: Sequence[RememberedEvidence], rounds: set[int]
+    ) -> tuple[list[Document], int]:
+        """Fresh evidence with the best of the earlier; see `langgraph_convcoa.memory.evidence.integrate`."""
+        return integrate(question, fresh, evidence, rounds, self.vectors)
+
+    def _history(
+        self, knowledge: ContextualKnowledgeSet, pairs: Sequence[tuple[str, str]], found: Sequence[Recalled]
+    ) -> list[tuple[str, str]]:
+        """All of a short conversation; of a long one the last turns, and before them those on the question's topic."""
+        if len(knowledge.rounds) <= _PAIRS:
+            return list(pairs)
+        recent = list(pairs)[-_RECENT_PAIRS:]
+        before = {entry["round"]: entry for entry in knowledge.rounds[: -len(recent) or None]}
+        keys = [r.triple.key for r in found if r.triple.key in before and r.relevance >= _ABOUT][: _PAIRS - _RECENT_PAIRS]
+        early = [(before[key]["original_question"][:_LONGEST], before[key]["answer"][:_LONGEST]) for key in sorted(keys)]
+        return [*early, *recent]
+
+
+_LONGEST = 2_000
+
+
+def _keys(rounds: Sequence[Round], capacity: int) -> list[tuple[int, int]]:
+    """For each number of rounds what tells its content: a history of n rounds goes on to n + 1 without starting again."""
+    keys = [(capacity, 0)]
+    for entry in rounds:
+        content = (entry["round"], entry["original_question"], entry["optimized_question"], entry["answer"])
+        keys.append((capacity, hash((keys[-1][1], content))))
+    return keys
+
+
+def _triple(entry: Round) -> Triple:
+    extra = entry.get("convcoa")
+    query = entry["original_question"]
+    if entry["optimized_question"].strip() not in ("", query.strip()):
+        query = f"{query} {entry['optimized_question']}"
+    return Triple(
+        entry["round"],
+        query[:_LONGEST],
+        passages_of([c["quote"] for c in extra["citations"]] if extra else []),
+        entry["answer"],
+    )

@@ -1,0 +1,121 @@
+"""Evidence memory (Jain and Lapata 2024, section 4.2): what earlier turns retrieved, ranked anew for the present question."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+from langchain_core.documents import Document
+from typing_extensions import TypedDict
+
+from langgraph_convcoa.memory.vectors import TextVectors
+
+SHARE = 3
+"""At most one in three pieces of fresh evidence gives way (section 4.2)."""
+MARGIN = 0.05
+"""So much more similar to the question must an earlier piece be."""
+LONGEST = 4000
+"""Characters; a longer text is not kept from turn to turn."""
+_QUOTE_CHARACTERS = 300
+
+
+class RememberedEvidence(TypedDict):
+    """A piece of evidence as the state keeps it from turn to turn."""
+
+    id: str
+    text: str
+    source: str
+    title: str
+    quote: str
+    action: str
+    round: int
+
+
+def remember_evidence(
+    memory: Sequence[RememberedEvidence],
+    found: Iterable[tuple[str, Document]],
+    number: int,
+    capacity: int,
+) -> list[RememberedEvidence]:
+    """M_t of eq. 2 within a capacity: what was found last stays, and no text is kept twice.
+
+    Args:
+        memory: What earlier turns left, oldest first.
+        found: What this turn found, as pairs of action and document, best first.
+        number: The round.
+        capacity: Pieces kept.
+    """
+    kept = {entry["text"]: entry for entry in memory}
+    fresh: dict[str, RememberedEvidence] = {}
+    for action, document in found:
+        text = document.page_content
+        if 0 < len(text) <= LONGEST and text not in fresh:
+            fresh[text] = {
+                "id": str(document.id),
+                "text": text,
+                "source": str(document.metadata.get("source") or ""),
+                "title": str(document.metadata.get("title") or ""),
+                "quote": str(document.metadata.get("quote") or "")[:_QUOTE_CHARACTERS],
+                "action": action,
+                "round": number,
+            }
+    # The best of a turn stands last, so that it goes last.
+    merged = [entry for text, entry in kept.items() if text not in fresh] + list(fresh.values())[::-1]
+    return merged[-capacity:] if capacity else []
+
+
+def as_document(entry: RememberedEvidence, score: float | None = None) -> Document:
+    """A remembered piece as evidence again; `recalled_from` says which round found it."""
+    metadata: dict[str, object] = {"source": entry["source"] or entry["id"], "recalled_from": entry["round"]}
+    metadata |= {name: entry[name] for name in ("title", "quote") if entry[name]}
+    if score is not None:
+        metadata["score"] = score
+    return Document(entry["text"], id=entry["id"], metadata=metadata)
+
+
+def integrate(
+    question: str,
+    fresh: Sequence[Document],
+    memory: Sequence[RememberedEvidence],
+    rounds: Collection[int],
+    vectors: TextVectors,
+) -> tuple[list[Document], int]:
+    """Replace low-ranked fresh evidence by earlier evidence that is closer to the question (section 4.2).
+
+    Topic switches: only what the given rounds found is considered, the rounds that the history memory holds to be about the
+    question, so that a new topic, which has none, gets no old evidence.
+
+    Args:
+        question: The sub-question.
+        fresh: What was retrieved for it now, best first.
+        memory: What earlier turns retrieved.
+        rounds: Earlier rounds on the same topic.
+        vectors: Encodes the question and what is compared: title and quote, or the start of the text.
+
+    Returns:
+        The evidence, as many pieces as before, and how many of them are earlier ones.
+    """
+    low = len(fresh) // SHARE
+    known = {document.page_content for document in fresh} | {str(document.id) for document in fresh}
+    earlier = [e for e in memory if e["round"] in rounds and e["text"] not in known and e["id"] not in known]
+    if not low or not earlier:
+        return list(fresh), 0
+    weakest = list(fresh)[-low:]
+    compared = [_compared(d.metadata.get("title"), d.metadata.get("quote"), d.page_content) for d in weakest]
+    compared += [_compared(entry["title"], entry["quote"], entry["text"]) for entry in earlier]
+    rows = vectors([question, *compared])
+    scores = rows[1:] @ rows[0]
+    best = np.argsort(-scores[low:], kind="stable")
+    kept, taken = list(fresh), 0
+    # The best of the earlier ones against the weakest of the fresh ones.
+    for place in np.argsort(scores[:low], kind="stable"):
+        if taken == len(best) or scores[low + best[taken]] <= scores[place] + MARGIN:
+            break
+        number = int(best[taken])
+        kept[len(fresh) - low + int(place)] = as_document(earlier[number], float(scores[low + number]))
+        taken += 1
+    return kept, taken
+
+
+def _compared(title: object, quote: object, text: str) -> str:
+    return f"{title or ''} {quote or text[:_QUOTE_CHARACTERS]}".strip()

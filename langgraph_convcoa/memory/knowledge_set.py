@@ -1,0 +1,213 @@
+"""The contextual knowledge set: what a conversation has established, as JSON (Pan et al. 2024b, section 3.3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NotRequired
+
+from langchain_core.messages.utils import count_tokens_approximately
+from typing_extensions import TypedDict
+
+from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.errors import InputError
+
+ROOT = "Contextual knowledge set"
+EXTRA = "convcoa"
+_LAST_SHARE = 0.6
+"""The last round leaves the rest of a view to the others."""
+_FEWEST = 4
+"""Another round takes at most one in so many parts of a view."""
+
+
+class Citation(TypedDict):
+    """What [n] in an answer stands for."""
+
+    id: str
+    source: str
+    quote: str
+
+
+class RoundExtra(TypedDict):
+    """Our own fields of a round, under the key "convcoa"."""
+
+    chain: list[ChainItem]
+    citations: list[Citation]
+    time: str
+    evidence: NotRequired[list[Citation]]
+    """What leads the evidence of an item that the answer does not cite."""
+
+
+class Round(TypedDict):
+    """One round of the conversation with the papers' field names."""
+
+    round: int
+    original_question: str
+    optimized_question: str
+    sub_questions: dict[str, str]
+    information_summaries: dict[str, str]
+    answer: str
+    convcoa: NotRequired[RoundExtra]
+
+
+KnowledgeSetJSON = dict[str, list[Round]]
+"""The state's form of the set: `{"Contextual knowledge set": [round, ...]}`."""
+
+
+class ContextualKnowledgeSet:
+    """The rounds of one conversation.
+
+    Example:
+        >>> knowledge = ContextualKnowledgeSet()
+        >>> knowledge.add_round("When?", "When was sparsemax published?", [("When was it published?", "In 2016.")], "In 2016.")
+        >>> knowledge.export(strict=True)["Contextual knowledge set"][0]["sub_questions"]
+        {'sub1': 'When was it published?'}
+    """
+
+    def __init__(self, rounds: Iterable[Round] = ()) -> None:
+        self.rounds: list[Round] = list(rounds)
+
+    @classmethod
+    def load(cls, data: KnowledgeSetJSON | str | None) -> ContextualKnowledgeSet:
+        """Read an exported set, from JSON text or the parsed object.
+
+        The papers' fields must be there; our own, under "convcoa", may be left out, as `export(strict=True)` does.
+
+        Raises:
+            InputError: It is not such a set; a round that is not as above is named.
+        """
+        if not data:
+            return cls()
+        try:
+            parsed = json.loads(data) if isinstance(data, str) else data
+            rounds = parsed[ROOT]
+            for entry in rounds:
+                _check(entry)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            reason = f": {error}" if isinstance(error, _NotARound) else ""
+            raise InputError(
+                f"not a contextual knowledge set: expected a JSON object with the key {ROOT!r}{reason}"
+            ) from error
+        return cls(rounds)
+
+    def add_round(
+        self,
+        original_question: str,
+        optimized_question: str,
+        solved: Iterable[tuple[str, str]],
+        answer: str,
+        extra: RoundExtra | None = None,
+    ) -> None:
+        """Append a round; `solved` pairs each sub-question with the summary of what was found."""
+        pairs = list(solved)
+        entry: Round = {
+            "round": self.rounds[-1]["round"] + 1 if self.rounds else 1,
+            "original_question": original_question,
+            "optimized_question": optimized_question,
+            "sub_questions": {f"sub{n}": sub for n, (sub, _) in enumerate(pairs, 1)},
+            "information_summaries": {f"infor{n}": summary for n, (_, summary) in enumerate(pairs, 1)},
+            "answer": answer,
+        }
+        if extra is not None:
+            entry["convcoa"] = extra
+        self.rounds = [*self.rounds, entry]
+
+    def seed(self, history: Iterable[tuple[str, str]]) -> None:
+        """Where nothing is known yet, take earlier turns that came as messages for the first rounds."""
+        if not self.rounds:
+            for question, answer in history:
+                self.add_round(question, question, [], answer)
+
+    def export(self, *, strict: bool = False) -> KnowledgeSetJSON:
+        """The set as JSON; with `strict`, the papers' fields only."""
+        if not strict:
+            return {ROOT: self.rounds}
+        return {ROOT: [_strict(entry) for entry in self.rounds]}
+
+    def view(self, question: str = "", budget_tokens: int = 1500, rounds: Sequence[int] | None = None) -> str:
+        """Rounds that fit a budget of tokens, oldest first, as the JSON that goes into a prompt; "" for none.
+
+        The last round is always among them, its texts cut where it takes too much.
+
+        Args:
+            question: The present question; the rounds are chosen for it by `ConversationMemory.recollect`.
+            budget_tokens: At most this many tokens, estimated at four characters each.
+            rounds: Numbers of the rounds that are wanted, the most wanted first; as many of the last ones as fit when None.
+        """
+        if not self.rounds:
+            return ""
+        if rounds is None:
+            return self._last(budget_tokens)
+        by_number = {entry["round"]: entry for entry in self.rounds}
+        last = self.rounds[-1]
+        others = [by_number[number] for number in dict.fromkeys(rounds) if number in by_number and number != last["round"]]
+        chosen = _fitting(last, [], budget_tokens, int(budget_tokens * _LAST_SHARE) if others else budget_tokens)
+        for entry in others:
+            chosen = _fitting(entry, chosen, budget_tokens, budget_tokens // _FEWEST)
+        return _dump(chosen) if chosen else ""
+
+    def _last(self, budget_tokens: int) -> str:
+        chosen: list[Round] = []
+        for entry in reversed(self.rounds):
+            candidate = [_strict(entry), *chosen]
+            if _tokens(candidate) > budget_tokens:
+                break
+            chosen = candidate
+        chosen = chosen or _shortened(self.rounds[-1], budget_tokens)
+        return _dump(chosen) if chosen else ""
+
+
+class _NotARound(ValueError):
+    """A round that is not as the papers have it."""
+
+
+def _check(entry: Any) -> None:
+    if not isinstance(entry, dict) or isinstance(entry.get("round"), bool) or not isinstance(entry.get("round"), int):
+        raise _NotARound('every round needs a number under "round"')
+    for name in ("original_question", "optimized_question", "answer"):
+        if not isinstance(entry.get(name), str):
+            raise _NotARound(f"round {entry['round']} needs a text under {name!r}")
+    for name in ("sub_questions", "information_summaries"):
+        texts = entry.get(name)
+        if not isinstance(texts, dict) or not all(isinstance(text, str) for pair in texts.items() for text in pair):
+            raise _NotARound(f"round {entry['round']} needs an object of texts under {name!r}")
+    extra = entry.get(EXTRA)
+    if EXTRA in entry and not (isinstance(extra, dict) and {"chain", "citations", "time"} <= extra.keys()):
+        raise _NotARound(f"round {entry['round']} needs chain, citations and time under {EXTRA!r}, or nothing there")
+
+
+def _fitting(entry: Round, chosen: list[Round], budget: int, share: int) -> list[Round]:
+    """The chosen rounds and one more, cut to its share of the budget; without it where even that is too much."""
+    plain = _strict(entry)
+    for shorter in [[plain] if _tokens([plain]) <= share else [], _shortened(entry, share)]:
+        candidate = sorted([*chosen, *shorter], key=lambda other: other["round"])
+        if shorter and _tokens(candidate) <= budget:
+            return candidate
+    return chosen
+
+
+def _tokens(rounds: list[Round]) -> int:
+    return count_tokens_approximately([_dump(rounds)])
+
+
+def _shortened(entry: Round, budget_tokens: int) -> list[Round]:
+    """The last round is never left out for its length: a follow-up needs it. Its texts are cut until it fits."""
+    for length in (4000, 2000, 1000, 500, 250, 120, 60):
+
+        def cut(value: Any, length: int = length) -> Any:
+            if isinstance(value, dict):
+                return {key: cut(item) for key, item in value.items()}
+            return value if not isinstance(value, str) or len(value) <= length else f"{value[:length]}…"
+
+        shorter = [cut(_strict(entry))]
+        if _tokens(shorter) <= budget_tokens:
+            return shorter
+    return []
+
+
+def _strict(entry: Round) -> Round:
+    return {key: value for key, value in entry.items() if key != EXTRA}  # type: ignore[return-value]
+
+
+def _dump(rounds: list[Round]) -> str:
+    return json.dumps({ROOT: rounds}, ensure_ascii=False)

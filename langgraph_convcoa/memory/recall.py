@@ -1,0 +1,145 @@
+"""Sub-questions that the knowledge set answers already: recalled with their evidence, not retrieved again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from langchain_core.documents import Document
+from typing_extensions import TypedDict
+
+from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.memory.evidence import RememberedEvidence, as_document
+from langgraph_convcoa.memory.knowledge_set import Citation, Round
+from langgraph_convcoa.memory.vectors import TextVectors
+from langgraph_convcoa.text.same_question import LONGEST_COMPARED, SAME_SIMILARITY, words_agree
+
+_LEXICAL_SIMILARITY = 0.5
+_FOUND = ("kept", "corrected", "filled")
+
+
+class RecalledAnswer(TypedDict):
+    """What an earlier round answered to a sub-question, with the evidence that bore it out."""
+
+    index: int
+    round: int
+    sub_question: str
+    answer: str
+    score: float
+    documents: list[Document]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A sub-question of the present plan."""
+
+    index: int
+    action: str
+    sub_question: str
+
+
+def recall_answers(
+    asked: Sequence[Asked],
+    rounds: Sequence[Round],
+    evidence: Sequence[RememberedEvidence],
+    vectors: TextVectors,
+    *,
+    max_age: float | None = None,
+    threshold: float = SAME_SIMILARITY,
+    now: datetime | None = None,
+) -> list[RecalledAnswer]:
+    """The sub-questions that a round answered already, the latest round first.
+
+    Only answers that evidence bore out count, found by the same action, and not what was itself recalled, so that the age is
+    that of the look-up.
+
+    Args:
+        asked: Self-contained sub-questions.
+        rounds: Of the knowledge set, oldest first.
+        evidence: The evidence memory, for the full texts.
+        vectors: Encodes sub-questions.
+        max_age: Seconds after which an answer is stale.
+        threshold: Least similarity of two questions that ask the same.
+        now: The present time.
+    """
+    earliest = None if max_age is None else _earliest(now or datetime.now(UTC), max_age)
+    known = list(_known(rounds, earliest))
+    texts = {(entry["id"], entry["round"]): entry for entry in evidence}
+    least = _LEXICAL_SIMILARITY if vectors.lexical else threshold
+    found = []
+    for question in asked:
+        action, sub_question = question.action, question.sub_question
+        if len(sub_question) > LONGEST_COMPARED:
+            continue
+        same = [
+            (entry, item)
+            for entry, item in known
+            if item["action"] == action and words_agree(item["sub_question"], sub_question)
+        ]
+        if not same:
+            continue
+        rows = vectors([sub_question, *(item["sub_question"] for _, item in same)])
+        for (entry, item), similarity in zip(same, rows[1:] @ rows[0], strict=True):
+            documents = _documents(item, entry, texts) if similarity >= least else []
+            if documents:
+                found.append(_recalled(question.index, entry, item, documents))
+                break
+    return found
+
+
+def _known(rounds: Sequence[Round], earliest: datetime | None) -> Iterator[tuple[Round, ChainItem]]:
+    for entry in reversed(rounds):
+        extra = entry.get("convcoa")
+        if extra is None or (earliest is not None and not _since(extra["time"], earliest)):
+            continue
+        for item in extra["chain"]:
+            if item["status"] in _FOUND and item["answer"] and len(item["sub_question"]) <= LONGEST_COMPARED:
+                yield entry, item
+
+
+def _earliest(now: datetime, max_age: float) -> datetime | None:
+    try:
+        return now - timedelta(seconds=max_age)
+    except OverflowError:
+        return None  # longer ago than a date can tell: nothing is stale
+
+
+def _since(time: str, earliest: datetime) -> bool:
+    try:
+        when = datetime.fromisoformat(time)
+    except ValueError:
+        return False
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)) >= earliest
+
+
+def _documents(item: ChainItem, entry: Round, texts: dict[tuple[str, int], RememberedEvidence]) -> list[Document]:
+    """The evidence of an item that is still known, the document that bore it out among them, or nothing."""
+    extra = entry["convcoa"]
+    quotes: dict[str, Citation] = {c["id"]: c for c in _citations((extra["citations"], extra.get("evidence") or []))}
+    documents = []
+    for id_ in item["evidence"]:
+        if remembered := texts.get((id_, entry["round"])):
+            documents.append(as_document(remembered))
+        elif quoted := quotes.get(id_):
+            metadata = {"source": quoted["source"], "quote": quoted["quote"], "recalled_from": entry["round"]}
+            documents.append(Document(quoted["quote"], id=id_, metadata=metadata))
+        elif not documents:
+            return []
+    return documents
+
+
+def _citations(lists: Iterable[Sequence[Citation]]) -> Iterator[Citation]:
+    for citations in lists:
+        yield from citations
+
+
+def _recalled(index: int, entry: Round, item: ChainItem, documents: list[Document]) -> RecalledAnswer:
+    return {
+        "index": index,
+        "round": entry["round"],
+        "sub_question": item["sub_question"],
+        "answer": item["answer"],
+        "score": item["score"],
+        "documents": documents,
+    }

@@ -1,0 +1,142 @@
+"""What a user's threads share when that is asked for: rounds in a LangGraph `BaseStore`, by user and never otherwise."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from langgraph_convcoa.errors import InputError
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.store.base import BaseStore, SearchItem
+
+    from langgraph_convcoa.memory.knowledge_set import Round
+
+_ROOT = ("convcoa", "shared_knowledge")
+_PAGE = 200
+
+
+def user_of(user_id: str | None, config: RunnableConfig | None = None) -> str:
+    """Who shares: the user that a server authenticated, else the one that the settings name, else the configuration's.
+
+    Args:
+        user_id: The setting `user_id` of the run.
+        config: The run's configuration.
+
+    Raises:
+        InputError: Nobody is named; what one user's threads learn must not reach another's.
+
+    Example:
+        >>> user_of("ann")
+        'ann'
+        >>> user_of("ann", {"configurable": {"langgraph_auth_user_id": "bob"}})
+        'bob'
+    """
+    configurable: Mapping[str, Any] = (config or {}).get("configurable") or {}
+    authenticated = configurable.get("langgraph_auth_user_id")
+    # A server that authenticates decides; what the client names does not stand in for a user that the server cannot tell.
+    named = (user_id, configurable.get("user_id")) if authenticated is None else (authenticated,)
+    for user in named:
+        if isinstance(user, str) and user:
+            return user
+    raise InputError("shared knowledge needs a user: set user_id, or switch share_knowledge off")
+
+
+def store_of(store: BaseStore | None) -> BaseStore:
+    """The store that the graph was compiled with.
+
+    Raises:
+        InputError: It was compiled without one.
+    """
+    if store is None:
+        raise InputError("shared knowledge needs a store: compile(store=...), or switch share_knowledge off")
+    return store
+
+
+def namespace_of(user_id: str) -> tuple[str, ...]:
+    """The namespace of one user.
+
+    Stores join the labels of a namespace with dots and search by prefix, so that "ann" would find what "anna" knows, and
+    "a.b" cannot be stored at all; a digest of fixed length has neither trouble and names nobody.
+
+    Example:
+        >>> len(namespace_of("ann")[-1]), namespace_of("ann") == namespace_of("anna")
+        (64, False)
+    """
+    if not user_id:
+        raise InputError("shared knowledge needs a user: set user_id")
+    return (*_ROOT, _digest(user_id))
+
+
+def share_round(store: BaseStore, user_id: str, thread: str, entry: Round) -> None:
+    """Keep a round of a thread for the user's other threads; the same round again takes its own place."""
+    store.put(namespace_of(user_id), _key(thread, entry), _value(thread, entry), index=False)
+
+
+async def ashare_round(store: BaseStore, user_id: str, thread: str, entry: Round) -> None:
+    """`share_round`, async."""
+    await store.aput(namespace_of(user_id), _key(thread, entry), _value(thread, entry), index=False)
+
+
+def shared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, limit: int = 200) -> list[Round]:
+    """The newest rounds that the user's threads share, oldest first.
+
+    Args:
+        store: Where they are kept.
+        user_id: The user.
+        but_of: A thread whose own rounds are left out, since its knowledge set has them.
+        limit: The most rounds to give.
+    """
+    found: list[SearchItem] = []
+    while page := store.search(namespace_of(user_id), limit=_PAGE, offset=len(found)):
+        found += page
+    return _newest(found, but_of, limit)
+
+
+async def ashared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, limit: int = 200) -> list[Round]:
+    """`shared_rounds`, async."""
+    found: list[SearchItem] = []
+    while page := await store.asearch(namespace_of(user_id), limit=_PAGE, offset=len(found)):
+        found += page
+    return _newest(found, but_of, limit)
+
+
+async def aforget_thread(store: BaseStore, thread: str) -> int:
+    """Delete what a thread has shared, whoever its user was; how many rounds that were."""
+    deleted = 0
+    while found := await store.asearch(_ROOT, filter={"thread": _digest(thread)}, limit=_PAGE):
+        for item in found:
+            await store.adelete(item.namespace, item.key)
+        deleted += len(found)
+    return deleted
+
+
+async def aforget_user(store: BaseStore, user_id: str) -> int:
+    """Delete what a user's threads have shared; how many rounds that were."""
+    deleted = 0
+    while found := await store.asearch(namespace_of(user_id), limit=_PAGE):
+        for item in found:
+            await store.adelete(item.namespace, item.key)
+        deleted += len(found)
+    return deleted
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _key(thread: str, entry: Round) -> str:
+    return f"{_digest(thread)}-{entry['round']:06d}"
+
+
+def _value(thread: str, entry: Round) -> dict[str, Any]:
+    return {"thread": _digest(thread), "round": dict(entry)}
+
+
+def _newest(found: Iterable[SearchItem], but_of: str | None, limit: int) -> list[Round]:
+    own = _digest(but_of) if but_of is not None else None
+    kept = [item for item in found if item.value.get("thread") != own and isinstance(item.value.get("round"), dict)]
+    kept.sort(key=lambda item: (item.created_at, item.key))
+    return [cast("Round", item.value["round"]) for item in kept[-limit:]]

@@ -1,0 +1,111 @@
+"""Vectors of short texts, kept in the process by their content, so that a turn encodes only what is new."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from langgraph_convcoa.text.words import content_words, words
+
+_log = logging.getLogger(__name__)
+Vectors = npt.NDArray[np.float32]
+"""One vector a row, float32, of length one."""
+
+WORD_DIMENSION = 1024
+
+
+class QueryEncoder(Protocol):
+    """The part of an encoder that the history needs."""
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors: ...
+
+
+class TextVectors:
+    """Vectors of texts; without an encoder, or where it fails, of their hashed content words.
+
+    Args:
+        encoder: Encodes questions, or gives the encoder when it is first needed.
+        capacity: How many vectors are kept; the oldest are made again when they are needed again.
+
+    Example:
+        >>> TextVectors()(["Who wrote it?", "Who wrote it?"]).shape
+        (2, 1024)
+    """
+
+    def __init__(self, encoder: QueryEncoder | Callable[[], QueryEncoder | None] | None = None, capacity: int = 8192) -> None:
+        self._encoder = encoder
+        self._capacity = capacity
+        self._kept: OrderedDict[str, Vectors] = OrderedDict()
+        self._lock = threading.Lock()
+        self._failed = False
+
+    @property
+    def lexical(self) -> bool:
+        """Whether the vectors count words: there is no encoder, or it failed."""
+        return self._failed or self.encoder is None
+
+    @property
+    def encoder(self) -> QueryEncoder | None:
+        """What encodes, or None."""
+        if callable(self._encoder) and not hasattr(self._encoder, "encode_queries"):
+            self._encoder = self._encoder()
+        return self._encoder
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """(n, d), one row a text; what is not known yet is encoded in one batch."""
+        with self._lock:
+            found = {text: self._kept[text] for text in texts if text in self._kept}
+        missing = list(dict.fromkeys(text for text in texts if text not in found))
+        if missing:
+            made, counted = self._made(missing)
+            if counted and not self.lexical:
+                # One measure for all: the words of what was encoded before are counted too.
+                self._failed = True
+                with self._lock:
+                    self._kept.clear()
+                return self(texts)
+            found |= dict(zip(missing, made, strict=True))
+        with self._lock:
+            for text in dict.fromkeys(texts):
+                self._kept[text] = found[text]
+                self._kept.move_to_end(text)
+            while len(self._kept) > self._capacity:
+                self._kept.popitem(last=False)
+        return np.stack([found[text] for text in texts]) if len(texts) else np.zeros((0, 0), dtype=np.float32)
+
+    def _made(self, texts: Sequence[str]) -> tuple[Vectors, bool]:
+        encoder = None if self._failed else self.encoder
+        if encoder is not None:
+            try:
+                return _unit(np.asarray(encoder.encode_queries(texts), dtype=np.float32)), False
+            except Exception as error:  # noqa: BLE001 - the turn goes on; the look-up itself reports a broken encoder
+                _log.warning("the encoder failed on the history (%s); its words are counted instead", type(error).__name__)
+        return word_vectors(texts), True
+
+
+def word_vectors(texts: Sequence[str]) -> Vectors:
+    """Hashed counts of content words, damped by their square root, (n, 1024).
+
+    Example:
+        >>> first, second = word_vectors(["the network", "a network"])
+        >>> float(first @ second)
+        1.0
+    """
+    rows = np.zeros((len(texts), WORD_DIMENSION), dtype=np.float32)
+    for row, text in zip(rows, texts, strict=True):
+        for word, count in Counter(content_words(text) or words(text)).items():
+            row[zlib.crc32(word.encode()) % WORD_DIMENSION] += count**0.5
+    return _unit(rows)
+
+
+def _unit(rows: Vectors) -> Vectors:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return unit

@@ -1,0 +1,163 @@
+"""A question as the choice of sentences sees it: its words and those of the conversation that it leans on."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from langgraph_convcoa.text.question_type import AnswerType, answer_type, is_name, is_number
+from langgraph_convcoa.text.words import content_words
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# A CJK character counts as a word; a run without spaces (Thai, a URL) counts one for each 24 characters.
+_TOKEN = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,24}}")
+ROOT = 5
+ROOT_SHARE = 0.5
+"""Letters that stand for a long stem, and what they count of it."""
+HISTORY_WEIGHT = 0.6
+"""How far the turn before pulls the vector of a question that leans on it, as in the conversational state of the retriever."""
+
+_DEPENDENT = re.compile(
+    r"^(?:and|but|so|what about|how about|what else)\b|\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|this|that"
+    r"|these|those|there|one|ones|former|latter|same|else|other|others|another)\b",
+    re.IGNORECASE,
+)
+_POINTING = re.compile(r"\bthe\b", re.IGNORECASE)
+_DEFINITION = re.compile(r"^(?:what|who) (?:is|are|was|were) (?!the\b)\S+(?: \S+)?$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of a sentence between white space: where it stands in its sentence, and the stems in it."""
+
+    text: str
+    start: int
+    end: int
+    stems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question as the ranking sees it.
+
+    Attributes:
+        texts: What an encoder reads, with weights.
+        said: What the turn before answered, where the question leans on it.
+        leans: Whether it needs the conversation to be understood.
+        weights: Of the stems, those of earlier turns included.
+        about: The stems of which the evidence must hold a share to be about the question.
+        names: Stems of names and numbers in the question itself.
+        pairs: Neighbouring stems in the question itself.
+        kind: What kind of answer it wants.
+    """
+
+    texts: tuple[tuple[str, float], ...]
+    said: str
+    leans: bool
+    weights: dict[str, float]
+    about: frozenset[str]
+    names: frozenset[str]
+    pairs: tuple[tuple[str, str], ...]
+    kind: AnswerType
+
+
+def tokens_of(text: str) -> tuple[Token, ...]:
+    """The tokens of a text, in order."""
+    return tuple(Token(m.group(), m.start(), m.end(), _stems(m.group())) for m in _TOKEN.finditer(text))
+
+
+def count_words(text: str) -> int:
+    """Words as the limit on an answer counts them."""
+    return sum(1 for _ in _TOKEN.finditer(text))
+
+
+@lru_cache(maxsize=100_000)
+def _stems(token: str) -> tuple[str, ...]:
+    return with_roots(content_words(token))
+
+
+def with_roots(stems: Sequence[str]) -> tuple[str, ...]:
+    """Stems, and for the longer ones their first letters too, so that "suspension" meets "suspended" half-way."""
+    return (*stems, *(f"{stem[:ROOT]}-" for stem in stems if len(stem) >= ROOT))
+
+
+def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
+    """Weigh the words of a question, and with a smaller weight those of the turns before where it leans on them.
+
+    A question leans on the conversation when it holds a pronoun, begins with "and" or "what about", or has no content word. A
+    short one that does not ("How many layers?") may: the turn before then decides between sentences, not whether the evidence
+    is about the question.
+
+    Example:
+        >>> query = make_query("When was it?", [("Who introduced the network?", "Hopfield [1].")])
+        >>> query.kind, query.weights["network"]
+        ('date', 0.4)
+    """
+    own = content_words(question)
+    weights = _weighed(own, 1.0)
+    about = frozenset(weights)
+    texts, said = [(question, 1.0)], ""
+    leans = bool(history) and (not own or bool(_DEPENDENT.search(question)))
+    if history:
+        if leans or len(set(own)) < 3:
+            weights = _context(history, 1.0 if leans else 0.3) | weights
+        if leans:
+            about = frozenset(weights)
+            texts.append((history[-1][0][:1_000], HISTORY_WEIGHT))
+            said = history[-1][1]
+    names = {
+        stem
+        for token in tokens_of(question)[1:]
+        if is_name(token.text, False) or is_number(token.text)
+        for stem in token.stems
+    }
+    return Query(
+        tuple(texts),
+        said,
+        leans,
+        weights,
+        about,
+        frozenset(names),
+        tuple(itertools.pairwise(own)),
+        answer_type(question),
+    )
+
+
+def stands_alone(question: str) -> bool:
+    """Whether a question can be understood without the conversation, as far as its words tell.
+
+    No pronoun, and either two content words without a "the" that may point back, or "What is X?".
+
+    Example:
+        >>> [stands_alone(q) for q in ("Who introduced sparsemax?", "What is BM25?", "What are the symptoms?", "When was it?")]
+        [True, True, False, False]
+    """
+    if _DEPENDENT.search(question):
+        return False
+    if _DEFINITION.match(question):
+        return True
+    return len(set(content_words(question))) >= 2 and (
+        not _POINTING.search(question) or any(is_name(token.text, False) for token in tokens_of(question)[1:])
+    )
+
+
+def _context(history: Sequence[tuple[str, str]], share: float) -> dict[str, float]:
+    """Words of the turn before, and where that leans on the one before it, of that one too."""
+    weights: dict[str, float] = {}
+    for question, answer in reversed(history[-3:]):
+        weights = (
+            _weighed(content_words(answer[:300]), 0.15 * share)
+            | _weighed(content_words(question[:2_000]), 0.4 * share)
+            | weights
+        )
+        if content_words(question) and not _DEPENDENT.search(question):
+            break
+        share *= 0.7
+    return weights
+
+
+def _weighed(words: Sequence[str], weight: float) -> dict[str, float]:
+    return {word: weight * (ROOT_SHARE if word.endswith("-") else 1.0) for word in with_roots(words)}

@@ -1,0 +1,222 @@
+"""A reasoner without a model: it answers with the sentences of the evidence that match best."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
+from numpy.typing import NDArray
+
+from langgraph_convcoa.chain import ActionChain, ActionNode, ChainItem
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, History, PlanRequest, Reasoner
+from langgraph_convcoa.reasoning.extractive.compound import split_question
+from langgraph_convcoa.reasoning.extractive.excerpts import ELLIPSIS, Excerpt, choose_excerpts, clip
+from langgraph_convcoa.reasoning.extractive.query import count_words, make_query, stands_alone
+from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, SentenceEncoder, passage_score, rank_sentences
+from langgraph_convcoa.text.words import content_words
+
+_SOLVED = ("kept", "corrected", "filled", "recalled")
+NOTHING = "I found nothing about this in the documents."
+"""The whole answer where no sub-question has one."""
+
+
+class ExtractiveReasoner(Reasoner):
+    """Splits compound questions and answers with the best sentences, cited; no model, no network.
+
+    Args:
+        encoder: Adds similarity of meaning to the choice of sentences; without one only the words count.
+        max_words: Words of an answer at most, citation marks included.
+        min_coverage: Share of the question's words, weighted by rarity, that the best sentence or its passage must hold for
+            the evidence to be about the question.
+
+    Raises:
+        InputError: max_words is below 10.
+
+    Example:
+        >>> from langchain_core.documents import Document
+        >>> from langgraph_convcoa.reasoning.base import CorrectRequest, Unsolved
+        >>> evidence = [Document("Dense memories came later. Hopfield networks were introduced in 1982.", id="a")]
+        >>> item = Unsolved(0, "When were Hopfield networks introduced?", "", evidence)
+        >>> ExtractiveReasoner().correct(CorrectRequest(item.sub_question, [item]))[0].answer
+        'Hopfield networks were introduced in 1982.'
+    """
+
+    def __init__(self, encoder: SentenceEncoder | None = None, max_words: int = 60, *, min_coverage: float = 0.25) -> None:
+        if max_words < 10:
+            raise InputError(f"max_words must be at least 10, not {max_words}.")
+        self.encoder = None if encoder is None else _Remembering(encoder)
+        self.max_words = max_words
+        self.min_coverage = min_coverage
+
+    def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
+        """One node without a guess for each part of the question; with the conversation where one of them may lean on it."""
+        parts = split_question(request.question, max(1, request.max_sub_questions))
+        nodes = tuple(
+            ActionNode(action=_best_action(part, request.actions), sub_question=part, missing=True)
+            for part in parts
+            if request.actions and part.strip()
+        )
+        alone = all(stands_alone(part) for part in parts)
+        return ActionChain(optimized_question=request.question, nodes=nodes, self_contained=alone)
+
+    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
+        """The best sentence for each item, or unsupported with the reason."""
+        corrections = []
+        for item in request.items:
+            ranked = self._ranked(item.sub_question, request.history, item.evidence)
+            if not ranked:
+                reason = "no sentence of the evidence is about this" if item.evidence else "no evidence was found"
+                corrections.append(Correction(item.index, "", reason, supported=False))
+                continue
+            best = ranked[0]
+            text = clip(best, make_query(item.sub_question, request.history), self.max_words)
+            reason = f"best matching sentence of {_name(item.evidence[best.document])}"
+            corrections.append(Correction(item.index, text, reason, score=min(best.coverage, 1.0)))
+        return corrections
+
+    def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
+        """The best sentences of every solved sub-question, each with its [n], and what had no answer."""
+        if not request.chain:
+            excerpts = self._excerpts(
+                request.optimized_question or request.question, request, list(range(len(request.evidence))), self.max_words
+            )
+            return Answer(_joined(excerpts) or NOTHING)
+        failed = [item for item in request.chain if item["status"] == "failed"]
+        without = [item for item in request.chain if item["status"] == "unsupported"]
+        # Two parts of a question often have one sentence as their answer: it is given once.
+        solved = list({item["answer"]: item for item in reversed(request.chain) if item["status"] in _SOLVED}.values())[::-1]
+        notes = [_failure(item, len(request.chain)) for item in failed]
+        if not solved and not failed:
+            return Answer(NOTHING)
+        notes += [_nothing_about(item["sub_question"]) for item in without]
+        notes = _fitted(notes, self.max_words // 2 if solved else self.max_words)
+        left = self.max_words - sum(count_words(note) for note in notes)
+        texts: list[str] = []
+        shown: list[str] = []
+        for number, item in enumerate(solved):
+            budget = _share([count_words(other["answer"]) + 1 for other in solved[number:]], left)
+            text = self._solved(item, request, budget, shown)
+            left -= count_words(text)
+            texts.append(text)
+        return Answer(" ".join(_distinct([*texts, *notes])) or NOTHING)
+
+    def _solved(self, item: ChainItem, request: AnswerRequest, budget: int, shown: list[str]) -> str:
+        places = {document.id: index for index, document in enumerate(request.evidence)}
+        indexes = [places[identity] for identity in item["evidence"] if identity in places]
+        if item["status"] in ("filled", "corrected") and (
+            excerpts := self._excerpts(item["sub_question"], request, indexes, budget)
+        ):
+            new = [excerpt for excerpt in excerpts if not any(excerpt.text.strip(ELLIPSIS) in text for text in shown)]
+            shown += [excerpt.text for excerpt in new]
+            return _joined(new)
+        text = _fitted([item["answer"]], budget - 1)[0]
+        return _cited(text, indexes[0] + 1) if indexes and text else text
+
+    def _excerpts(self, question: str, request: AnswerRequest, indexes: Sequence[int], budget: int) -> list[Excerpt]:
+        # Verification puts the document of the short answer first; the ranks that count here are those of the retrieval.
+        indexes = sorted(indexes, key=lambda index: -passage_score(request.evidence[index]))
+        evidence = [request.evidence[index] for index in indexes]
+        query = make_query(question, request.history)
+        chosen = choose_excerpts(self._ranked(question, request.history, evidence), query, budget)
+        return [replace(excerpt, document=indexes[excerpt.document]) for excerpt in chosen]
+
+    def _ranked(self, question: str, history: History, evidence: Sequence[Document]) -> list[Candidate]:
+        """Candidates best first; none where the evidence is not about the question."""
+        query = make_query(question, history)
+        ranked = rank_sentences(query, evidence, self.encoder)
+        if not query.weights:
+            # A question of function words only ("why?") or of signs: nothing in it tells what it is about.
+            return []
+        return ranked if max((candidate.coverage for candidate in ranked), default=0.0) >= self.min_coverage else []
+
+
+class _Remembering:
+    """An encoder that keeps the vectors of the last sentences: `correct` and `answer` ask for the same ones."""
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        self._encoder = encoder
+        self._vectors: dict[str, NDArray[Any]] = {}
+        self._lock = threading.Lock()
+
+    def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]:
+        return self._encoder.encode_queries(texts)
+
+    def encode_passages(self, texts: Sequence[str], /) -> NDArray[Any]:
+        with self._lock:
+            known = {text: self._vectors[text] for text in texts if text in self._vectors}
+        if new := [text for text in texts if text not in known]:
+            known |= zip(new, np.asarray(self._encoder.encode_passages(new)), strict=True)
+        with self._lock:
+            if len(self._vectors) > _REMEMBERED:
+                self._vectors.clear()
+            self._vectors |= known
+        return np.stack([known[text] for text in texts])
+
+
+_REMEMBERED = 2_000
+
+
+def _best_action(question: str, actions: dict[str, str]) -> str:
+    """The action whose name or description shares most words with the question; the first one where none stands out."""
+    asked = set(content_words(question))
+    names = list(actions)
+    shared = [len(asked & set(content_words(f"{name.replace('_', ' ')} {actions[name]}"))) for name in names]
+    best = max(range(len(names)), key=lambda index: (shared[index], -index))
+    return names[best] if shared[best] > shared[0] else names[0]
+
+
+def _joined(excerpts: Sequence[Excerpt]) -> str:
+    return " ".join(_cited(excerpt.text, excerpt.document + 1) for excerpt in excerpts)
+
+
+def _cited(text: str, number: int) -> str:
+    """The mark stands before the full stop, so that it is read as a part of its own sentence."""
+    if text.endswith(tuple(".!?。！？؟")):
+        return f"{text[:-1]} [{number}]{text[-1]}"
+    return f"{text} [{number}]."
+
+
+def _name(document: Document) -> str:
+    metadata = document.metadata
+    return str(metadata.get("title") or metadata.get("source") or document.id or "the evidence")
+
+
+def _failure(item: ChainItem, parts: int) -> str:
+    what = f' "{item["sub_question"]}"' if parts > 1 else " this"
+    reason = item["reason"].strip().rstrip(".")
+    return f"I could not look up{what}{f': {reason}' if reason else ''}."
+
+
+def _nothing_about(sub_question: str) -> str:
+    return f'I found nothing about "{sub_question}" in the documents.'
+
+
+def _share(needs: Sequence[int], budget: int) -> int:
+    """The first one's part of a budget of words: what it needs and its share of the rest, or less where all need more."""
+    rest = budget - sum(needs)
+    return max(2, needs[0] + rest // len(needs) if rest >= 0 else budget * needs[0] // sum(needs))
+
+
+def _fitted(texts: Sequence[str], budget: int) -> list[str]:
+    """Cut each text to its share of a budget of words."""
+    fitted = []
+    for number, text in enumerate(texts):
+        share = max(1, budget // (len(texts) - number))
+        pieces = text.split()
+        while len(pieces) > 1 and count_words(" ".join(pieces)) > share:
+            pieces.pop()
+        short = " ".join(pieces)
+        short = short if short == " ".join(text.split()) else f"{short}…"
+        fitted.append(short)
+        budget -= count_words(short)
+    return fitted
+
+
+def _distinct(texts: Sequence[str]) -> list[str]:
+    return [text for text in dict.fromkeys(texts) if text]

@@ -1,0 +1,201 @@
+"""Which sentences of the evidence answer a question best: a small linear model over plain features."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from langgraph_convcoa.reasoning.extractive.query import Query, Token, tokens_of, with_roots
+from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
+from langgraph_convcoa.text.question_type import fits
+from langgraph_convcoa.text.words import content_words, sentences
+
+MAX_SENTENCE = 80
+"""Tokens of the longest piece that is taken as a sentence; longer ones are cut."""
+ENCODED = 20
+"""Sentences whose similarity of meaning is asked for; the words choose them."""
+LEANING_TYPE_WEIGHT = 2.0
+REPEATED_WEIGHT = 1.5
+"""Set by hand, for questions that lean on the conversation: SQuAD has none."""
+_TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
+
+
+class SentenceEncoder(Protocol):
+    """What ranks by meaning: vectors of unit length, one a row."""
+
+    def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]: ...
+
+    def encode_passages(self, texts: Sequence[str], /) -> NDArray[Any]: ...
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A sentence of the evidence.
+
+    `document` counts the evidence from 0; `coverage` is the share of the question's words that it or its passage holds, in
+    [0, 1]; `probability` that it holds the answer.
+    """
+
+    document: int
+    text: str
+    tokens: tuple[Token, ...]
+    coverage: float
+    probability: float = 0.0
+    features: tuple[float, ...] = ()
+
+
+def rank_sentences(query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None) -> list[Candidate]:
+    """The sentences of the evidence, the one most likely to hold the answer first.
+
+    Args:
+        query: From `make_query`.
+        evidence: Best first; `score`, `quote` and `title` in the metadata are used where they are.
+        encoder: Adds the similarity of meaning for the sentences that the words put in front.
+
+    Returns:
+        Every sentence with its probability; the same text is kept once.
+    """
+    passages = [_passage(document) for document in evidence]
+    frequency = Counter(stem for passage in passages for _, _, stems in passage.sentences for stem in stems)
+    count = sum(len(passage.sentences) for passage in passages)
+    idf = {word: weight * math.log(1 + (count + 1) / (frequency[word] + 0.5)) for word, weight in query.weights.items()}
+    about = {word: value for word, value in idf.items() if word in query.about}
+    total, total_about = sum(idf.values()) or 1.0, sum(about.values()) or 1.0
+    found: list[Candidate] = []
+    seen: set[str] = set()
+    for number, passage in enumerate(passages):
+        in_passage = _covered(idf, passage.stems) / total
+        for index, (text, tokens, stems) in enumerate(passage.sentences):
+            if text in seen:
+                continue
+            seen.add(text)
+            near = passage.around(index)
+            coverage = _covered(idf, stems) / total
+            features = (
+                coverage,
+                _covered(idf, near) / total,
+                in_passage,
+                _adjacent(query, tokens),
+                _part(query.names, stems),
+                _part(query.names, passage.stems),
+                _type_fit(query, tokens),
+                float(number == 0),
+                1.0 / (1 + number),
+                float(bool(passage.quote) and (text in passage.quote or passage.quote in text)),
+                math.log(1 + len(tokens)),
+            )
+            found.append(Candidate(number, text, tokens, _covered(about, passage.stems) / total_about, features=features))
+    return _scored(query, found, encoder)
+
+
+def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | None) -> list[Candidate]:
+    if not found:
+        return []
+    plain = np.array([candidate.features for candidate in found])
+    table = np.column_stack((plain, plain[:, 0] - plain[:, 0].max(), np.zeros((len(found), 2)), np.ones(len(found))))
+    # The few words of "When was it?" say little of the sentence; the wanted type must.
+    typed = np.zeros(len(found))
+    if query.leans:
+        typed = LEANING_TYPE_WEIGHT * (plain[:, _TYPE] - plain[:, _TYPE].max())
+        # What was just said answers a new question only where it holds the wanted type ("Who wrote it?", "When was it?").
+        typed -= REPEATED_WEIGHT * np.array(
+            [fit == 0 and c.text.rstrip(".") in query.said for c, fit in zip(found, plain[:, _TYPE], strict=True)]
+        )
+    logits = table @ SENTENCE_WEIGHTS + typed
+    if encoder is not None:
+        best = np.sort(np.argsort(-logits, kind="stable")[:ENCODED])
+        found, table = [found[i] for i in best], table[best]
+        vectors = np.asarray(encoder.encode_passages([candidate.text[:1_000] for candidate in found]))
+        similarity = vectors @ _state(query, encoder)
+        table[:, -3], table[:, -2] = similarity, similarity - similarity.max()
+        logits = table @ SENTENCE_WEIGHTS_ENCODER + typed[best]
+    probabilities = 1 / (1 + np.exp(-logits))
+    return [
+        replace(found[i], probability=float(probabilities[i]), features=tuple(table[i].tolist()))
+        for i in np.argsort(-probabilities, kind="stable")
+    ]
+
+
+def _state(query: Query, encoder: SentenceEncoder) -> NDArray[Any]:
+    """The vector of the question, moved towards the turn before where it leans on that."""
+    texts, weights = zip(*query.texts, strict=True)
+    state = np.array(weights) @ np.asarray(encoder.encode_queries(texts))
+    return np.asarray(state / (np.linalg.norm(state) or 1.0))
+
+
+@dataclass(frozen=True)
+class _Passage:
+    sentences: list[tuple[str, tuple[Token, ...], frozenset[str]]]
+    title: frozenset[str]
+    stems: frozenset[str]
+    quote: str
+
+    def around(self, index: int) -> frozenset[str]:
+        """Stems of a sentence, of the two beside it and of the title."""
+        return self.title.union(*(stems for _, _, stems in self.sentences[max(0, index - 1) : index + 2]))
+
+
+def passage_score(document: Document) -> float:
+    """The score that the retrieval gave a document; 0 where there is none that is a finite number."""
+    try:
+        score = float(document.metadata.get("score") or 0.0)
+    except (TypeError, ValueError):
+        return 0.0
+    return score if math.isfinite(score) else 0.0
+
+
+def _passage(document: Document) -> _Passage:
+    metadata = document.metadata
+    cut = [piece for sentence in sentences(document.page_content) for piece in _pieces(sentence.text)]
+    parts = [(text, tokens, frozenset(stem for token in tokens for stem in token.stems)) for text, tokens in cut]
+    title = frozenset(with_roots(content_words(str(metadata.get("title") or ""))))
+    stems = title.union(*(part[2] for part in parts))
+    return _Passage(parts, title, stems, " ".join(str(metadata.get("quote") or "").split()))
+
+
+def _pieces(text: str) -> list[tuple[str, tuple[Token, ...]]]:
+    text = " ".join(text.split())
+    tokens = tokens_of(text)
+    if len(tokens) <= MAX_SENTENCE:
+        return [(text, tokens)] if tokens else []
+    pieces = []
+    for first in range(0, len(tokens), MAX_SENTENCE):
+        block = tokens[first : first + MAX_SENTENCE]
+        piece = text[block[0].start : block[-1].end]
+        pieces.append((piece, tokens_of(piece)))
+    return pieces
+
+
+def _covered(idf: dict[str, float], stems: frozenset[str]) -> float:
+    return sum(value for word, value in idf.items() if word in stems)
+
+
+def _part(wanted: frozenset[str], stems: frozenset[str]) -> float:
+    return len(wanted & stems) / len(wanted) if wanted else 0.5
+
+
+def _adjacent(query: Query, tokens: Sequence[Token]) -> float:
+    if not query.pairs:
+        return 0.0
+    flat = [stem for token in tokens for stem in token.stems if not stem.endswith("-")]
+    beside = set(itertools.pairwise(flat)) | set(zip(flat, flat[2:], strict=False))
+    return sum((a, b) in beside or (b, a) in beside for a, b in query.pairs) / len(query.pairs)
+
+
+def _type_fit(query: Query, tokens: Sequence[Token]) -> float:
+    if query.kind == "thing":
+        return 0.0
+    return float(
+        any(
+            fits(query.kind, token.text, index == 0) and not any(stem in query.weights for stem in token.stems)
+            for index, token in enumerate(tokens)
+        )
+    )

@@ -1,0 +1,246 @@
+"""Documents from a file or folder of plain text, Markdown, HTML, PDF, CSV and JSON."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import DocumentError
+from langgraph_convcoa.retrieval.documents.formats import read_csv, read_json, read_json_lines, read_pdf, read_plain
+from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
+from langgraph_convcoa.retrieval.documents.pieces import Piece
+
+logger = logging.getLogger(__name__)
+
+MAX_BYTES = 50_000_000
+"""How much text a run takes unless told otherwise, in bytes."""
+
+ACCEPTED = ".txt .md .html .pdf .csv .json .jsonl (.json.gz and .jsonl.gz too)"
+
+_READERS: dict[str, Callable[[bytes], list[Piece]]] = {
+    ".txt": read_plain,
+    ".text": read_plain,
+    ".md": read_markdown,
+    ".markdown": read_markdown,
+    ".html": read_html,
+    ".htm": read_html,
+    ".csv": read_csv,
+    ".tsv": read_csv,
+    ".json": read_json,
+    ".json.gz": read_json,
+    ".jsonl": read_json_lines,
+    ".jsonl.gz": read_json_lines,
+}
+_REASONS_SHOWN = 10
+
+
+def load_documents(path: str | os.PathLike[str], *, progress: bool = False, max_bytes: int = MAX_BYTES) -> list[Document]:
+    r"""All documents of a file or folder; see `iter_documents`.
+
+    Args:
+        path: A file, or a folder that is read with its sub-folders.
+        progress: Show a progress bar on standard error.
+        max_bytes: The most text to take, in bytes.
+
+    Returns:
+        The documents, in the order of their files' names.
+
+    Raises:
+        DocumentError: Nothing could be read, or there is more text than `max_bytes`.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a.md").write_text("# Energy\n\nAn energy falls.")
+        >>> [(d.id, d.metadata["source"], d.metadata["title"]) for d in load_documents(folder)]
+        [('a.md', 'a.md', 'Energy')]
+    """
+    return list(iter_documents(path, progress=progress, max_bytes=max_bytes))
+
+
+def iter_documents(path: str | os.PathLike[str], *, progress: bool = False, max_bytes: int = MAX_BYTES) -> Iterator[Document]:
+    """The documents of a file or folder, one file read at a time.
+
+    Each has a stable `id` (its path below the root, or the row's own id; with `:page-n` or `:row-n` for a part of a file) and
+    `source` (the path), `title` and, where they apply, `page` or `row` in its metadata. In a folder, hidden files and files
+    that are not accepted or cannot be read are passed over, with a warning in the log; a single file that cannot be read is
+    an error.
+
+    Raises:
+        DocumentError: Nothing could be read, or there is more text than `max_bytes`.
+    """
+    root = Path(path).expanduser()
+    files = _files(root)
+    single = not root.is_dir()
+    folder = root.parent if single else root
+    skipped: list[str] = []
+    seen: Counter[str] = Counter()
+    left = max_bytes
+    for file in _tracked(files, progress):
+        name = file.relative_to(folder).as_posix()
+        try:
+            pieces, used = _read(file, left)
+        except _TooMuchText as error:
+            raise DocumentError(
+                f"{path} holds more than {max_bytes / 1e6:g} MB of text (the limit was reached at {name}): "
+                "give fewer documents, or raise the limit (--max-mb on the command line, max_bytes in Python)"
+            ) from error
+        except DocumentError as error:
+            if single:
+                raise DocumentError(f"{path} {error}") from error
+            skipped.append(f"{name} {error}")
+            continue
+        left -= used
+        for piece in pieces:
+            yield _document(piece, name, seen)
+    _report(skipped)
+    if not seen:
+        reason = f" (first reason: {skipped[0]})" if skipped else ""
+        raise DocumentError(f"no text could be read from {path}{reason}: accepted are {ACCEPTED}")
+
+
+def _report(skipped: list[str]) -> None:
+    for reason in skipped[:_REASONS_SHOWN]:
+        logger.warning("skipped: %s", reason)
+    if len(skipped) > _REASONS_SHOWN:
+        logger.warning("skipped: %d more files that could not be read", len(skipped) - _REASONS_SHOWN)
+
+
+def _files(root: Path) -> list[Path]:
+    try:
+        if root.is_dir():
+            return _walk(root)
+        if root.is_file():
+            if _suffix(root) is None:
+                raise DocumentError(f"{root} is not of a kind that can be read: accepted are {ACCEPTED}")
+            return [root]
+        exists = root.exists()
+    except (OSError, ValueError) as error:
+        raise DocumentError(f"{_printable(root)} cannot be opened ({_reason(error)}): give another path") from error
+    if exists:
+        raise DocumentError(f"{root} is neither a file nor a folder: give a file or folder of {ACCEPTED}")
+    raise DocumentError(f"{_printable(root)} does not exist: give a file or folder of {ACCEPTED}")
+
+
+def _printable(root: Path) -> str:
+    text = str(root).replace("\x00", "?")
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _walk(root: Path) -> list[Path]:
+    found, other = [], Counter[str]()
+
+    def unreadable(error: OSError) -> None:
+        logger.warning("skipped: folder %s cannot be opened (%s)", error.filename, _reason(error))
+
+    for folder, subfolders, names in os.walk(root, onerror=unreadable):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(folder, name)
+            if name.startswith("."):
+                other["hidden"] += 1
+            elif _suffix(file) is None:
+                other[file.suffix or "no suffix"] += 1
+            else:
+                found.append(file)
+    if other:
+        kinds = ", ".join(kind for kind, _ in other.most_common(5))
+        level = logging.INFO if found else logging.WARNING
+        logger.log(level, "skipped: %d files of other kinds (%s)", other.total(), kinds)
+    if not found:
+        held = f"holds no file that can be read ({other.total()} of other kinds)" if other else "is an empty folder"
+        raise DocumentError(f"{root} {held}: accepted are {ACCEPTED}")
+    return found
+
+
+def _suffix(file: Path) -> str | None:
+    name = file.name.lower()
+    match = re.search(r"\.[a-z]+(\.gz)?$", name)
+    suffix = match.group() if match else ""
+    return suffix if suffix in _READERS or suffix == ".pdf" else None
+
+
+class _TooMuchText(Exception):
+    """There is more text than may be read."""
+
+
+def _read(file: Path, limit: int) -> tuple[list[Piece], int]:
+    """The texts of a file that are not blank, and how many bytes of the limit they took."""
+    suffix = _suffix(file) or ""
+    try:
+        if not file.is_file():
+            raise DocumentError("is not a regular file")
+        with file.open("rb") as stream:
+            if suffix == ".pdf":
+                pieces = list(read_pdf(stream, limit))
+                used = sum(len(piece.text) for piece in pieces)
+            else:
+                with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
+                    data = plain.read(limit + 1)
+                used = len(data)
+                pieces = [] if used > limit else _READERS[suffix](data)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DocumentError("is a broken gzip file: make it again") from error
+    except OSError as error:
+        raise DocumentError(f"cannot be opened ({_reason(error)})") from error
+    except RecursionError as error:
+        raise DocumentError("is nested too deeply to be read") from error
+    if used > limit:
+        raise _TooMuchText
+    pieces = [piece for piece in pieces if piece.text.strip()]
+    if not pieces:
+        raise DocumentError("holds no text")
+    return pieces, used
+
+
+def _document(piece: Piece, name: str, seen: Counter[str]) -> Document:
+    identity = piece.key if piece.own_id else f"{name}:{piece.key}" if piece.key else name
+    if identity in seen and piece.own_id:
+        identity = f"{name}:{piece.key}"
+    repeated = seen[identity]
+    seen[identity] += 1
+    if repeated:
+        identity = f"{identity}:{repeated + 1}"
+        seen[identity] += 1
+    is_row = bool(piece.key) and not piece.metadata
+    title = piece.title or ("" if is_row else _title_of(name))
+    return Document(
+        page_content=_storable(piece.text),
+        id=_storable(identity),
+        metadata={"source": _storable(name), "title": _storable(title), **piece.metadata},
+    )
+
+
+def _title_of(name: str) -> str:
+    return re.sub(r"[-_\s]+", " ", name.rsplit("/", 1)[-1].split(".", 1)[0]).strip()
+
+
+def _storable(text: str) -> str:
+    """The text without lone surrogates, which no file or terminal takes, and with plain line ends."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _tracked(files: list[Path], progress: bool) -> Iterator[Path]:
+    if progress and len(files) > 1:
+        from rich.console import Console
+        from rich.progress import track
+
+        console = Console(stderr=True)
+        if console.is_terminal:
+            yield from track(files, description="Reading", console=console, transient=True)
+            return
+    yield from files
+
+
+def _reason(error: Exception) -> str:
+    return (
+        (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())[:120] or type(error).__name__
+    )

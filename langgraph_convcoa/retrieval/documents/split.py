@@ -1,0 +1,214 @@
+"""Documents into passages that the encoder can read in full, and passages into windows of sentences."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.text.words import sentences
+
+_LOGGER = logging.getLogger(__name__)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PARAGRAPH = re.compile(r"\S.*?(?=\n[^\S\n]*\n|\Z)", re.DOTALL)
+_WORD = re.compile(r"\S+")
+_CHARACTERS = 16
+_TITLE_CHARACTERS = 200
+
+Span = tuple[int, int]
+"""Start and end of a piece of text, in characters: `text[start:end]`."""
+
+
+def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Document]:
+    """Documents as passages within what the encoder reads, title included, with nothing cut off.
+
+    A document that fits stays one passage and keeps its id. A longer one is split at paragraphs, then at sentences, then
+    at words, into parts of about one length; part n has the id `{document id}#{n}`, from 1, and in its metadata
+    `document_id` and `start`, its offset in the document. A document without an id gets one made of its content; of several
+    with the same content and no id, one is kept. Empty documents are left out, which is logged.
+
+    Args:
+        documents: LangChain documents; `metadata["title"]` is encoded with the text.
+        encoder: Its `max_tokens` and its count of tokens decide what fits.
+
+    Raises:
+        RetrievalError: An id is used twice, or there is no document with text.
+    """
+    kept = identify(documents)
+    texts = [pattern_text(document) for document in kept]
+    limit = encoder.max_tokens
+    # A token is at least a byte long, so that a short text fits without being counted.
+    unsure = [i for i, text in enumerate(texts) if len(text.encode()) + 4 > limit]
+    counts = dict(zip(unsure, encoder.count_tokens_batch([texts[i] for i in unsure]), strict=True))
+    passages: list[Document] = []
+    for index, document in enumerate(kept):
+        if counts.get(index, 0) <= limit:
+            passages.append(document)
+        else:
+            passages.extend(_parts(document, encoder))
+    _check_ids(passages)
+    return passages
+
+
+def pattern_text(passage: Document) -> str:
+    """What is encoded as the whole-passage pattern y_0: the title, where there is one, and the text."""
+    title = passage_title(passage)
+    return f"{title}\n{passage.page_content}" if title else passage.page_content
+
+
+def passage_title(passage: Document) -> str:
+    """The title that is encoded with a passage, at most 200 characters of it."""
+    title = passage.metadata.get("title")
+    return _clean(" ".join(title[: 4 * _TITLE_CHARACTERS].split())[:_TITLE_CHARACTERS]) if isinstance(title, str) else ""
+
+
+def windows(text: str, size: int = 3, stride: int = 2) -> list[Span]:
+    """Windows of up to three sentences, stride two, as spans of the text (the memory set of a passage).
+
+    Example:
+        >>> text = "One. Two. Three. Four."
+        >>> [text[start:end] for start, end in windows(text)]
+        ['One. Two. Three.', 'Three. Four.']
+    """
+    found = sentences(text)
+    if not found:
+        stripped = text.strip()
+        start = text.find(stripped)
+        return [(start, start + len(stripped))]
+    spans = []
+    for first in range(0, len(found), stride):
+        last = min(first + size, len(found)) - 1
+        spans.append((found[first].start, found[last].end))
+        if last == len(found) - 1:
+            break
+    return spans
+
+
+def document_id(passage: Document) -> str:
+    """The id of the document that a passage is a part of, its own id where it is the whole."""
+    return str(passage.metadata.get("document_id") or passage.id)
+
+
+def identify(documents: Iterable[Document]) -> list[Document]:
+    """Documents with text, each with an id; one without gets one made of its title and text.
+
+    Raises:
+        RetrievalError: An id is used twice, or there is no document with text.
+    """
+    kept: list[Document] = []
+    seen: set[str] = set()
+    empty = 0
+    for document in documents:
+        text = _clean(document.page_content)
+        if not text.strip():
+            empty += 1
+            continue
+        identity = document.id
+        if identity is None:
+            identity = hashlib.sha256(
+                f"{document.metadata.get('title') or ''}\0{text}".encode("utf-8", "replace")
+            ).hexdigest()[:16]
+            if identity in seen:
+                continue
+        seen.add(identity)
+        kept.append(Document(id=identity, page_content=text, metadata=dict(document.metadata)))
+    if empty:
+        _LOGGER.warning("Left out %d document(s) without text.", empty)
+    if not kept:
+        raise RetrievalError("There is no document with text to search; give at least one.")
+    _check_ids(kept)
+    return kept
+
+
+def _check_ids(documents: Iterable[Document]) -> None:
+    seen: set[str | None] = set()
+    for document in documents:
+        if document.id in seen:
+            raise RetrievalError(f"The document id {document.id!r} is used twice; give every document an id of its own.")
+        seen.add(document.id)
+
+
+def _clean(text: str) -> str:
+    """Lone surrogates, which no tokenizer takes, as replacement characters; offsets stay as they are."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def _parts(document: Document, encoder: Encoder) -> Iterator[Document]:
+    text, title = document.page_content, passage_title(document)
+    blank = encoder.count_tokens("")
+    taken = encoder.count_tokens(f"{title}\n") if title else blank
+    limit = max(encoder.max_tokens - taken, encoder.max_tokens // 4, 1)
+    spans = _pack(_atoms(text, encoder, limit, blank), limit)
+    # Counts of pieces need not add up to the count of the whole for every tokenizer, so each part is counted as it is.
+    checked = [part for span in spans for part in _within(text, span, encoder, limit + blank)]
+    for number, (start, end) in enumerate(checked, 1):
+        place = {"document_id": document.id, "start": start}
+        yield Document(id=f"{document.id}#{number}", page_content=text[start:end], metadata=document.metadata | place)
+
+
+def _atoms(text: str, encoder: Encoder, limit: int, blank: int) -> list[tuple[int, int, int]]:
+    """The coarsest pieces that fit, in order: (start, end, tokens)."""
+    pending = [match.span() for match in _PARAGRAPH.finditer(text)]
+    for divide in (_sentence_spans, _word_spans, _character_spans, None):
+        counts = _counted(text, pending, encoder, blank)
+        if divide is None or all(count <= limit for *_, count in counts):
+            return counts
+        pending = [
+            piece
+            for start, end, count in counts
+            for piece in ([(start, end)] if count <= limit else [(start + a, start + b) for a, b in divide(text[start:end])])
+        ]
+    return []
+
+
+def _counted(text: str, spans: Sequence[Span], encoder: Encoder, blank: int) -> list[tuple[int, int, int]]:
+    counts = encoder.count_tokens_batch([text[start:end] for start, end in spans])
+    return [(start, end, max(count - blank, 1)) for (start, end), count in zip(spans, counts, strict=True)]
+
+
+def _sentence_spans(text: str) -> list[Span]:
+    """Sentences with the white space after them, so that every character is in one."""
+    starts = [0, *(sentence.start for sentence in sentences(text)[1:])]
+    return list(pairwise([*starts, len(text)]))
+
+
+def _word_spans(text: str) -> list[Span]:
+    return [match.span() for match in _WORD.finditer(text)]
+
+
+def _character_spans(text: str) -> list[Span]:
+    return [(start, min(start + _CHARACTERS, len(text))) for start in range(0, len(text), _CHARACTERS)]
+
+
+def _pack(atoms: Sequence[tuple[int, int, int]], limit: int) -> list[Span]:
+    """Runs of atoms within the limit, of about one length, so that no sliver is left at the end."""
+    total = sum(count for *_, count in atoms)
+    target = total / max(1, -(-total // limit))
+    spans: list[Span] = []
+    first, last, size = 0, 0, 0
+    for start, end, count in atoms:
+        if size and (size + count > limit or size >= target):
+            spans.append((first, last))
+            size = 0
+        if not size:
+            first = start
+        last, size = end, size + count
+    if size:
+        spans.append((first, last))
+    return spans
+
+
+def _within(text: str, span: Span, encoder: Encoder, limit: int) -> list[Span]:
+    """The span, halved until each part fits."""
+    start, end = span
+    if end - start < 2 or encoder.count_tokens(text[start:end]) <= limit:
+        return [span]
+    middle = text.rfind(" ", start + 1, start + (end - start) // 2 + 1)
+    middle = middle if middle > start else start + (end - start) // 2
+    return _within(text, (start, middle), encoder, limit) + _within(text, (middle, end), encoder, limit)

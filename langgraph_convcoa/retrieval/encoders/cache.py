@@ -1,0 +1,172 @@
+"""A cache of encoded patterns on disk, by content, so that documents are encoded once."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.progress import Progress, track
+
+_LOGGER = logging.getLogger(__name__)
+_APPLICATION_ID = 0x434F4341
+_VERSION = 1
+_WRITE_EVERY = 512
+_KEYS_PER_QUERY = 500
+
+
+class PatternCache:
+    """Vectors of texts in an SQLite file, keyed by the encoder's name and the text.
+
+    Several processes may share a file. Vectors are written in batches, so that a run that is killed goes on where it
+    stopped; each carries a checksum, and one that fails it is encoded anew.
+
+    Args:
+        path: The file; it and its folder are made when missing.
+
+    Raises:
+        RetrievalError: The file is damaged, is no such cache, or cannot be opened or made.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> cache = PatternCache(pathlib.Path(tempfile.mkdtemp()) / "patterns.sqlite")
+        >>> len(cache)
+        0
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RetrievalError(f"The folder of the pattern cache {self.path} cannot be made: {error.strerror}.") from error
+        with self._connect() as connection:
+            self._prepare(connection)
+
+    def __len__(self) -> int:
+        with self._connect() as connection:
+            return int(connection.execute("SELECT count(*) FROM patterns").fetchone()[0])
+
+    def encode(self, encoder: Encoder, texts: Sequence[str], *, progress: Progress = False) -> Vectors:
+        """Vectors (n, d) of passages, encoding only those that the cache does not have.
+
+        A cache that cannot be written to (a full disk, a lock held too long) is a logged warning; the vectors still come.
+        """
+        positions = _positions(texts)
+        unique = list(positions)
+        vectors = np.zeros((len(unique), encoder.dimension), dtype=np.float32)
+        missing = self._read(encoder.name, unique, vectors)
+        # Longest first over all of it: batches of like length, and the time that is left is not underestimated.
+        missing.sort(key=lambda i: len(unique[i]), reverse=True)
+        writing = True
+        with track(progress, len(missing), "Encoding") as advance:
+            for start in range(0, len(missing), _WRITE_EVERY):
+                batch = missing[start : start + _WRITE_EVERY]
+                chosen = [unique[i] for i in batch]
+                rows = normalised(encoder.encode_passages(chosen), len(chosen), encoder.dimension, encoder.name)
+                vectors[batch] = rows
+                writing = writing and self._write(encoder.name, chosen, rows)
+                advance(len(batch))
+        result = np.empty((len(texts), encoder.dimension), dtype=np.float32)
+        for row, places in enumerate(positions.values()):
+            result[places] = vectors[row]
+        return result
+
+    def _read(self, name: str, texts: Sequence[str], out: Vectors) -> list[int]:
+        """Fill in the vectors that are stored; the indexes of the others are returned."""
+        rows = {_key(name, text): index for index, text in enumerate(texts)}
+        keys, size = list(rows), out.shape[1] * 4
+        with self._connect() as connection:
+            for start in range(0, len(keys), _KEYS_PER_QUERY):
+                part = keys[start : start + _KEYS_PER_QUERY]
+                marks = ",".join("?" * len(part))
+                query = f"SELECT key, checksum, vector FROM patterns WHERE key IN ({marks})"  # noqa: S608 -- marks only
+                for key, checksum, vector in connection.execute(query, part):
+                    if len(vector) == size and zlib.crc32(vector, zlib.crc32(key)) == checksum:
+                        out[rows.pop(key)] = np.frombuffer(vector, dtype="<f4")
+        return list(rows.values())
+
+    def _write(self, name: str, texts: Sequence[str], vectors: Vectors) -> bool:
+        entries = []
+        for text, vector in zip(texts, vectors, strict=True):
+            key, blob = _key(name, text), vector.astype("<f4").tobytes()
+            entries.append((key, zlib.crc32(blob, zlib.crc32(key)), blob))
+        try:
+            with closing(self._open()) as connection, connection:
+                connection.executemany("INSERT OR REPLACE INTO patterns (key, checksum, vector) VALUES (?, ?, ?)", entries)
+        except sqlite3.OperationalError as error:
+            _LOGGER.warning("The pattern cache %s cannot be written (%s); going on without it.", self.path, error)
+            return False
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+        return True
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=30.0)
+
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        """A connection of this call's own, so that threads do not share one."""
+        try:
+            with closing(self._open()) as connection, connection:
+                yield connection
+        except sqlite3.OperationalError as error:
+            raise RetrievalError(f"The pattern cache {self.path} cannot be used: {error}.") from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        if self._is_blank(connection):
+            connection.execute("PRAGMA journal_mode=WAL")
+            # Under the write lock, since another process may be making the same file.
+            connection.execute("BEGIN IMMEDIATE")
+            if self._is_blank(connection):
+                connection.execute("CREATE TABLE patterns (key BLOB PRIMARY KEY, checksum INTEGER, vector BLOB)")
+                connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version={_VERSION}")
+            connection.commit()
+        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+            raise RetrievalError(f"{self.path} is an SQLite file but no pattern cache; name another file for the cache.")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != _VERSION:
+            raise RetrievalError(
+                f"The pattern cache {self.path} is of version {version}, not {_VERSION}; delete it and run again."
+            )
+
+    def _is_blank(self, connection: sqlite3.Connection) -> bool:
+        return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+
+    def _damaged(self, error: sqlite3.DatabaseError) -> RetrievalError:
+        return RetrievalError(f"The pattern cache {self.path} is damaged or no cache ({error}); delete it and run again.")
+
+
+def encode_patterns(encoder: Encoder, texts: Sequence[str], cache: PatternCache | None, progress: Progress = False) -> Vectors:
+    """Vectors (n, d) of passages, equal texts encoded once, through the cache where there is one."""
+    if cache is not None:
+        return cache.encode(encoder, texts, progress=progress)
+    positions = _positions(texts)
+    rows = encoder.encode_passages(list(positions), progress=progress)
+    rows = normalised(rows, len(positions), encoder.dimension, encoder.name)
+    result = np.empty((len(texts), encoder.dimension), dtype=np.float32)
+    for row, places in enumerate(positions.values()):
+        result[places] = rows[row]
+    return result
+
+
+def _positions(texts: Sequence[str]) -> dict[str, list[int]]:
+    positions: dict[str, list[int]] = {}
+    for index, text in enumerate(texts):
+        positions.setdefault(text, []).append(index)
+    return positions
+
+
+def _key(name: str, text: str) -> bytes:
+    return hashlib.sha256(f"{name}\0{text}".encode("utf-8", "surrogatepass")).digest()

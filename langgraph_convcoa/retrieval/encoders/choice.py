@@ -1,0 +1,96 @@
+"""The encoders, and the choice of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from langchain_core.embeddings import Embeddings
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.encoders.towers import TwoTowerEncoder
+
+__all__ = [
+    "DEFAULT_ENCODER",
+    "EmbeddingsEncoder",
+    "Encoder",
+    "SentenceTransformerEncoder",
+    "TwoTowerEncoder",
+    "Vectors",
+    "as_encoder",
+    "encoder_from_settings",
+    "encoder_settings",
+]
+
+_CHOICES = ("dtype", "attention", "pooling")
+_TOWERS = ("question", "passage")
+
+
+def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
+    """An encoder from what a user names: None for the default, a model name or folder, embeddings, or an encoder.
+
+    Raises:
+        InputError: It is none of these.
+
+    Example:
+        >>> as_encoder(None)
+        SentenceTransformerEncoder('sentence-transformers/all-MiniLM-L6-v2', dtype='auto')
+    """
+    if encoder is None:
+        return SentenceTransformerEncoder()
+    if isinstance(encoder, str):
+        return SentenceTransformerEncoder(encoder)
+    if isinstance(encoder, Embeddings):
+        return EmbeddingsEncoder(encoder)
+    # Asked of the class: an encoder's properties may load a model, which a runtime-checked protocol would read.
+    if all(hasattr(type(encoder), member) for member in ("encode_queries", "encode_passages", "count_tokens")):
+        return encoder
+    raise InputError(f"An encoder must be an Encoder, LangChain Embeddings or a model name, not {type(encoder).__name__}.")
+
+
+def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
+    """How to make an encoder again, for what is saved with its vectors; None where that cannot be told.
+
+    Example:
+        >>> encoder_settings(SentenceTransformerEncoder("some/model", dtype="torchao-int8"))
+        {'name': 'some/model', 'dtype': 'torchao-int8'}
+    """
+    if isinstance(encoder, SentenceTransformerEncoder):
+        choices = {choice: str(getattr(encoder, choice)) for choice in _CHOICES}
+        return {"name": encoder.model_name} | {k: v for k, v in choices.items() if k == "dtype" or v != "auto"}
+    if isinstance(encoder, TwoTowerEncoder):
+        towers = {tower: encoder_settings(getattr(encoder, tower)) for tower in _TOWERS}
+        if all(towers.values()):
+            return {f"{tower}.{key}": value for tower, settings in towers.items() for key, value in (settings or {}).items()}
+    return None
+
+
+def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
+    """The encoder of which `encoder_settings` told.
+
+    Raises:
+        RetrievalError: They are not such settings, or those of a later release.
+
+    Example:
+        >>> encoder_from_settings({"name": "some/model", "dtype": "bfloat16"})
+        SentenceTransformerEncoder('some/model', dtype='bfloat16')
+    """
+    if any("." in key for key in settings):
+        towers = [
+            encoder_from_settings({key.partition(".")[2]: v for key, v in settings.items() if key.startswith(f"{tower}.")})
+            for tower in _TOWERS
+        ]
+        return TwoTowerEncoder(*towers)
+    if "name" not in settings or not set(settings) <= {"name", *_CHOICES}:
+        raise RetrievalError(
+            f"The encoder's settings {dict(settings)} are not known here; upgrade the library or give the encoder."
+        )
+    try:
+        dtype, attention, pooling = (settings.get(choice, "auto") for choice in _CHOICES)
+        return SentenceTransformerEncoder(settings["name"], dtype=dtype, attention=attention, pooling=pooling)
+    except InputError as error:
+        raise RetrievalError(
+            f"The encoder's settings are not known here ({error}); upgrade the library or give the encoder."
+        ) from error

@@ -1,0 +1,121 @@
+"""Any LangChain `Embeddings` as an encoder."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+
+from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.progress import Progress, track
+
+_NAME_ATTRIBUTES = ("model", "model_name", "model_id", "deployment", "repo_id")
+
+
+class EmbeddingsEncoder(Encoder):
+    """Encode with a LangChain `Embeddings` object, through its `embed_documents` and `embed_query`.
+
+    Args:
+        embeddings: The object.
+        name: A fingerprint of its vectors, for the cache. Made of its class and model name when None; an object without a
+            model name gets one that no other has, so that a cache never confuses two.
+        max_tokens: How long a passage may be.
+        count_tokens: Counts the tokens of a text; when None, a third of its UTF-8 bytes, which is rarely too few.
+        batch_size: Texts a call.
+
+    Raises:
+        RetrievalError: On use, when the embeddings fail or return no usable vectors.
+
+    Example:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> encoder = EmbeddingsEncoder(DeterministicFakeEmbedding(size=8))
+        >>> encoder.encode_queries(["Who?"]).shape
+        (1, 8)
+    """
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        *,
+        name: str | None = None,
+        max_tokens: int = 512,
+        count_tokens: Callable[[str], int] | None = None,
+        batch_size: int = 64,
+    ) -> None:
+        if max_tokens < 16:
+            raise InputError(f"max_tokens must be at least 16, not {max_tokens}.")
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, not {batch_size}.")
+        self.embeddings = embeddings
+        self._name = name or _fingerprint(embeddings)
+        self._max_tokens = max_tokens
+        self._count = count_tokens or _estimate
+        self._batch_size = batch_size
+        self._dimension: int | None = None
+
+    def __repr__(self) -> str:
+        return f"EmbeddingsEncoder({type(self.embeddings).__name__})"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def dimension(self) -> int:
+        if self._dimension is None:
+            self.encode_queries(["dimension"])
+        return self._dimension or 0
+
+    @property
+    def max_tokens(self) -> int:
+        return self._max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        return self._count(text)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return self._vectors(self._call(self._embed_queries, texts), len(texts))
+
+    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+        rows: list[list[float]] = []
+        with track(progress, len(texts), "Encoding") as advance:
+            for start in range(0, len(texts), self._batch_size):
+                batch = texts[start : start + self._batch_size]
+                rows.extend(self._call(self.embeddings.embed_documents, batch))
+                advance(len(batch))
+        return self._vectors(rows, len(texts))
+
+    def _vectors(self, rows: Any, count: int) -> Vectors:
+        vectors = normalised(rows, count, self._dimension, self._name)
+        if count:
+            self._dimension = vectors.shape[1]
+        return vectors
+
+    def _embed_queries(self, texts: list[str]) -> list[list[float]]:
+        return [self.embeddings.embed_query(text) for text in texts]
+
+    def _call(self, embed: Callable[[list[str]], list[list[float]]], texts: Sequence[str]) -> list[list[float]]:
+        try:
+            return list(embed(list(texts)))
+        except ConvCoAError:
+            raise
+        # What a third party's embeddings raise is not known here.
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [""])[0][:200]
+            raise RetrievalError(f"The embeddings {self._name!r} failed: {type(error).__name__}: {reason}.") from error
+
+
+def _fingerprint(embeddings: Embeddings) -> str:
+    kind = f"{type(embeddings).__module__}.{type(embeddings).__qualname__}"
+    for attribute in _NAME_ATTRIBUTES:
+        model = getattr(embeddings, attribute, None)
+        if isinstance(model, str) and model:
+            return f"{kind}:{model}:{getattr(embeddings, 'dimensions', None)}"
+    return f"{kind}:{uuid.uuid4().hex}"
+
+
+def _estimate(text: str) -> int:
+    return len(text.encode("utf-8", "replace")) // 3 + 2

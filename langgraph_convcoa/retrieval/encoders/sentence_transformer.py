@@ -1,0 +1,241 @@
+"""The encoder by default: a sentence-transformers model, loaded when it is first needed."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.loading import (
+    DEFAULT_NAMES,
+    POOLINGS,
+    Pooling,
+    counting_copy,
+    load_model,
+    quiet,
+    set_pooling,
+)
+from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.text.choices import one_of
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
+
+Dtype = Literal["auto", "float32", "bfloat16", "torchao-int8", "bitsandbytes-int8"]
+
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+ATTENTION_CHOICES: tuple[Literal["auto", "softmax", "softmax1"], ...] = ("auto", "softmax", "softmax1")
+_EIGHT_BIT = ("torchao-int8", "bitsandbytes-int8")
+_COUNTED_AT_ONCE = 1024
+
+
+class SentenceTransformerEncoder(Encoder):
+    """Encode with a sentence-transformers model.
+
+    The default, all-MiniLM-L6-v2, is taken from the package of the extra `offline` where that is installed, so that no
+    download is needed; any other name is a folder or is loaded from the Hugging Face hub. Nothing is loaded before the
+    first use, and several threads may use one encoder.
+
+    Args:
+        name: Folder or hub name of the model.
+        device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
+        batch_size: Texts a forward pass; passages are sorted by length first.
+        dtype: "bfloat16" computes the matrix products in bfloat16 (about 1.8 times as fast on processors that have it,
+            cosine to float32 above 0.9999); "auto" does so on such a processor. "torchao-int8" and "bitsandbytes-int8" have
+            the linear layers in eight bits (the extra `int8`; see `quantise`). The vectors are float32 in any case, and
+            caches and indexes keep the types apart.
+        attention: "softmax1" computes attention with softmax_1, as OutEffHop does, for a model that is or will be trained
+            with it; "softmax" without it; "auto" as the model was saved by `save`.
+        pooling: How tokens become a vector, "cls" or "mean"; "auto" as the checkpoint says, by the mean where it says nothing.
+
+    Raises:
+        InputError: A setting is none of these.
+        RetrievalError: On first use, when the model cannot be loaded or cannot be used in this way.
+    """
+
+    def __init__(
+        self,
+        name: str = DEFAULT_ENCODER,
+        device: str | None = None,
+        batch_size: int = 32,
+        dtype: Dtype | str = "auto",
+        attention: Literal["auto", "softmax", "softmax1"] | str = "auto",
+        pooling: Pooling | str = "auto",
+    ) -> None:
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, not {batch_size}.")
+        self.model_name = name
+        self.device = device
+        self.batch_size = batch_size
+        self.dtype = one_of("dtype", dtype, DTYPES)
+        self.attention = one_of("attention", attention, ATTENTION_CHOICES)
+        self.pooling = one_of("pooling", pooling, POOLINGS)
+        self._other_pooling = False
+        self._model: SentenceTransformer | None = None
+        self._counter: Tokenizer | None = None
+        self._name: str | None = None
+        # Fast tokenizers carry their truncation as state and cannot be borrowed twice, so encoding is one at a time.
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        told = {"dtype": self.dtype, "attention": self.attention, "pooling": self.pooling}
+        shown = "".join(f", {name}={value!r}" for name, value in told.items() if name == "dtype" or value != "auto")
+        return f"SentenceTransformerEncoder({self.model_name!r}{shown})"
+
+    @property
+    def name(self) -> str:
+        with self._lock:
+            if self._name is None:
+                from langgraph_convcoa.retrieval.encoders.outlier_free import attention_of
+
+                parts = [self._identity(), self._computes_in(), str(self.max_tokens)]
+                if attention_of(self.model) != "softmax":
+                    parts.insert(1, attention_of(self.model))
+                if self._other_pooling:
+                    parts.insert(1, self.pooling)
+                self._name = "|".join(parts)
+            return self._name
+
+    @property
+    def model(self) -> SentenceTransformer:
+        """The model, loaded on first use; its vectors of texts can be differentiated unless it is in eight bits.
+
+        What trains it must take another encoder for its vectors afterwards: this one keeps the `name` it had.
+        """
+        return self._load()
+
+    def save(self, folder: str | Path) -> None:
+        """Save the model, its pooling and its attention to a folder that a `SentenceTransformerEncoder` opens again.
+
+        The type that it computes in is chosen when it is opened. The folder is complete or not there.
+
+        Args:
+            folder: A folder that is missing or empty.
+
+        Raises:
+            InputError: The folder has something in it.
+            RetrievalError: The model is in eight bits, or cannot be written there.
+        """
+        if self.dtype in _EIGHT_BIT:
+            raise RetrievalError(f"An encoder in {self.dtype} is not saved; save it in float32 and open it in {self.dtype}.")
+        target = Path(folder)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise InputError(f"The folder {target} holds other files; name an empty one for the encoder.")
+        partial = target.with_name(f".{target.name}.partial")
+        model = self._load()
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            with self._lock, quiet():
+                model.save_pretrained(str(partial), create_model_card=False)
+            if target.exists():
+                target.rmdir()
+            partial.replace(target)
+        except OSError as error:
+            raise RetrievalError(f"The encoder cannot be saved to {target}: {error}.") from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    @property
+    def dimension(self) -> int:
+        model = self._load()
+        # The name of the method has moved between releases of sentence-transformers.
+        method = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
+        return int(method() or 0)
+
+    @property
+    def max_tokens(self) -> int:
+        return int(self._load().max_seq_length or 512)
+
+    def count_tokens(self, text: str) -> int:
+        return self.count_tokens_batch([text])[0]
+
+    def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
+        with self._lock:
+            if self._counter is None:
+                self._counter = counting_copy(self._load())
+            # In parts, since an encoding takes many times the memory of its text.
+            parts = (texts[start : start + _COUNTED_AT_ONCE] for start in range(0, len(texts), _COUNTED_AT_ONCE))
+            return [len(encoding.ids) for part in parts for encoding in self._counter.encode_batch_fast(list(part))]
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return self._encode(texts, self._load().encode_query, False)
+
+    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+        return self._encode(texts, self._load().encode_document, progress)
+
+    def _encode(self, texts: Sequence[str], encode: Callable[..., Any], progress: Progress) -> Vectors:
+        import torch
+
+        from langgraph_convcoa.retrieval.encoders.eight_bit import quietly
+
+        bfloat16 = self._computes_in() == "bfloat16"
+        silence = quietly if self.dtype in _EIGHT_BIT else nullcontext
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
+        with track(progress, len(texts), "Encoding") as advance:
+            for start in range(0, len(order), self.batch_size):
+                batch = order[start : start + self.batch_size]
+                device_type = torch.device(self._load().device).type
+                half = torch.autocast(device_type, dtype=torch.bfloat16) if bfloat16 else nullcontext()
+                with self._lock, half, silence():
+                    rows = encode([texts[i] for i in batch], batch_size=len(batch), show_progress_bar=False)
+                vectors[batch] = np.asarray(rows, dtype=np.float32)
+                advance(len(batch))
+        return normalised(vectors, len(texts), self.dimension, self.model_name)
+
+    def _load(self) -> SentenceTransformer:
+        if self._model is None:
+            with self._lock:
+                if self._model is None:
+                    self._model = self._prepared()
+        return self._model
+
+    def _prepared(self) -> SentenceTransformer:
+        from langgraph_convcoa.retrieval.encoders.eight_bit import quantise
+        from langgraph_convcoa.retrieval.encoders.outlier_free import saved_attention, use_attention
+
+        model = load_model(self.model_name, self.device)
+        wanted = saved_attention(model) if self.attention == "auto" else self.attention
+        # A model without a switch for its attention computes with softmax.
+        if wanted != "softmax" or saved_attention(model) != "softmax":
+            use_attention(model, wanted)
+        self._other_pooling = set_pooling(model, self.pooling)
+        if self.dtype == "torchao-int8" or self.dtype == "bitsandbytes-int8":
+            quantise(model, self.dtype)
+        return model
+
+    def _computes_in(self) -> str:
+        if self.dtype != "auto":
+            return self.dtype
+        import torch
+
+        capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+        on_cpu = torch.device(self._load().device).type == "cpu"
+        native = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
+        return "bfloat16" if on_cpu and native else "float32"
+
+    def _identity(self) -> str:
+        """What the model is: its name and revision on the hub, or for a folder the hash of its weights."""
+        if self.model_name in DEFAULT_NAMES:
+            return DEFAULT_ENCODER
+        folder = Path(self.model_name)
+        if folder.is_dir():
+            digest = hashlib.sha256()
+            for file in sorted(folder.rglob("*")):
+                if file.suffix in (".safetensors", ".bin", ".json", ".txt") and file.is_file():
+                    digest.update(file.relative_to(folder).as_posix().encode())
+                    with file.open("rb") as stream:
+                        digest.update(hashlib.file_digest(stream, "sha256").digest())
+            return f"folder:{digest.hexdigest()}"
+        config = getattr(getattr(self._load()[0], "auto_model", None), "config", None)
+        return f"{self.model_name}@{getattr(config, '_commit_hash', None)}"

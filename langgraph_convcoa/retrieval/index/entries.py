@@ -1,0 +1,168 @@
+"""Documents as they are stored: split into passages, compared with what is there, and encoded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.documents.split import identify, pattern_text, split_documents, windows
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.encoders.cache import encode_patterns as encode_texts
+from langgraph_convcoa.retrieval.index.documents import Entry, Passage
+from langgraph_convcoa.retrieval.index.write import StoredSets
+from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.scoring.patterns import PatternType, encode_patterns
+
+
+def groups_of(passages: Iterable[Passage]) -> Iterator[tuple[str, list[Passage]]]:
+    """Passages in order as the documents that they are the parts of, each with its id."""
+    group: list[Passage] = []
+    for passage in passages:
+        if group and not _follows(group[0].document, passage.document, len(group)):
+            yield _document_id(group[0].document), group
+            group = []
+        group.append(passage)
+    if group:
+        yield _document_id(group[0].document), group
+
+
+def entries_of(passages: Iterable[Passage]) -> Iterator[Entry]:
+    """Passages in order as documents that can be stored."""
+    for identity, group in groups_of(passages):
+        yield Entry(identity, content_digest(group), group)
+
+
+def content_digest(passages: Iterable[Passage]) -> bytes:
+    """What tells the content of a document from another: a hash of its passages' ids, texts and metadata."""
+    digest = hashlib.sha256()
+    for passage in passages:
+        document = passage.document
+        content = [document.id, document.page_content, json.dumps(document.metadata, sort_keys=True)]
+        digest.update(json.dumps(content).encode())
+    return digest.digest()
+
+
+class Selection(NamedTuple):
+    """The documents of a batch that are to be encoded: those that are new, and those that take another's place."""
+
+    ids: list[str]
+    fresh: list[Entry]
+    changed: list[Entry]
+    unchanged: int
+
+
+def select(
+    documents: Sequence[Document], encoder: Encoder, *, replace: bool, digests: Callable[[Sequence[str]], dict[str, bytes]]
+) -> Selection:
+    """Split documents with text into passages, and find out which of them are there already.
+
+    Args:
+        documents: At least one.
+        encoder: Says how long a passage may be.
+        replace: Whether a document takes the place of one with its id and another content, which else is an error.
+        digests: Gives the `content_digest` of those of some ids that are there.
+
+    Raises:
+        InputError: An id or metadata cannot be stored.
+        RetrievalError: An id is used twice.
+    """
+    named = {document.id for document in documents if document.id is not None}
+    identified = identify(_distinct(documents))
+    # Their windows are found when they are encoded.
+    entries = list(entries_of(Passage(passage, []) for passage in split_documents(identified, encoder)))
+    there = digests([entry.id for entry in entries])
+    changed = [entry for entry in entries if entry.id in there and entry.id in named and there[entry.id] != entry.digest]
+    if changed and not replace:
+        raise RetrievalError(
+            f"The document id {changed[0].id!r} is there already with another content; update the document, "
+            "or give every document an id of its own."
+        )
+    fresh = [entry for entry in entries if entry.id not in there]
+    ids = [str(document.id) for document in identified]
+    return Selection(ids, fresh, changed, len(entries) - len(fresh) - len(changed))
+
+
+def check_owners(entries: Iterable[Entry], owners: Mapping[str, str], replaced: Collection[str]) -> None:
+    """Raise RetrievalError for a passage whose id is that of a passage of another document, by `owners`."""
+    for entry in entries:
+        for passage in entry.passages:
+            owner = owners.get(str(passage.document.id))
+            if owner is not None and owner not in replaced:
+                raise RetrievalError(
+                    f"The id {passage.document.id!r} of a passage of {entry.id!r} is that of a passage of {owner!r} already; "
+                    "give every document an id of its own."
+                )
+
+
+def encoded(
+    entries: Sequence[Entry], encoder: Encoder, dtype: PatternType, cache: PatternCache | None, progress: Progress = False
+) -> tuple[list[Entry], StoredSets]:
+    """The documents with the windows of their passages, and the patterns of each passage followed by those of its windows."""
+    texts: list[str] = []
+    sizes: list[int] = []
+    filled = []
+    for entry in entries:
+        passages = []
+        for passage in entry.passages:
+            document = passage.document
+            spans = windows(document.page_content)
+            texts += [pattern_text(document), *(document.page_content[start:end] for start, end in spans)]
+            sizes.append(1 + len(spans))
+            passages.append(Passage(document, spans))
+        filled.append(Entry(entry.id, entry.digest, passages))
+    values, scales = encode_patterns(encode_texts(encoder, texts, cache, progress), dtype)
+    return filled, StoredSets(values, scales, np.array(sizes, dtype=np.int64))
+
+
+def check_storable(document: Document) -> None:
+    """Raise InputError for a document whose id or metadata cannot be stored."""
+    try:
+        str(document.id).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"The document id {document.id!r} holds half a character; give it another id.") from None
+    for name, value in document.metadata.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError):
+            good = False
+        else:
+            good = isinstance(name, str)
+        if not good:
+            raise InputError(
+                f"The metadata {name!r} ({type(value).__name__}) of the document {document.id!r} cannot be stored; "
+                "give text, numbers, lists or dicts under names that are text."
+            )
+
+
+def _distinct(documents: Iterable[Document]) -> list[Document]:
+    """Documents without those that are there twice with one id and one content."""
+    kept: list[Document] = []
+    seen: dict[str, Document] = {}
+    for document in documents:
+        check_storable(document)
+        if document.id is not None:
+            before = seen.setdefault(document.id, document)
+            if before is not document and before == document:
+                continue
+        kept.append(document)
+    return kept
+
+
+def _follows(first: Document, passage: Document, count: int) -> bool:
+    """Whether a passage is part count + 1 of the document that `first` is part 1 of."""
+    name = first.metadata.get("document_id")
+    parts = name is not None and first.id == f"{name}#1"
+    return parts and passage.id == f"{name}#{count + 1}" and passage.metadata.get("document_id") == name
+
+
+def _document_id(first: Document) -> str:
+    name = first.metadata.get("document_id")
+    # A document of one passage has its own id, whatever its metadata says.
+    return str(name) if name is not None and first.id == f"{name}#1" else str(first.id)

@@ -1,0 +1,243 @@
+"""The conversation as a memory: a query state that its earlier turns pull along."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import torch
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.hopfield.energy import update
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.retrieval.query.model import RetrieverModel
+
+Turn = tuple[str, str]
+"""A question and its answer."""
+
+History = Sequence[Turn | Sequence[str] | BaseMessage]
+"""Earlier turns, oldest first: pairs of question and answer, or LangChain messages."""
+
+_Asked = tuple[str, tuple[Turn, ...]]
+_Key = TypeVar("_Key", str, _Asked)
+
+_ANSWER_CHARACTERS = 300
+
+
+def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage] | None) -> list[Turn]:
+    """Earlier turns as pairs of question and answer, from pairs or from messages.
+
+    Of messages, those of the user and of the model count; several in a row are one text, a question without an answer and an
+    answer without a question have an empty other half.
+
+    Raises:
+        InputError: An entry is neither a pair of strings nor a message.
+
+    Example:
+        >>> history_pairs([HumanMessage("Who?"), AIMessage("Ada."), HumanMessage("When?")])
+        [('Who?', 'Ada.'), ('When?', '')]
+    """
+    if history is None:
+        return []
+    if isinstance(history, str):
+        raise InputError("The history must be pairs of question and answer or messages, not a string.")
+    if not isinstance(history, Iterable):
+        raise InputError(f"The history must be pairs of question and answer or messages, not {history!r:.80}.")
+    pairs: list[tuple[list[str], list[str]]] = []
+    for entry in history:
+        if isinstance(entry, BaseMessage):
+            text = str(entry.text).strip()
+            if not text or not isinstance(entry, HumanMessage | AIMessage):
+                continue
+            if isinstance(entry, HumanMessage):
+                if not pairs or pairs[-1][1]:
+                    pairs.append(([], []))
+                pairs[-1][0].append(text)
+            else:
+                if not pairs:
+                    pairs.append(([], []))
+                pairs[-1][1].append(text)
+        elif isinstance(entry, list | tuple) and len(entry) == 2 and all(isinstance(part, str) for part in entry):
+            pairs.append(([entry[0]], [entry[1]]))
+        else:
+            raise InputError(f"The history must be pairs of question and answer or messages, not {entry!r:.80}.")
+    return [(" ".join(questions), " ".join(answers)) for questions, answers in pairs]
+
+
+def turn_text(turn: Turn) -> str:
+    """What is encoded of an earlier turn: its question and the start of its answer.
+
+    Example:
+        >>> turn_text(("Who wrote it?", "Ada."))
+        'Who wrote it? Ada.'
+    """
+    question, answer = turn
+    return f"{question.strip()} {answer.strip()[:_ANSWER_CHARACTERS]}".strip()
+
+
+def conversational_state(query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
+    """normalise(x + lambda sparsemax(beta_h x H^T) H); x where there is no history.
+
+    Args:
+        query: x, (d,).
+        history: H, (t, d), one pattern an earlier turn.
+        history_weight: lambda, at least 0.
+        history_beta: beta_h, 0 to infinity.
+
+    Returns:
+        (d,), of length one.
+
+    Example:
+        >>> x, h = np.array([1, 0], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
+        >>> conversational_state(x, h, 1.0, 1.0).round(3).tolist()
+        [0.7070000171661377, 0.7070000171661377]
+    """
+    if len(history) == 0 or history_weight == 0:
+        return query
+    x, patterns = torch.from_numpy(query), torch.from_numpy(history)
+    state = x + history_weight * update(x, patterns, history_beta)
+    return np.asarray(torch.nn.functional.normalize(state, dim=-1).numpy(), dtype=np.float32)
+
+
+def towered_states(towers: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
+    """normalise((1 - <t, x>)^p t + g s): states s with what a question tower makes of the questions, t.
+
+    Where the tower finds that a question x in its conversation means what it says, t is near x and tells nothing new; the
+    gate then leaves the question to s, which leans on its history. With p = 0 the tower always counts alike.
+
+    Args:
+        towers: t, (n, d), of length one.
+        questions: x, (n, d), the questions by themselves, of length one.
+        states: s, (n, d), of length one.
+        state_weight: g, at least 0.
+        gate: p, at least 0.
+
+    Returns:
+        (n, d), of length one.
+
+    Example:
+        >>> t, s = np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32)[1:]
+        >>> towered_states(t, s, s, 1.0, 2.0).round(3).tolist(), towered_states(t, t, s, 1.0, 2.0).tolist()
+        ([[0.7070000171661377, 0.7070000171661377]], [[0.0, 1.0]])
+    """
+    weights = np.clip(1 - np.einsum("nd,nd->n", towers, questions), 0, None)[:, None] ** np.float32(gate)
+    mixed = weights * towers + np.float32(state_weight) * states
+    lengths = np.linalg.norm(mixed, axis=1, keepdims=True)
+    return np.asarray(np.divide(mixed, lengths, out=mixed, where=lengths > 0), dtype=np.float32)
+
+
+class StateEncoder:
+    """Query states of questions with their histories; vectors of recent texts are kept, since a history recurs every turn.
+
+    Without a model the state is `conversational_state`. A model's projections and gate take the place of the identity in it
+    (`StateWeights`), and what a question tower makes of the question and its turns is added (`towered_states`).
+
+    Args:
+        encoder: Encodes questions and turns alike.
+        capacity: How many vectors are kept.
+        model: A trained model for this encoder.
+    """
+
+    def __init__(self, encoder: Encoder, capacity: int = 4096, model: RetrieverModel | None = None) -> None:
+        self.encoder = encoder
+        self.model = model
+        self._capacity = capacity
+        self._kept: OrderedDict[str | _Asked, Vectors] = OrderedDict()
+        self._checked = False
+        self._lock = threading.Lock()
+
+    def states(
+        self,
+        queries: Sequence[str],
+        histories: Sequence[Sequence[Turn]],
+        *,
+        history_weight: float,
+        history_beta: float,
+    ) -> Vectors:
+        """The query state of each question, (n, d); all texts that are new are encoded in one batch.
+
+        Args:
+            queries: n questions.
+            histories: n lists of earlier turns, oldest first.
+            history_weight: lambda, at least 0; with 0 the turns are left out altogether.
+            history_beta: beta_h, 0 to infinity.
+
+        Raises:
+            RetrievalError: The encoder gives unusable vectors, or the model is for another encoder.
+        """
+        if self.model is not None and not self._checked:
+            self.model.check_encoder(self.encoder)
+            self._checked = True
+        kept = [list(history) if history_weight else [] for history in histories]
+        turns = [[text for text in map(turn_text, history) if text] for history in kept]
+        vectors = self._encode([*queries, *(text for texts in turns for text in texts)])
+        rows = [
+            self._state(
+                vectors[query],
+                np.stack([vectors[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32),
+                history_weight,
+                history_beta,
+            )
+            for query, texts in zip(queries, turns, strict=True)
+        ]
+        states = np.stack(rows) if rows else np.zeros((0, self.encoder.dimension), dtype=np.float32)
+        return self._towered(states, vectors, queries, kept)
+
+    def _state(self, query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
+        if self.model is None or self.model.state is None:
+            return conversational_state(query, history, history_weight, history_beta)
+        return self.model.state.state(query, history, history_weight, history_beta)
+
+    def _towered(
+        self, states: Vectors, vectors: Mapping[str, Vectors], queries: Sequence[str], histories: Sequence[Sequence[Turn]]
+    ) -> Vectors:
+        """The states with what the question tower makes of each question and its turns."""
+        if self.model is None or self.model.tower is None:
+            return states
+        asked = {
+            row: (query, tuple((question.strip(), answer.strip()) for question, answer in history))
+            for row, (query, history) in enumerate(zip(queries, histories, strict=True))
+            if history or self.model.first_turns
+        }
+        if not asked:
+            return states
+        found = self._recalled(asked.values())
+        new = [question for question in dict.fromkeys(asked.values()) if question not in found]
+        if new:
+            bfloat16 = "bfloat16" in self.encoder.name.split("|")
+            tower = self.model.tower
+            read = tower.encode([query for query, _ in new], [turns for _, turns in new], bfloat16=bfloat16)
+            found |= zip(new, read, strict=True)
+        self._keep(found)
+        rows, states = list(asked), states.copy()
+        towers = np.stack([found[question] for question in asked.values()])
+        questions = np.stack([vectors[queries[row]] for row in rows])
+        states[rows] = towered_states(towers, questions, states[rows], self.model.state_weight, self.model.gate)
+        return states
+
+    def _encode(self, texts: Sequence[str]) -> dict[str, Vectors]:
+        found = self._recalled(texts)
+        missing = list(dict.fromkeys(text for text in texts if text not in found))
+        if missing:
+            rows = normalised(self.encoder.encode_queries(missing), len(missing), self.encoder.dimension, self.encoder.name)
+            found |= zip(missing, rows, strict=True)
+        self._keep(found)
+        return found
+
+    def _recalled(self, keys: Iterable[_Key]) -> dict[_Key, Vectors]:
+        with self._lock:
+            return {key: self._kept[key] for key in keys if key in self._kept}
+
+    def _keep(self, found: Mapping[_Key, Vectors]) -> None:
+        with self._lock:
+            for key, vector in found.items():
+                self._kept[key] = vector
+                self._kept.move_to_end(key)
+            while len(self._kept) > self._capacity:
+                self._kept.popitem(last=False)

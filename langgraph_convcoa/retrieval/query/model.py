@@ -1,0 +1,310 @@
+"""A trained retriever on disk: what training adds to an encoder whose patterns of passages stay as they are."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import DTYPES, SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.query.query_encoder import QuestionTower
+from langgraph_convcoa.retrieval.query.state_weights import StateWeights
+from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
+
+DEFAULT_MODEL = "default"
+UNTRAINED = "untrained"
+
+_FORMAT = "convcoa retriever model"
+_VERSION = 1
+_CONFIG, _WEIGHTS, _TOWER, _CARD, _ENCODER = (
+    "config.json",
+    "model.safetensors",
+    "question_tower.safetensors",
+    "README.md",
+    "encoder",
+)
+_SETTINGS = ("beta", "passage_weight", "lexical_weight", "history_weight", "history_beta")
+_WEIGHT_NAMES = ("query", "key", "value")
+_STATE_NAMES = ("direct", "association", "history", "gate")
+
+
+@dataclass(frozen=True, eq=False)
+class RetrieverModel:
+    """What training gave a `HopfieldRetriever`: the query's side, so that an index built before stays as it is.
+
+    Attributes:
+        encoder: Identity of the encoder whose patterns are searched (`encoder_identity`).
+        settings: Settings of the retriever that the model was trained or chosen with: beta, passage_weight, lexical_weight,
+            history_weight, history_beta. What a user sets goes before them.
+        weights: W_Q, W_K, W_V of the association; the identity when None.
+        state: Projections and gate of the conversation state; the untrained state when None.
+        tower: The question tower; the state is made of the encoder's vectors alone when None.
+        state_weight: g of a state with a tower, normalise((1 - <t, x>)^p t + g * state of the encoder's vectors), where t is
+            what the tower makes of the question in its conversation, and x the question by itself (`towered_states`).
+        gate: p of it; with 0 the tower counts alike for every question.
+        first_turns: Whether the tower reads questions without a history too; they are left to the encoder otherwise.
+        encoder_folder: Folder of an encoder that was trained along; None where the encoder is one that is known by its name.
+        card: The model card, in Markdown: data, licences, numbers, the command that made it.
+        source: "default", the folder that the model was loaded from, or nothing.
+
+    Raises:
+        RetrievalError: The weights are for vectors of different lengths, or a setting is unknown or out of range.
+
+    Example:
+        >>> import tempfile
+        >>> model = RetrieverModel("some/encoder", settings={"history_weight": 0.4})
+        >>> folder = Path(tempfile.mkdtemp()) / "model"
+        >>> model.save(folder)
+        >>> RetrieverModel.load(folder).settings
+        {'history_weight': 0.4}
+    """
+
+    encoder: str
+    settings: Mapping[str, float] = field(default_factory=dict)
+    weights: HopfieldWeights | None = None
+    state: StateWeights | None = None
+    tower: QuestionTower | None = None
+    state_weight: float = 0.0
+    gate: float = 0.0
+    first_turns: bool = False
+    encoder_folder: Path | None = None
+    card: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.settings if name not in _SETTINGS]
+        if unknown:
+            raise RetrievalError(f"The model has an unknown setting {unknown[0]!r}; known: {', '.join(_SETTINGS)}.")
+        numbers = {**self.settings, "state_weight": self.state_weight, "gate": self.gate}
+        for name, value in numbers.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
+                raise RetrievalError(f"The model's {name} must be a number of at least 0, not {value!r}.")
+        lengths = {part.dimension for part in (self.weights, self.state) if part is not None}
+        if len(lengths) > 1:
+            raise RetrievalError(f"The model's weights are for vectors of different lengths: {sorted(lengths)}.")
+
+    @property
+    def dimension(self) -> int | None:
+        """Length d of the vectors that the weights are for; None where there are no weights."""
+        return next((part.dimension for part in (self.weights, self.state) if part is not None), None)
+
+    @classmethod
+    def load(cls, path: str | Path) -> RetrieverModel:
+        """Open a model that `save` or `convcoa train` wrote.
+
+        Raises:
+            RetrievalError: There is no model, it is of another version, damaged or cut short.
+        """
+        folder = Path(path)
+        config = _read_config(folder)
+        try:
+            parts = load_file(folder / _WEIGHTS) if config["weights"] or config["state"] else {}
+        except (OSError, SafetensorError, ValueError) as error:
+            raise RetrievalError(f"The weights {folder / _WEIGHTS} are missing, damaged or cut short ({error}).") from error
+        own = folder / _ENCODER if config["encoder_folder"] else None
+        try:
+            card = (folder / _CARD).read_text(encoding="utf-8") if (folder / _CARD).exists() else ""
+            return cls(
+                encoder=config["encoder"],
+                settings=config["settings"],
+                weights=HopfieldWeights(*_arrays(parts, "hopfield", _WEIGHT_NAMES)) if config["weights"] else None,
+                state=StateWeights(*_arrays(parts, "state", _STATE_NAMES)) if config["state"] else None,
+                tower=QuestionTower.load(folder / _TOWER, base=str(own) if own else None) if config["tower"] else None,
+                state_weight=config["state_weight"],
+                gate=config["gate"],
+                first_turns=config["first_turns"],
+                encoder_folder=own,
+                card=card,
+                source=str(folder),
+            )
+        except (KeyError, OSError, UnicodeDecodeError) as error:
+            raise RetrievalError(
+                f"The model {folder} lacks a part or cannot be read ({error}); copy or train it again."
+            ) from error
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a folder, in place of a model that is there, all at once or not at all.
+
+        Raises:
+            RetrievalError: The folder holds something else, or cannot be written to; what was there is as it was.
+        """
+        folder = Path(path)
+        check_model_folder(folder)
+        partial, old = folder.with_name(f".{folder.name}.partial"), folder.with_name(f".{folder.name}.old")
+        parts = _named("hopfield", _WEIGHT_NAMES, self.weights) | _named("state", _STATE_NAMES, self.state)
+        config = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "encoder": self.encoder,
+            "settings": dict(self.settings),
+            "weights": self.weights is not None,
+            "state": self.state is not None,
+            "tower": self.tower is not None,
+            "state_weight": self.state_weight,
+            "gate": self.gate,
+            "first_turns": self.first_turns,
+            "encoder_folder": self.encoder_folder is not None,
+        }
+        try:
+            for remains in (partial, old):
+                shutil.rmtree(remains, ignore_errors=True)
+            partial.mkdir(parents=True)
+            if parts:
+                save_file(parts, partial / _WEIGHTS)
+            if self.tower is not None:
+                self.tower.save(partial / _TOWER)
+            if self.encoder_folder is not None:
+                shutil.copytree(self.encoder_folder, partial / _ENCODER)
+            if self.card:
+                (partial / _CARD).write_text(self.card, encoding="utf-8")
+            (partial / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+            _readable_alike(partial, (partial / _CONFIG).stat().st_mode)
+            if folder.exists():
+                folder.replace(old)
+            partial.replace(folder)
+        except (OSError, SafetensorError) as error:
+            raise RetrievalError(f"The model cannot be written to {folder}: {error}.") from error
+        finally:
+            if old.exists() and not folder.exists():
+                old.replace(folder)
+            for remains in (partial, old):
+                shutil.rmtree(remains, ignore_errors=True)
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Raise RetrievalError where the model was not trained for an encoder's vectors; loads the encoder."""
+        found = encoder_identity(encoder.name)
+        if found != self.encoder:
+            raise RetrievalError(
+                f"The model {self.source} was trained for the encoder {self.encoder!r}, not {found!r}; ".replace("  ", " ")
+                + "train one for this encoder, or use model='untrained'."
+            )
+        if self.dimension not in (None, encoder.dimension):
+            raise RetrievalError(
+                f"The model is for vectors of length {self.dimension}, the encoder {found!r} gives {encoder.dimension}; "
+                "train it again."
+            )
+
+
+@cache
+def default_model() -> RetrieverModel | None:
+    """The model that comes with the package, for the encoder by default; None in a package that was built without it."""
+    from importlib.resources import files
+
+    folder = Path(str(files("langgraph_convcoa"))) / "retrieval" / "query" / "default_model"
+    return replace(RetrieverModel.load(folder), source=DEFAULT_MODEL) if (folder / _CONFIG).exists() else None
+
+
+def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> RetrieverModel | None:
+    """The model that a name stands for with an encoder, which is not loaded here.
+
+    Args:
+        model: "default", "untrained", a model; None is the default model with the default encoder, and none with others.
+        encoder: What the model is to be used with.
+
+    Raises:
+        InputError: "default" with another encoder than the default one, or an unknown name.
+    """
+    if model is None:
+        return default_model() if is_default_encoder(encoder) else None
+    if isinstance(model, RetrieverModel):
+        return model
+    if model == DEFAULT_MODEL:
+        if not is_default_encoder(encoder):
+            raise InputError(
+                f"The default model is for the default encoder, not {encoder!r}: train one, or model='untrained'."
+            )
+        return default_model()
+    if model != UNTRAINED:
+        raise InputError(f"model must be 'default', 'untrained', a folder or a RetrieverModel, not {model!r}.")
+    return None
+
+
+def encoder_identity(name: str) -> str:
+    """An encoder's name without what it computes in and how much it reads: a model fits all of these.
+
+    Example:
+        >>> encoder_identity("sentence-transformers/all-MiniLM-L6-v2|bfloat16|256")
+        'sentence-transformers/all-MiniLM-L6-v2'
+    """
+    return "|".join(part for part in name.split("|") if part not in DTYPES and not part.isdigit())
+
+
+def is_default_encoder(encoder: Encoder) -> bool:
+    """Whether an encoder is all-MiniLM-L6-v2 as it comes, whatever it computes in; nothing is loaded."""
+    inner = getattr(encoder, "encoder", encoder)
+    return (
+        isinstance(inner, SentenceTransformerEncoder)
+        and inner.model_name in DEFAULT_NAMES
+        and inner.attention != "softmax1"
+        and inner.pooling == "auto"
+    )
+
+
+def check_model_folder(folder: str | Path) -> None:
+    """Raise RetrievalError where a folder can hold no model, since it is a file or holds other things."""
+    place = Path(folder)
+    if place.name in ("", ".."):
+        raise RetrievalError(f"The model cannot take the place of the folder {place}: name a folder inside it.")
+    try:
+        if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not (place / _CONFIG).is_file())):
+            raise RetrievalError(f"{place} holds other files; name an empty folder for the model, or one with a model.")
+    except OSError as error:
+        raise RetrievalError(f"The folder {place} cannot be used for a model: {error.strerror}.") from error
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / _CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RetrievalError(
+            f"{folder} holds no model ({path.name}: {error.strerror}); train one: convcoa train DATA --out {folder}."
+        ) from error
+    except ValueError as error:
+        raise RetrievalError(f"{path} is damaged ({error}); copy or train the model again.") from error
+    if not isinstance(config, dict) or config.get("format") != _FORMAT:
+        raise RetrievalError(f"{folder} holds no model of a retriever; name a folder that convcoa train made.")
+    if config.get("version") != _VERSION:
+        raise RetrievalError(
+            f"The model {folder} is of version {config.get('version')}, this library reads {_VERSION}; "
+            "train it again, or update the library."
+        )
+    # Models from before there was a gate have none.
+    config.setdefault("gate", 0.0)
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "encoder": str, "settings": dict, "weights": bool, "state": bool, "tower": bool,
+        "state_weight": (int, float), "gate": (int, float), "first_turns": bool, "encoder_folder": bool,
+    }  # fmt: skip
+    for name, kind in kinds.items():
+        if not isinstance(config.get(name), kind):
+            raise RetrievalError(f"{path} has no usable {name!r}; copy or train the model again.")
+    return config
+
+
+def _arrays(parts: Mapping[str, np.ndarray[Any, Any]], prefix: str, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
+    return [np.asarray(parts[f"{prefix}.{name}"], dtype=np.float32) for name in names]
+
+
+def _readable_alike(folder: Path, mode: int) -> None:
+    """Safetensors lets nobody but the owner read what it writes; who may read the settings may read the weights."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(mode)
+
+
+def _named(prefix: str, names: tuple[str, ...], part: object) -> dict[str, np.ndarray[Any, Any]]:
+    if part is None:
+        return {}
+    return {f"{prefix}.{name}": np.ascontiguousarray(getattr(part, name), dtype=np.float32) for name in names}

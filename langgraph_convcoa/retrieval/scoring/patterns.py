@@ -1,0 +1,230 @@
+"""Stored patterns: memory sets one after another, in one of four number formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+
+PatternType: TypeAlias = Literal["float32", "float16", "bfloat16", "int8"]
+"""How patterns are stored. All but float32 are rounded once; what is stored is then searched exactly."""
+
+PATTERN_TYPES: tuple[PatternType, ...] = get_args(PatternType)
+
+_STORED: dict[str, npt.DTypeLike] = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "int8": np.int8}
+_LARGEST_INT8 = 127
+_ROWS = 4_096
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """N patterns of length d in n memory sets, read and never written.
+
+    Attributes:
+        values: (N, d), C-contiguous, of the stored type: float32, float16, uint16 holding the bits of bfloat16, or int8; may
+            be a read-only memory map.
+        offsets: (n + 1,); memory set i is rows offsets[i] to offsets[i + 1]. Its first row is the whole-passage pattern y_0,
+            the others, at least one, are its windows Y.
+        scales: (N,) for int8, where a pattern is its scale times its row; None for the other types.
+        dtype: The stored type.
+
+    Raises:
+        RetrievalError: The parts do not fit together.
+
+    Example:
+        >>> values, scales = encode_patterns(np.eye(2, dtype=np.float32), "int8")
+        >>> patterns = Patterns(values, np.array([0, 2]), scales, "int8")
+        >>> patterns.n, patterns.d, patterns.rows(0, 1).tolist()
+        (1, 2, [[1.0, 0.0]])
+    """
+
+    values: npt.NDArray[Any]
+    offsets: npt.NDArray[np.int64]
+    scales: npt.NDArray[np.float32] | None = None
+    dtype: PatternType = "float32"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in PATTERN_TYPES:
+            raise RetrievalError(f"Patterns cannot be of type {self.dtype!r}; use one of {', '.join(PATTERN_TYPES)}.")
+        values, offsets, scales = self.values, self.offsets, self.scales
+        if values.ndim != 2 or values.dtype != np.dtype(_STORED[self.dtype]) or not values.flags.c_contiguous:
+            raise RetrievalError(
+                f"Patterns of type {self.dtype} must be a contiguous matrix of {np.dtype(_STORED[self.dtype])}, "
+                f"not {values.dtype} of shape {values.shape}."
+            )
+        if offsets.dtype != np.int64:
+            raise RetrievalError(f"The offsets of patterns must be int64, not {offsets.dtype}.")
+        sizes = np.diff(offsets)
+        if offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(values):
+            raise RetrievalError("The patterns do not fit together: offsets must go from 0 to the number of patterns.")
+        if len(sizes) and sizes.min() < 2:
+            raise RetrievalError(
+                "The patterns do not fit together: a memory set is one whole-passage pattern and its windows."
+            )
+        if (scales is None) == (self.dtype == "int8") or (scales is not None and scales.shape != (len(values),)):
+            raise RetrievalError("The patterns do not fit together: int8 patterns, and no others, have one scale each.")
+
+    @property
+    def n(self) -> int:
+        """Number of memory sets."""
+        return len(self.offsets) - 1
+
+    @property
+    def d(self) -> int:
+        """Length of a pattern."""
+        return int(self.values.shape[1])
+
+    def __len__(self) -> int:
+        return self.n
+
+    def row(self, index: int) -> Vectors:
+        """One pattern as float32, (d,)."""
+        vector: Vectors = self.rows(index, index + 1)[0]
+        return vector
+
+    def rows(self, start: int, stop: int) -> Vectors:
+        """Patterns start to stop as float32, (stop - start, d)."""
+        return decode_patterns(self.values[start:stop], None if self.scales is None else self.scales[start:stop], self.dtype)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Vectors:
+        """The patterns of the given numbers as float32, (len(rows), d)."""
+        return decode_patterns(self.values[rows], None if self.scales is None else self.scales[rows], self.dtype)
+
+    def set_windows(self, index: int) -> Vectors:
+        """The windows Y of memory set index as float32."""
+        return self.rows(int(self.offsets[index]) + 1, int(self.offsets[index + 1]))
+
+    def select(self, sets: npt.NDArray[np.int64]) -> Patterns:
+        """A copy of some memory sets, in the given order."""
+        starts, sizes = self.offsets[sets], self.offsets[sets + 1] - self.offsets[sets]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        rows = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return Patterns(self.values[rows], offsets, None if self.scales is None else self.scales[rows], self.dtype)
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """The stored values as a torch tensor over the same memory, (N, d); never to be written to."""
+        tensor = torch.from_numpy(writable(self.values))
+        return tensor.view(torch.bfloat16) if self.dtype == "bfloat16" else tensor
+
+    def on(self, device: torch.device) -> Stored:
+        """The patterns as tensors: over the same memory on the CPU, else copied to the device once and kept there."""
+        if device not in self._stored:
+            scales = None if self.scales is None else torch.from_numpy(writable(self.scales)).to(device)
+            self._stored[device] = Stored(self.tensor.to(device), torch.from_numpy(writable(self.offsets)).to(device), scales)
+        return self._stored[device]
+
+    @cached_property
+    def _stored(self) -> dict[torch.device, Stored]:
+        return {}
+
+    @cached_property
+    def reach(self) -> Vectors:
+        """|y_0| of every set and the length of its longest window, (2, n); computed once, in blocks."""
+        lengths = np.empty(len(self.values), dtype=np.float32)
+        for start in range(0, len(lengths), _ROWS):
+            block = self.rows(start, start + _ROWS)
+            lengths[start : start + len(block)] = np.sqrt(np.einsum("ij,ij->i", block, block))
+        firsts = self.offsets[:-1]
+        whole = lengths[firsts]
+        lengths[firsts] = 0
+        return np.stack([whole, np.maximum.reduceat(lengths, firsts) if self.n else whole])
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Patterns as tensors on one device, never to be written to.
+
+    Attributes:
+        values: (N, d) of the stored type.
+        offsets: (n + 1,).
+        scales: (N,) of int8 patterns, or None.
+    """
+
+    values: Tensor
+    offsets: Tensor
+    scales: Tensor | None
+
+    def decoded(self, start: int, stop: int) -> Tensor:
+        """Patterns start to stop as float32."""
+        values = self.values[start:stop].float()
+        return values if self.scales is None else values * self.scales[start:stop, None]
+
+    def gathered(self, rows: Tensor) -> Tensor:
+        """The patterns of some rows as float32."""
+        values = self.values[rows].float()
+        return values if self.scales is None else values * self.scales[rows, None]
+
+
+def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
+    """Vectors as they are stored, and the scales of int8 rows.
+
+    int8 has one scale a row, the largest absolute entry over 127, so that an entry is off by at most half a scale.
+
+    Args:
+        vectors: (N, d) float32.
+        dtype: The stored type.
+
+    Returns:
+        Values of (N, d) for `Patterns.values`, and scales of (N,), or None for the other types.
+
+    Raises:
+        InputError: There is no such type.
+        RetrievalError: The vectors are not a matrix of finite numbers, or too large for float16.
+
+    Example:
+        >>> values, scales = encode_patterns(np.array([[0.5, -1.0]], dtype=np.float32), "int8")
+        >>> values.tolist(), scales.round(4).tolist()
+        ([[64, -127]], [0.007899999618530273])
+    """
+    if dtype not in PATTERN_TYPES:
+        raise InputError(f"Patterns cannot be stored as {dtype!r}; use one of {', '.join(PATTERN_TYPES)}.")
+    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+    if vectors.ndim != 2 or not np.isfinite(vectors).all():
+        raise RetrievalError(
+            f"Patterns must be a matrix of finite numbers; these have shape {vectors.shape}, or hold NaN or infinity."
+        )
+    if dtype == "float32":
+        return vectors, None
+    if dtype == "int8":
+        largest = np.abs(vectors).max(axis=1, initial=0.0)
+        scales = (largest / _LARGEST_INT8).astype(np.float32)
+        scales[scales == 0] = 1.0
+        return np.clip(np.rint(vectors / scales[:, None]), -_LARGEST_INT8, _LARGEST_INT8).astype(np.int8), scales
+    if dtype == "bfloat16":
+        return torch.from_numpy(writable(vectors)).to(torch.bfloat16).view(torch.uint16).numpy(), None
+    if vectors.size and np.abs(vectors).max() > np.finfo(np.float16).max:
+        raise RetrievalError("A pattern is too large for float16; store the patterns as bfloat16 or float32.")
+    return vectors.astype(np.float16), None
+
+
+def decode_patterns(values: npt.NDArray[Any], scales: npt.NDArray[np.float32] | None, dtype: PatternType) -> Vectors:
+    """Stored values as float32 patterns: what `encode_patterns` rounded."""
+    if scales is not None:
+        return values.astype(np.float32) * scales[:, None]
+    if dtype == "bfloat16":
+        # The upper half of a float32's bits.
+        wide: Vectors = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
+        return wide
+    return np.asarray(values, dtype=np.float32)
+
+
+class _Unlocked:
+    """Hands on an array's memory without the note that it is read-only, and keeps the array alive."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        self.array = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.__array_interface__["data"][0], False)}
+
+
+def writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same memory, for torch, which warns of every read-only array although nothing here is written to."""
+    return array if array.flags.writeable else np.asarray(_Unlocked(array))

@@ -1,0 +1,242 @@
+"""Exact top-k of a memory by one matrix product, a bound and a certificate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.hopfield.sparsity import sparsemax
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.scoring.bounds import FirstPass, Queries, Terms, first_pass
+from langgraph_convcoa.retrieval.scoring.exact import Rows, exact_scores, row_products
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns, writable
+from langgraph_convcoa.retrieval.scoring.threads import Workers
+from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
+
+_QUERIES = 64
+# Queries whose sets are scored side by side.
+_TOGETHER = 8
+# Below this many numbers in the patterns, a second thread takes longer to start than to work.
+_WORTH_THREADS = 1_000_000
+# The products of a group of queries take at most this many bytes, or a sixteenth of what the patterns take.
+_PRODUCT_BYTES = 64 * 2**20
+_SHARE = 16
+# A filter that leaves so few patterns has them copied out and searched alone.
+_COPIED_BYTES = 16 * 2**20
+# So many sets at a time show their best bound first; only the sets of the best groups are compared one by one.
+_GROUP = 16
+# How far float32 may put a bound below a score.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The best passages of a memory for one query.
+
+    Attributes:
+        indices: Passage numbers, best first; equal scores in the order of the memory.
+        scores: w <x, y_0> + sim(z, x) + extra of each.
+        certified: Whether these are certainly the best of all that was allowed, as the patterns are stored.
+        scored: How many memory sets were scored in full to know that.
+    """
+
+    indices: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float64]
+    certified: bool
+    scored: int
+
+
+def search(
+    patterns: Patterns,
+    states: Vectors,
+    *,
+    k: int,
+    beta: float = 10.0,
+    passage_weight: float = 1.0,
+    allowed: npt.NDArray[np.bool_] | None = None,
+    extra: Vectors | None = None,
+    weights: HopfieldWeights | None = None,
+    device: str | torch.device = "cpu",
+) -> list[Ranking]:
+    """The k best passages for each query state, the same as by scoring every memory set in full.
+
+    score(x, Y) = w <x, y_0> + sim(z, x) + extra, with z = sparsemax(beta x W_Q W_K^T Y^T) Y W_K W_V. The association weights
+    of a set add up to one, so that w <x, y_0> + max_j b_j + extra bounds its score, where b_j = <x (W_K W_V)^T, y_j>: sets are
+    scored in the order of their bounds until the k-th score is above every bound left. int8 patterns are first multiplied
+    with the query rounded to int8, their bounds widened by what that can change, and the sets then scored without it.
+
+    Args:
+        patterns: n memory sets.
+        states: Query states x, (q, d).
+        k: How many passages, at least 1; fewer come back where fewer are allowed.
+        beta: Inverse temperature, 0 (mean of the windows) to infinity (best window).
+        passage_weight: w, at least 0.
+        allowed: (n,), True for the passages that may be returned; all when None.
+        extra: (q, n), added to each passage's score: the lexical channel.
+        weights: Trained W_Q, W_K, W_V; the identity when None.
+        device: Where the products are computed. The patterns are copied to a GPU once, and stay there as long as they live.
+
+    Raises:
+        InputError: k, beta or the weight is out of range.
+        RetrievalError: The states are not finite vectors of the memory's dimension, another array does not fit, or a pattern
+            is not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> eye = np.repeat(np.eye(2, dtype=np.float32), 2, axis=0)
+        >>> patterns = Patterns(eye, np.array([0, 2, 4]))
+        >>> ranking, = search(patterns, np.array([[0.6, 0.8]], dtype=np.float32), k=1)
+        >>> ranking.indices.tolist(), ranking.scores.round(3).tolist(), ranking.certified
+        ([1], [1.6], True)
+    """
+    check_settings(k, beta, passage_weight)
+    states = writable(np.ascontiguousarray(states, dtype=np.float32))
+    _check_arrays(patterns, states, allowed, extra, weights)
+    pool = patterns.n if allowed is None else int(allowed.sum())
+    if pool == 0:
+        return [Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), True, 0) for _ in states]
+    where = torch.device(device)
+    added = None if extra is None else writable(np.ascontiguousarray(extra, dtype=np.float32))
+    terms = Terms(beta, float(passage_weight), allowed, added)
+    if allowed is not None and _few(patterns, pool) and where.type == "cpu":
+        chosen = np.flatnonzero(allowed)
+        terms = replace(terms, allowed=None, extra=None if terms.extra is None else terms.extra[:, chosen])
+        found = _search(patterns.select(chosen), Queries.of(states, weights), terms, k, pool, where)
+        return [replace(ranking, indices=chosen[ranking.indices]) for ranking in found]
+    rankings: list[Ranking] = []
+    budget = max(_PRODUCT_BYTES, patterns.values.nbytes // _SHARE)
+    step = min(_QUERIES, max(1, budget // (4 * len(patterns.values))))
+    for start in range(0, len(states), step):
+        part = terms if terms.extra is None else replace(terms, extra=terms.extra[start : start + step])
+        rankings += _search(patterns, Queries.of(states[start : start + step], weights), part, k, pool, where)
+    return rankings
+
+
+def check_settings(k: int, beta: float, passage_weight: float) -> None:
+    """Raise InputError for what cannot be searched with."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise InputError(f"k must be a whole number of at least 1, not {k!r}.")
+    if math.isnan(beta) or beta < 0:
+        raise InputError(f"beta must be from 0 to infinity, not {beta}.")
+    if not 0 <= passage_weight < math.inf:
+        raise InputError(f"passage_weight must be a number of at least 0, not {passage_weight}.")
+
+
+def _check_arrays(
+    patterns: Patterns,
+    states: Vectors,
+    allowed: npt.NDArray[np.bool_] | None,
+    extra: Vectors | None,
+    weights: HopfieldWeights | None,
+) -> None:
+    if states.ndim != 2 or states.shape[1] != patterns.d:
+        raise RetrievalError(
+            f"The query vectors have shape {states.shape} but the memory holds vectors of length {patterns.d}; "
+            "search with the encoder that the memory was built with."
+        )
+    if not np.isfinite(states).all():
+        raise RetrievalError("A query vector holds NaN or infinity; use another encoder.")
+    if allowed is not None and (allowed.shape != (patterns.n,) or allowed.dtype != np.bool_):
+        raise RetrievalError(f"The filter has {allowed.shape} entries of {allowed.dtype} for {patterns.n} passages.")
+    if extra is not None and (extra.shape != (len(states), patterns.n) or not np.isfinite(extra).all()):
+        raise RetrievalError(
+            f"The added scores have shape {extra.shape} for {len(states)} queries and {patterns.n} passages, "
+            "or hold NaN or infinity."
+        )
+    if weights is not None and weights.dimension != patterns.d:
+        raise RetrievalError(f"The weights are for vectors of length {weights.dimension}, the memory's have {patterns.d}.")
+
+
+def associate(
+    patterns: Patterns, index: int, state: Vectors, beta: float, weights: HopfieldWeights | None = None
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The association weights of a passage's windows for a query state (d), adding up to one, and their products a with it."""
+    query = state[None] if weights is None else weights.association(state[None])
+    rows = torch.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
+    products = row_products(patterns, query.astype(np.float32), rows)[:, 0]
+    return sparsemax(products, beta=beta).numpy(), products.numpy()
+
+
+def _few(patterns: Patterns, pool: int) -> bool:
+    rows = pool * len(patterns.values) / patterns.n
+    return rows * _SHARE < len(patterns.values) and rows * patterns.values.itemsize * patterns.d < _COPIED_BYTES
+
+
+def _search(patterns: Patterns, queries: Queries, terms: Terms, k: int, pool: int, device: torch.device) -> list[Ranking]:
+    found: dict[int, Ranking] = {}
+    with Workers(parallel=patterns.values.size > _WORTH_THREADS, here=device.type != "cpu") as workers:
+        first = first_pass(patterns, queries, terms, device, workers)
+
+        def rank(which: Rows) -> None:
+            found.update(_rank(patterns, queries, terms, first, which, min(k, pool), pool))
+
+        numbers = np.arange(len(queries.states))
+        workers.each(rank, [numbers[start : start + _TOGETHER] for start in range(0, len(numbers), _TOGETHER)])
+    return [found[row] for row in range(len(queries.states))]
+
+
+def _rank(
+    patterns: Patterns, queries: Queries, terms: Terms, first: FirstPass, which: Rows, k: int, pool: int
+) -> dict[int, Ranking]:
+    """Score sets in the order of their bounds until no bound left reaches the k-th score."""
+    # Few more than k can be needed; rounded queries leave the bounds wider.
+    wanted = min(pool, 2 * k + 32 if first.products is None else k + k // 2 + 32)
+    found: dict[int, Ranking] = {}
+    while len(which):
+        chosen, bounds, left = _best(first.bounds[torch.from_numpy(which).to(first.bounds.device)], wanted)
+        if wanted == pool:
+            left[:] = -math.inf
+        wide = np.repeat(which[:, None], chosen.shape[1], axis=1)
+        scores = np.full(chosen.shape, -math.inf)
+        scores[:, :k] = exact_scores(
+            patterns, queries, terms, first.products, wide[:, :k].ravel(), chosen[:, :k].ravel()
+        ).reshape(-1, k)
+        # The k-th score can only rise: of the rest, those matter whose bound is above it.
+        least = scores[:, :k].min(axis=1)
+        least -= _ROUNDING * np.maximum(1.0, np.abs(least))
+        more = bounds >= least[:, None]
+        more[:, :k] = False
+        if more.any():
+            scores[more] = exact_scores(patterns, queries, terms, first.products, wide[more], chosen[more])
+        needed = k + more.sum(axis=1)
+        # Equal scores in the order of the memory.
+        most = int(needed.max())
+        order = np.lexsort((chosen[:, :most], -scores[:, :most]))[:, :k]
+        last = np.take_along_axis(scores, order[:, -1:], axis=1)[:, 0]
+        next_bound = np.concatenate([bounds, left[:, None]], axis=1)[np.arange(len(which)), needed]
+        # Strictly above, so that equal scores are never told apart by chance.
+        done = last > next_bound + _ROUNDING * np.maximum(1.0, np.abs(last))
+        for place in np.flatnonzero(done):
+            picks = order[place]
+            found[int(which[place])] = Ranking(chosen[place][picks], scores[place][picks], True, int(needed[place]))
+        which = which[~done]
+        wanted = min(pool, 2 * wanted)
+    return found
+
+
+def _best(bounds: Tensor, wanted: int) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The sets with the best of the bounds (q, n) and those bounds, (q, wanted), best first, and the best left out, (q,)."""
+    q, n = bounds.shape
+    groups = n // _GROUP
+    more = min(wanted + 1, n)
+    if groups < 4 * more:
+        values, sets = bounds.topk(more, dim=1)
+    else:
+        # The best m sets lie in the m groups whose best sets are best: set g, g + groups, ... make group g, and the last few
+        # sets stand alone.
+        split = groups * _GROUP
+        tops = bounds[:, :split].view(q, _GROUP, groups).amax(dim=1)
+        chosen = tops.topk(more, dim=1).indices
+        members = (chosen.unsqueeze(1) + groups * torch.arange(_GROUP, device=bounds.device)[:, None]).flatten(1)
+        members = torch.cat([members, torch.arange(split, n, device=bounds.device).expand(q, -1)], dim=1)
+        values, places = bounds.gather(1, members).topk(more, dim=1)
+        sets = members.gather(1, places)
+    best = values.double().cpu().numpy()
+    left = best[:, wanted].copy() if more > wanted else np.full(q, -math.inf)
+    return sets[:, :wanted].cpu().numpy(), best[:, :wanted], left

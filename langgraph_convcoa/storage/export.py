@@ -1,0 +1,138 @@
+"""A thread as a JSON file, for keeping it elsewhere or taking it to another store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.memory.knowledge_set import ROOT, ContextualKnowledgeSet
+from langgraph_convcoa.state import ConvCoAState
+from langgraph_convcoa.storage.stores import FORMAT
+
+KIND = "langgraph_convcoa thread"
+SCRATCH = frozenset(
+    {
+        "question",
+        "asked",
+        "asked_message_id",
+        "history",
+        "knowledge_view",
+        "plan",
+        "recalled",
+        "reused",
+        "shared",
+        "findings",
+        "items",
+        "unsolved",
+        "depth",
+        "repaired",
+        "costs",
+        "final",
+        "final_citations",
+        "final_message_id",
+    }
+)
+"""The state's fields that live for one turn; all others last, and are what a thread is."""
+
+
+def lasting_fields() -> dict[str, TypeAdapter[Any]]:
+    """The fields of the state that outlast a turn, with their types."""
+    # With the extras: one of them tells the types of messages apart.
+    hints = get_type_hints(ConvCoAState, include_extras=True)
+    return {name: TypeAdapter(hint) for name, hint in hints.items() if name not in SCRATCH}
+
+
+def thread_as_file(thread: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A thread's state as an object for JSON.
+
+    Args:
+        thread: Its name.
+        values: `graph.get_state(config).values`. What an unfinished turn left in it is not part of the thread.
+    """
+    state = {
+        name: adapter.dump_python(values[name], mode="json", warnings=False)
+        for name, adapter in lasting_fields().items()
+        if name in values
+    }
+    exported = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"kind": KIND, "format": FORMAT, "thread": thread, "exported": exported, "state": state}
+
+
+def file_as_values(data: Any) -> dict[str, Any]:
+    """The state that a file's object holds, for `graph.update_state(config, values, as_node="remember")`.
+
+    A bare contextual knowledge set, the papers' JSON, is taken too: its rounds become the messages.
+
+    Raises:
+        InputError: It is no such file, of a later format, or damaged.
+
+    Example:
+        >>> values = file_as_values({"Contextual knowledge set": []})
+        >>> values["messages"]
+        []
+    """
+    if isinstance(data, dict) and ROOT in data:
+        return _from_knowledge_set(data)
+    if not isinstance(data, dict) or data.get("kind") != KIND or not isinstance(data.get("state"), dict):
+        raise InputError("this is no exported thread: give a file that `convcoa threads export` wrote")
+    if not isinstance(data.get("format"), int) or data["format"] > FORMAT:
+        raise InputError(
+            f"the thread is of format {data.get('format')}, and this release reads up to {FORMAT}: upgrade langgraph-convcoa"
+        )
+    values: dict[str, Any] = {}
+    for name, adapter in lasting_fields().items():
+        if name in data["state"]:
+            try:
+                values[name] = adapter.validate_python(data["state"][name])
+            except (ValidationError, ValueError, KeyError) as error:
+                raise InputError(f"the exported thread is damaged in {name!r}: export it again") from error
+    ContextualKnowledgeSet.load(values.get("knowledge_set"))
+    return values
+
+
+def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
+    adapters = lasting_fields()
+    knowledge = ContextualKnowledgeSet.load(data)
+    try:
+        exported = adapters["knowledge_set"].validate_python(knowledge.export())
+    except ValidationError as error:
+        wrong = error.errors()[0]["loc"][-1]
+        raise InputError(f"the contextual knowledge set is damaged: a round's {wrong!r} is missing or wrong") from error
+    turns = [
+        message
+        for number, entry in enumerate(knowledge.rounds, start=1)
+        for message in (
+            {"type": "human", "content": entry["original_question"], "id": f"round-{number}-question"},
+            {"type": "ai", "content": entry["answer"], "id": f"round-{number}-answer"},
+        )
+    ]
+    return {"knowledge_set": exported, "messages": adapters["messages"].validate_python(turns)}
+
+
+def parse_thread(text: str) -> Any:
+    """The object in a file's text.
+
+    Raises:
+        InputError: It is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError("this is no JSON: give a file that `convcoa threads export` wrote") from error
+
+
+def thread_as_markdown(data: Mapping[str, Any]) -> str:
+    """An exported thread for reading: questions as headings, answers, and what they cite."""
+    knowledge = ContextualKnowledgeSet.load(data["state"].get("knowledge_set"))
+    parts = [f"# {' '.join(str(data['thread']).split())}"]
+    for entry in knowledge.rounds:
+        parts += [f"## {' '.join(entry['original_question'].split())}", entry["answer"].strip()]
+        cited = entry["convcoa"]["citations"] if "convcoa" in entry else []
+        lines = [f"- [{n}] {c['source'] or c['id']}: {' '.join(c['quote'].split())}" for n, c in enumerate(cited, start=1)]
+        parts += ["\n".join(lines)] if lines else []
+    return "\n\n".join(parts) + "\n"

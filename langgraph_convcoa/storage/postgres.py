@@ -1,0 +1,176 @@
+"""Conversations in a PostgreSQL database, for programs on many machines."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from langgraph_convcoa.errors import StoreError
+from langgraph_convcoa.storage.sqlite import busy
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.store.base import BaseStore
+    from psycopg import AsyncConnection
+    from psycopg.rows import DictRow
+    from psycopg_pool import AsyncConnectionPool
+
+_CONNECT_SECONDS = 10
+_POLL_SECONDS = 0.05
+_SETUP = "langgraph_convcoa setup"
+
+
+class PostgresStore:
+    """Threads in the tables of LangGraph's `AsyncPostgresSaver`.
+
+    A turn holds an advisory lock on its thread, so that programs on any number of machines take turns; the lock ends with its
+    connection, also where the program is killed.
+
+    Args:
+        address: A "postgresql://user@host:port/database" address. The password is better kept in PGPASSWORD or ~/.pgpass,
+            since others on the machine see a command's arguments.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._pool: AsyncConnectionPool[AsyncConnection[DictRow]] | None = None
+
+    @property
+    def label(self) -> str:
+        """Host and database; neither user nor password, nor what might be one in an address that is written wrongly."""
+        rest = self._address.partition("://")[2].partition("?")[0].rpartition("@")[2]
+        return f"postgresql://{rest}" if re.fullmatch(r"[\w.,-]*(:\d+)?(/[\w.-]*)?", rest) else "postgresql://..."
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.label!r})"
+
+    def check(self) -> None:
+        """Connect once.
+
+        Raises:
+            StoreError: There is no server, it refuses, or the package for it is missing.
+        """
+        if any(find_spec(name) is None for name in ("psycopg", "psycopg_pool", "langgraph.checkpoint.postgres")):
+            raise StoreError('a PostgreSQL store needs packages more: pip install "langgraph-convcoa[postgres]"')
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
+        # The messages of the driver about a malformed address repeat it, and with it a password.
+        malformed = StoreError(f"the address of the store {self.label} is malformed: write it {_FORM}")
+        try:
+            ports = str(conninfo_to_dict(self._address).get("port") or "")
+        except psycopg.Error:
+            raise malformed from None
+        if ports.replace(",", "").strip("0123456789"):
+            raise malformed
+        try:
+            psycopg.connect(self._address, connect_timeout=_CONNECT_SECONDS).close()
+        except psycopg.Error as error:
+            raise self.error(error) or error from None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+        """The database's checkpointer, its tables made when missing."""
+        await asyncio.to_thread(self.check)
+        import psycopg
+        from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+        from psycopg.rows import dict_row
+        from psycopg_pool import AsyncConnectionPool
+
+        pool: AsyncConnectionPool[AsyncConnection[DictRow]] = AsyncConnectionPool(
+            self._address,
+            kwargs={"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
+            min_size=1,
+            max_size=4,
+            # A chat may wait for hours between turns, longer than a server or a firewall keeps a connection.
+            check=AsyncConnectionPool.check_connection,
+            open=False,
+        )
+        try:
+            async with pool:
+                self._pool = pool
+                saver = AsyncPostgresSaver(pool)
+                async with self._locked(_SETUP, _CONNECT_SECONDS * 6):
+                    await saver.setup()
+                yield saver
+        except psycopg.Error as error:
+            raise self.error(error) or error from None
+        finally:
+            self._pool = None
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[BaseStore]:
+        """A `BaseStore` in the same database."""
+        import psycopg
+        from langgraph.store.postgres.aio import AsyncPostgresStore
+
+        try:
+            async with AsyncPostgresStore.from_conn_string(self._address) as store:
+                async with self._locked(_SETUP, _CONNECT_SECONDS * 6):
+                    await store.setup()
+                yield store
+        except psycopg.Error as error:
+            raise self.error(error) or error from None
+
+    @asynccontextmanager
+    async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
+        """The thread for this program alone, by an advisory lock."""
+        async with self._locked(f"langgraph_convcoa turn\0{thread}", wait, thread):
+            yield
+
+    @asynccontextmanager
+    async def _locked(self, name: str, wait: float, thread: str = "") -> AsyncIterator[None]:
+        assert self._pool is not None, "the store is not open"
+        key = int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8], "big", signed=True)
+        end = time.monotonic() + wait
+        async with self._pool.connection() as connection:
+            # Polled: one that waits inside the server holds a snapshot, for which an index made by `setup` would wait in turn.
+            while not await _succeeds(connection, "SELECT pg_try_advisory_lock(%s) AS ok", key):
+                if time.monotonic() > end:
+                    raise busy(thread, self.label) if thread else StoreError(f"{self.label} is busy: try again")
+                await asyncio.sleep(_POLL_SECONDS)
+            try:
+                yield
+            finally:
+                if not connection.closed:
+                    await _succeeds(connection, "SELECT pg_advisory_unlock(%s) AS ok", key)
+
+    def scrub(self) -> None:
+        """Nothing: the rows are gone, and when the server reuses their space is its administrator's to say (VACUUM)."""
+
+    def error(self, error: BaseException) -> StoreError | None:
+        """What a driver's error means to a user, without the password in whatever form."""
+        if isinstance(error, StoreError):
+            return error
+        import psycopg
+
+        if not isinstance(error, psycopg.Error):
+            return None
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = self._without_secrets(" ".join(lines[-1].split()))[:200]
+        return StoreError(f"the store {self.label} cannot be used ({reason}): check the server, and the address: {_FORM}")
+
+    def _without_secrets(self, text: str) -> str:
+        from psycopg.conninfo import conninfo_to_dict
+
+        options = conninfo_to_dict(self._address)
+        secrets = {str(value) for key, value in options.items() if "password" in key}
+        for secret in secrets - {""}:
+            for form in (secret, quote(secret, safe="")):
+                text = text.replace(form, "***")
+        return text
+
+
+_FORM = "postgresql://user@host:5432/database, with the password in PGPASSWORD"
+
+
+async def _succeeds(connection: AsyncConnection[DictRow], query: str, key: int) -> bool:
+    row = await (await connection.execute(query.encode(), (key,))).fetchone()
+    return bool(row and row["ok"])

@@ -1,0 +1,218 @@
+"""Conversations in an SQLite file, for the programs of one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langgraph_convcoa.errors import StoreError
+from langgraph_convcoa.storage.stores import FORMAT
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    from langgraph.store.base import BaseStore
+
+WAIT_SECONDS = 5.0
+"""How long a write waits for another program's."""
+_APPLICATION_ID = 0x434F5448
+
+
+class SqliteStore:
+    """Threads in an SQLite file, in the tables of LangGraph's `AsyncSqliteSaver`.
+
+    The file is stamped with the format of what it holds, so that an older release does not misread a newer one's threads.
+    Only the last checkpoint of a finished turn is kept: each holds the whole thread, and a file that keeps all of them
+    grows with the square of the rounds.
+
+    Args:
+        path: The file; made when missing, its folder not.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def label(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    def check(self) -> None:
+        """See that the file can serve as a store before anything is written to it.
+
+        Raises:
+            StoreError: It is a folder, no database, another program's database, locked, of a later release, or cannot be
+                written; or the package for it is missing.
+        """
+        path = self.path
+        if find_spec("aiosqlite") is None or find_spec("langgraph.checkpoint.sqlite") is None:
+            raise StoreError('an SQLite store needs a package more: pip install "langgraph-convcoa[sqlite]"')
+        if path.is_dir():
+            raise StoreError(f"the store {path} is a folder: give a file, such as {path / 'conversations.sqlite'}")
+        if not path.parent.is_dir():
+            raise StoreError(f"the folder of the store {path} does not exist: make it, or give another file")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise StoreError(f"the store {path} cannot be written: change its permissions, or give another file")
+        try:
+            with closing(sqlite3.connect(path, timeout=WAIT_SECONDS)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+                (application,) = connection.execute("PRAGMA application_id").fetchone()
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                connection.rollback()
+        except (sqlite3.Error, OSError) as error:
+            raise self.error(error) or error from error
+        if (tables and "checkpoints" not in tables) or application not in (0, _APPLICATION_ID):
+            raise StoreError(f"the store {path} is the database of another program: give another file")
+        if application and version > FORMAT:
+            raise StoreError(
+                f"the store {path} is of format {version}, and this release reads up to {FORMAT}: upgrade langgraph-convcoa"
+            )
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+        """The file's checkpointer."""
+        self.check()
+        import aiosqlite
+
+        saver_type = _pruning_saver()
+        try:
+            async with aiosqlite.connect(str(self.path), timeout=WAIT_SECONDS) as connection:
+                saver = saver_type(connection)
+                await saver.setup()
+                # A step's commit survives a kill without waiting for the disk; the turn's last one, in `aprune`, waits.
+                await connection.execute("PRAGMA synchronous=NORMAL")
+                await connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+                await connection.execute(f"PRAGMA user_version={FORMAT}")
+                await connection.commit()
+                yield saver
+        except (sqlite3.Error, OSError) as error:
+            raise self.error(error) or error from error
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[BaseStore]:
+        """A `BaseStore` in the same file."""
+        from langgraph.store.sqlite.aio import AsyncSqliteStore
+
+        try:
+            async with AsyncSqliteStore.from_conn_string(str(self.path)) as store:
+                await store.setup()
+                yield store
+        except sqlite3.Error as error:
+            raise self.error(error) or error from error
+
+    @asynccontextmanager
+    async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
+        """The thread for this program alone, by a lock on an empty file beside the store."""
+        from filelock import AsyncFileLock, Timeout
+
+        digest = hashlib.sha256(thread.encode("utf-8", "replace")).hexdigest()[:12]
+        # By the file's real name: through a link it is the same store.
+        store = await asyncio.to_thread(os.path.realpath, self.path)
+        lock = AsyncFileLock(f"{store}.{digest}.lock", timeout=wait, poll_interval=0.1)
+        try:
+            await lock.acquire()
+        except Timeout:
+            raise busy(thread, self.label) from None
+        except OSError as error:
+            raise self.error(error) or error from error
+        try:
+            yield
+        finally:
+            await lock.release()
+
+    def scrub(self) -> None:
+        """Rebuild the file without its free pages, and empty its write-ahead log.
+
+        Raises:
+            StoreError: Another program is reading the file, so that the log cannot be emptied yet.
+        """
+        if not self.path.exists():
+            return
+        try:
+            with closing(sqlite3.connect(self.path, timeout=WAIT_SECONDS, isolation_level=None)) as connection:
+                connection.execute("PRAGMA secure_delete=ON")
+                # The copy that VACUUM makes would otherwise be a file of its own for a moment.
+                connection.execute("PRAGMA temp_store=MEMORY")
+                connection.execute("VACUUM")
+                (blocked, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise self.error(error) or error from error
+        if blocked:
+            raise StoreError(
+                f"the rows are deleted, but another program has {self.path} open and its log still holds them: "
+                "end that program, then delete again"
+            )
+
+    def error(self, error: BaseException) -> StoreError | None:
+        """What an SQLite error means to a user."""
+        if isinstance(error, StoreError):
+            return error
+        if not isinstance(error, sqlite3.Error | OSError):
+            return None
+        path, reason = self.path, " ".join(str(error).split())[:120]
+        if "not a database" in reason:
+            return StoreError(f"the store {path} is not an SQLite database: give another file")
+        if "locked" in reason:
+            return StoreError(f"the store {path} is in use by another program: try again when that has ended")
+        if "malformed" in reason:
+            return StoreError(f"the store {path} is damaged: put a copy in its place, or try sqlite3 {path} .recover")
+        if "readonly" in reason:
+            return StoreError(f"the store {path} cannot be written: change its permissions, or give another file")
+        if "disk is full" in reason:
+            return StoreError(f"the disk of the store {path} is full: make room; what was stored before is still there")
+        return StoreError(
+            f"the store {path} cannot be used ({reason}): check its permissions and the disk, or give another file"
+        )
+
+
+def busy(thread: str, label: str) -> StoreError:
+    """The error of a thread in whose turn another program is."""
+    return StoreError(f"the thread {thread!r} of {label} is busy in another program: try again, or use another --thread")
+
+
+def _pruning_saver() -> type[AsyncSqliteSaver]:
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    class PruningSqliteSaver(AsyncSqliteSaver):
+        """LangGraph's saver with the `aprune` that its base class describes and PostgreSQL's has.
+
+        For graphs without a `DeltaChannel`, as this library's are: the last checkpoint of such a graph is complete.
+        """
+
+        async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+            """Keep the latest checkpoint of each thread and namespace, or none (`strategy="delete"`)."""
+            if strategy not in ("keep_latest", "delete"):
+                raise ValueError(f"unknown strategy {strategy!r}")
+            for thread in thread_ids:
+                if strategy == "delete":
+                    await self.adelete_thread(thread)
+                    continue
+                async with self.lock, self.conn.cursor() as cursor:
+                    await cursor.execute("PRAGMA synchronous=FULL")
+                    await cursor.execute(_DROP_CHECKPOINTS, (thread,))
+                    await cursor.execute(_DROP_WRITES, (thread,))
+                    await cursor.execute("UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE thread_id = ?", (thread,))
+                    await self.conn.commit()
+                    await cursor.execute("PRAGMA synchronous=NORMAL")
+
+    return PruningSqliteSaver
+
+
+_DROP_CHECKPOINTS = """
+    DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_id < (
+        SELECT max(checkpoint_id) FROM checkpoints AS latest
+        WHERE latest.thread_id = checkpoints.thread_id AND latest.checkpoint_ns = checkpoints.checkpoint_ns
+    )"""
+_DROP_WRITES = """
+    DELETE FROM writes WHERE thread_id = ? AND NOT EXISTS (
+        SELECT 1 FROM checkpoints AS kept WHERE kept.thread_id = writes.thread_id
+        AND kept.checkpoint_ns = writes.checkpoint_ns AND kept.checkpoint_id = writes.checkpoint_id
+    )"""

@@ -1,0 +1,226 @@
+"""The trained part of a retriever whose encoder stays as it is: what is learned on frozen vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.hopfield.activations import associate
+from langgraph_convcoa.retrieval.query.state_weights import StateWeights
+from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
+from langgraph_convcoa.training.head.data import HeadExample, HeadVectors
+from langgraph_convcoa.training.losses import MemorySets, distillation_loss, dpr_loss, memory_scores
+
+
+class HopfieldHead(nn.Module):
+    """W_Q, W_K, W_V and beta of the association, and lambda, beta_h, projections and gate of the conversation state.
+
+    It starts as the untrained retriever: identity matrices and an open gate. Stored patterns stay as they are, so that an
+    index need not be built again.
+
+    Args:
+        dimension: Length d of the encoder's vectors.
+        beta: Inverse temperature of the association.
+        passage_weight: w, which is not trained.
+        history_weight: lambda.
+        history_beta: beta_h.
+        association: Whether W_Q, W_K, W_V and beta are trained; without them questions without a history stay as they were,
+            and a search is as fast.
+
+    Raises:
+        InputError: A number is not above 0 and finite, from where it could not be trained.
+
+    Example:
+        >>> head = HopfieldHead(2)
+        >>> x, turns = torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0, 1.0]]])
+        >>> head.states(x, turns, torch.ones(1, 1, dtype=torch.bool)).round(decimals=3).tolist()
+        [[0.8569999933242798, 0.5139999985694885]]
+    """
+
+    def __init__(
+        self,
+        dimension: int,
+        *,
+        beta: float = 10.0,
+        passage_weight: float = 1.0,
+        history_weight: float = 0.6,
+        history_beta: float = 1.0,
+        association: bool = True,
+    ) -> None:
+        super().__init__()
+        numbers = {"beta": beta, "history_weight": history_weight, "history_beta": history_beta}
+        for name, number in numbers.items():
+            if not 0 < number < math.inf:
+                raise InputError(f"{name} must be above 0 and finite for training to start from it, not {number}.")
+        self.passage_weight = passage_weight
+        # Logarithms, so that they stay above 0.
+        self.log_beta = nn.Parameter(torch.tensor(math.log(beta)))
+        self.log_history_weight = nn.Parameter(torch.tensor(math.log(history_weight)))
+        self.log_history_beta = nn.Parameter(torch.tensor(math.log(history_beta)))
+        self.query, self.key, self.value = (nn.Parameter(torch.eye(dimension)) for _ in range(3))
+        self.direct, self.association, self.history = (nn.Parameter(torch.eye(dimension)) for _ in range(3))
+        self.gate = nn.Parameter(torch.zeros(3 * dimension + 2))
+        self.trains_association = association
+        self._start = numbers
+        for parameter in (self.query, self.key, self.value, self.log_beta):
+            parameter.requires_grad_(association)
+
+    def states(self, questions: Tensor, turns: Tensor, mask: Tensor) -> Tensor:
+        """The state of each question: (q, d) of questions (q, d), turns (q, t, d) and their mask (q, t)."""
+        likeness = torch.einsum("qd,qtd->qt", questions @ self.association, turns)
+        weights = associate(likeness, beta=self.log_history_beta.exp(), mask=mask)
+        recalled = torch.einsum("qt,qtd->qd", weights, turns)
+        both = questions * recalled
+        ones = torch.ones_like(both[:, :1])
+        features = torch.cat([questions, recalled, both, both.sum(dim=-1, keepdim=True), ones], dim=-1)
+        gate = 2 * torch.sigmoid(features @ self.gate).unsqueeze(-1)
+        pulled = questions @ self.direct + self.log_history_weight.exp() * gate * (recalled @ self.history)
+        return normalize(torch.where(mask.any(dim=-1, keepdim=True), pulled, questions), dim=-1)
+
+    def scores(self, states: Tensor, sets: MemorySets) -> Tensor:
+        """The score of every memory set for every state, (q, m)."""
+        trained = self.trains_association
+        return memory_scores(
+            states,
+            sets,
+            beta=self.log_beta.exp(),
+            passage_weight=self.passage_weight,
+            association=states @ self.query @ self.key.T if trained else None,
+            readout=states @ (self.key @ self.value).T if trained else None,
+        )
+
+    def distance(self) -> Tensor:
+        """How far the weights are from the untrained ones: the sum of squares."""
+        eye = torch.eye(len(self.query), device=self.query.device)
+        matrices = (self.query, self.key, self.value, self.direct, self.association, self.history)
+        return torch.stack([(matrix - eye).square().sum() for matrix in matrices]).sum() + self.gate.square().sum()
+
+    def draw_back(self, share: float) -> None:
+        """Keep a share of the way from the untrained weights to the trained ones (Wortsman et al. 2022).
+
+        Example:
+            >>> head = HopfieldHead(2)
+            >>> _ = nn.init.constant_(head.gate, 1.0)
+            >>> head.draw_back(0.5)
+            >>> head.gate.unique().tolist(), head.query.tolist()
+            ([0.5], [[1.0, 0.0], [0.0, 1.0]])
+        """
+        beta, history_weight, history_beta = (self._start[name] for name in ("beta", "history_weight", "history_beta"))
+        untrained = HopfieldHead(len(self.query), beta=beta, history_weight=history_weight, history_beta=history_beta)
+        untrained.to(self.query.device)
+        with torch.no_grad():
+            for parameter, start in zip(self.parameters(), untrained.parameters(), strict=True):
+                parameter.copy_(start + share * (parameter - start))
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """The numbers as the retriever's settings."""
+        return {
+            "beta": self.log_beta.exp().item(),
+            "passage_weight": float(self.passage_weight),
+            "history_weight": self.log_history_weight.exp().item(),
+            "history_beta": self.log_history_beta.exp().item(),
+        }
+
+    def weights(self) -> HopfieldWeights | None:
+        """W_Q, W_K and W_V for the retriever; None, the identity, where they are not trained."""
+        if not self.trains_association:
+            return None
+        return HopfieldWeights(*(_array(matrix) for matrix in (self.query, self.key, self.value)))
+
+    def state_weights(self) -> StateWeights:
+        """Projections and gate of the conversation state for the retriever."""
+        return StateWeights(*(_array(weight) for weight in (self.direct, self.association, self.history, self.gate)))
+
+
+@dataclass(frozen=True)
+class HeadLoss:
+    """The DPR loss of states against memory sets, distillation where a question's rewrite is known, and a pull to the start.
+
+    Attributes:
+        data: The vectors that examples point into.
+        distillation: Weight of the distance between a state and the vector of the question that stands alone.
+        identity: Weight of the squared distance of the weights from the untrained ones.
+        negatives: Hard negatives of each example that a batch is given, drawn anew every time.
+    """
+
+    data: HeadVectors
+    distillation: float = 1.0
+    identity: float = 1e-3
+    negatives: int = 3
+
+    def represent(self, module: nn.Module, items: Sequence[HeadExample]) -> tuple[Tensor, ...]:
+        head = _head(module)
+        device = head.log_beta.device
+        longest = max(1, *(len(item.turns) for item in items))
+        turns = np.zeros((len(items), longest), dtype=np.int64)
+        mask = np.zeros((len(items), longest), dtype=np.bool_)
+        for row, item in enumerate(items):
+            turns[row, : len(item.turns)] = item.turns
+            mask[row, : len(item.turns)] = True
+        texts = self.data.texts
+        vectors = [texts[[item.question for item in items]], texts[turns], mask]
+        states = head.states(*(torch.from_numpy(array).to(device) for array in vectors))
+        return (self._towered(states, items),)
+
+    def _towered(self, states: Tensor, items: Sequence[HeadExample]) -> Tensor:
+        """The states with what the question tower makes of the questions, where there is one."""
+        if self.data.towers is None:
+            return states
+        read = torch.tensor([item.tower >= 0 for item in items], device=states.device).unsqueeze(-1)
+        towers = torch.from_numpy(self.data.towers[[item.tower for item in items]]).to(states.device)
+        questions = torch.from_numpy(self.data.texts[[item.question for item in items]]).to(states.device)
+        weights = (1 - (towers * questions).sum(dim=-1, keepdim=True)).clamp(min=0) ** self.data.gate
+        return torch.where(read, normalize(weights * towers + self.data.state_weight * states, dim=-1), states)
+
+    def loss(self, module: nn.Module, vectors: tuple[Tensor, ...], items: Sequence[HeadExample]) -> Mapping[str, Tensor]:
+        head, (states,) = _head(module), vectors
+        losses: dict[str, Tensor] = {}
+        rows = [row for row, item in enumerate(items) if item.positive >= 0]
+        if rows:
+            asked = [items[row] for row in rows]
+            sets = self._sets(asked)
+            places = {number: place for place, number in enumerate(sets.tolist())}
+            gold = np.zeros((len(asked), len(sets)), dtype=np.bool_)
+            for row, item in enumerate(asked):
+                gold[row, [places[number] for number in item.gold if number in places]] = True
+            device = states.device
+            losses["dpr"] = (len(rows) / len(items)) * dpr_loss(
+                head.scores(states[rows], MemorySets.of(self.data.patterns, sets, device)),
+                torch.tensor([places[item.positive] for item in asked], device=device),
+                torch.from_numpy(gold).to(device),
+            )
+        rows = [row for row, item in enumerate(items) if item.rewrite >= 0]
+        if rows and self.distillation:
+            targets = torch.from_numpy(self.data.texts[[items[row].rewrite for row in rows]]).to(states.device)
+            share = self.distillation * len(rows) / len(items)
+            losses |= {name: share * part for name, part in distillation_loss(states[rows], targets).items()}
+        if self.identity:
+            losses["identity"] = self.identity * head.distance()
+        return losses
+
+    def _sets(self, items: Sequence[HeadExample]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The numbers of the batch's memory sets: the positives and some hard negatives of each, every one once."""
+        chosen: set[int] = set()
+        for item in items:
+            # Torch's random numbers are those that a resumed run has again.
+            drawn = torch.randperm(len(item.hard))[: self.negatives].tolist()
+            chosen.update([item.positive, *(item.hard[place] for place in drawn)])
+        return np.array(sorted(chosen), dtype=np.int64)
+
+
+def _head(module: nn.Module) -> HopfieldHead:
+    if not isinstance(module, HopfieldHead):
+        raise TypeError(f"A head is trained here, not {type(module).__name__}.")
+    return module
+
+
+def _array(parameter: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return parameter.detach().cpu().numpy().astype(np.float32).copy()

@@ -1,0 +1,82 @@
+"""Bodies within limits, and the wait before asking again."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+import zlib
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_convcoa.actions.web.body import BodyDecoder, PageError, wait_before
+
+
+def decoded(encoding: str, data: bytes, limit: int = 10_000_000, step: int = 1_000) -> bytes:
+    decoder = BodyDecoder(encoding, limit)
+    for start in range(0, len(data), step):
+        decoder.feed(data[start : start + step])
+    return bytes(decoder.body)
+
+
+@given(st.binary(max_size=3_000), st.integers(1, 500))
+def test_every_encoding_is_undone_in_whatever_pieces_it_comes(data: bytes, step: int) -> None:
+    raw = zlib.compressobj(wbits=-15)
+    for encoding, sent in (
+        ("", data),
+        ("identity", data),
+        ("gzip", gzip.compress(data)),
+        ("x-gzip", gzip.compress(data)),
+        ("deflate", zlib.compress(data)),
+    ):
+        assert decoded(encoding, sent, step=step) == data
+    assert decoded("deflate", raw.compress(data) + raw.flush(), step=3_500) == data
+    assert decoded("gzip", gzip.compress(data) + gzip.compress(b"more"), step=step) == data + b"more"
+
+
+def test_a_bomb_is_stopped_at_the_limit_and_not_after_it() -> None:
+    bomb = gzip.compress(bytes(50_000_000), 9)
+    tracemalloc.start()
+    try:
+        with pytest.raises(PageError, match="larger than 5 MB"):
+            decoded("gzip", bomb, 5_000_000, step=len(bomb))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000_000
+
+
+def test_a_body_that_grows_too_much_is_refused_below_the_limit_too() -> None:
+    with pytest.raises(PageError, match="grows more than 100 times"):
+        decoded("gzip", gzip.compress(bytes(3_000_000), 9), 50_000_000)
+    page = b"".join(b"<p>Paragraph %d of a page.</p>" % n for n in range(50_000))
+    assert decoded("gzip", gzip.compress(page)) == page
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress", "x"])
+def test_an_encoding_that_was_not_asked_for_is_refused(encoding: str) -> None:
+    with pytest.raises(PageError, match="not asked for"):
+        BodyDecoder(encoding, 100)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_damage_is_told(encoding: str) -> None:
+    with pytest.raises(PageError, match="damaged"):
+        decoded(encoding, b"\x1f\x8b\x08damaged beyond repair" * 3)
+
+
+def test_the_wait_grows_and_is_what_the_server_asks_for() -> None:
+    assert [wait_before(n) for n in range(3)] == [0.5, 1.0, 2.0]
+    in_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    for value, low, high in (("3", 3, 3), (in_a_minute, 55, 60), ("soon", 0.5, 0.5), ("-5", 0.5, 0.5), ("9" * 400, 1e8, 1e9)):
+        assert low <= wait_before(0, httpx.Response(429, headers={"Retry-After": value})) <= high
+
+
+@pytest.mark.parametrize("zone", ["+99999999999999", "GMT"])
+def test_a_date_out_of_range_in_retry_after_is_passed_over(zone: str) -> None:
+    said = f"Mon, 01 Jan {2020 if zone != 'GMT' else '9' * 20} 00:00:00 {zone}"
+    assert wait_before(0, httpx.Response(429, headers={"Retry-After": said})) == 0.5

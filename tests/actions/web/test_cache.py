@@ -1,0 +1,111 @@
+"""What is kept, for how long, and what happens to a file that is not as it should be."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from langgraph_convcoa.actions.web import cache as web_cache
+from langgraph_convcoa.actions.web.cache import WebCache
+from langgraph_convcoa.errors import RetrievalError
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 1_000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_value_is_kept_for_its_time(on_disk: bool, tmp_path: Path) -> None:
+    clock = Clock()
+    cache = WebCache(tmp_path / "a" / "web.sqlite" if on_disk else None, now=clock)
+    value = {"text": "Zürich \ud800", "n": [1, None]}
+    cache.put("a", value, 60)
+    cache.put("b", value, 0)
+    assert cache.get("a") == value
+    assert cache.get("b") is None
+    clock.time += 61
+    assert cache.get("a") is None
+
+
+def test_a_file_is_shared_and_outlives_its_cache(tmp_path: Path) -> None:
+    clock = Clock()
+    WebCache(tmp_path / "web.sqlite", now=clock).put("a", [1], 60)
+    assert WebCache(tmp_path / "web.sqlite", now=clock).get("a") == [1]
+    clock.time += 61
+    assert WebCache(tmp_path / "web.sqlite", now=clock).get("a") is None
+
+
+def test_old_entries_leave_the_file_and_memory_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_cache, "_IN_MEMORY", 3)
+    monkeypatch.setattr(web_cache, "_ON_DISK", 5)
+    monkeypatch.setattr(web_cache, "_PRUNE_EVERY", 1)
+    clock = Clock()
+    cache = WebCache(tmp_path / "web.sqlite", now=clock)
+    cache.put("old", 1, 10)
+    clock.time += 20
+    for n in range(9):
+        cache.put(str(n), n, 100 + n)
+    with closing(sqlite3.connect(tmp_path / "web.sqlite")) as connection:
+        keys = {row[0] for row in connection.execute("SELECT key FROM entries")}
+    assert keys == {"4", "5", "6", "7", "8"}
+    assert len(cache._memory) == 3
+    assert cache.get("5") == 5
+
+
+def test_another_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("My notes, which are longer than the header of an SQLite file. " * 10)
+    before = text.read_bytes()
+    with pytest.raises(RetrievalError, match="cannot be used"):
+        WebCache(text)
+    assert text.read_bytes() == before
+    other = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE mine (a)")
+    with pytest.raises(RetrievalError, match="no web cache"):
+        WebCache(other)
+    with pytest.raises(RetrievalError, match="cannot be made"):
+        WebCache(text / "web.sqlite")
+
+
+def test_a_file_that_is_damaged_later_costs_only_the_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "web.sqlite"
+    cache = WebCache(path)
+    cache.put("a", 1, 60)
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"damaged" * 1_000)
+    assert WebCache.get(cache, "b") is None
+    cache.put("c", 2, 60)
+    assert cache.get("c") == 2
+    assert "going on without it" in caplog.text
+
+
+def test_a_stored_value_that_is_no_json_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cache = WebCache(tmp_path / "web.sqlite")
+    with closing(sqlite3.connect(tmp_path / "web.sqlite")) as connection, connection:
+        connection.execute("INSERT INTO entries VALUES ('a', 1e12, 'no json')")
+    assert cache.get("a") is None
+
+
+def test_threads_share_a_cache(tmp_path: Path) -> None:
+    cache = WebCache(tmp_path / "web.sqlite")
+
+    def work(n: int) -> None:
+        for i in range(20):
+            cache.put(f"{n} {i}", i, 60)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    fresh = WebCache(tmp_path / "web.sqlite")
+    assert [fresh.get(f"{n} {i}") for n in range(4) for i in range(20)] == list(range(20)) * 4

@@ -1,0 +1,164 @@
+"""What a turn looks like."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from langgraph_convcoa.cli.console import TurnView, chain_line, citation_line, one_line, printable, show_sources, show_why
+
+OUTPUT = {
+    "answer": "In 1982 [1].",
+    "citations": [{"id": "a.md#2", "source": "a.md", "quote": "It was\n1982."}],
+    "chain": [
+        {
+            "action": "knowledge_retrieval",
+            "sub_question": "When?",
+            "guess_answer": "1983",
+            "answer": "1982",
+            "status": "corrected",
+            "score": 0.25,
+            "reason": "[1] says so",
+            "evidence": ["a.md#2"],
+        }
+    ],
+    "usage": {"llm_calls": 1, "input_tokens": 12345, "output_tokens": 6, "retrievals": 2, "seconds": 0.04},
+}
+
+
+def text_console() -> Console:
+    return Console(file=io.StringIO(), width=200, soft_wrap=True, highlight=False)
+
+
+def shown(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def sub_question(status: str, **more: object) -> dict[str, object]:
+    return {
+        "type": "sub_question",
+        "index": 0,
+        "sub_question": "When?",
+        "action": "web",
+        "status": status,
+        "score": 0.5,
+        **more,
+    }
+
+
+def test_a_streamed_answer_is_shown_once_and_its_citations_after_it() -> None:
+    out, err = text_console(), text_console()
+    with TurnView(out, err) as view:
+        for piece in ("In 19", "82", " [1].", ""):
+            view.token(piece)
+        view.finish(OUTPUT)
+    assert shown(out) == 'In 1982 [1].\n\n[1] a.md - "It was 1982."\n'
+    assert shown(err) == "1 model call, 12,345 + 6 tokens, 2 retrievals, 0.0 s\n"
+
+
+def test_an_answer_that_was_not_streamed_is_shown_at_the_end() -> None:
+    out, err = text_console(), text_console()
+    with TurnView(out, err) as view:
+        view.finish(OUTPUT)
+    assert shown(out).startswith("In 1982 [1].\n\n[1] ")
+
+
+def test_a_turn_that_breaks_off_ends_its_line() -> None:
+    out, err = text_console(), text_console()
+
+    def turn() -> None:
+        with TurnView(out, err) as view:
+            view.token("In 19")
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        turn()
+    assert shown(out) == "In 19\n"
+
+
+def test_each_sub_question_is_shown_when_it_is_decided_and_again_only_if_that_changes() -> None:
+    err = text_console()
+    with TurnView(text_console(), err) as view:
+        for status in ("searching", "found", "unsupported", "unsupported", "corrected"):
+            view.progress(sub_question(status, reason="looked deeper"))
+        view.progress({"type": "plan", "sub_questions": ["When?"]})
+        view.progress({"type": "something new"})
+    lines = shown(err).splitlines()
+    assert [line.split()[2] for line in lines] == ["unsupported", "corrected"]
+    assert lines[1] == "  1. web corrected 0.50  When? (looked deeper)"
+
+
+@pytest.mark.parametrize("status", ["kept", "corrected", "filled", "recalled", "unsupported"])
+def test_a_status_comes_with_its_score(status: str) -> None:
+    assert f"web {status} 0.50  When?" in chain_line(1, sub_question(status, reason="x")).plain
+
+
+def test_a_failure_comes_with_its_reason_and_no_score() -> None:
+    assert chain_line(2, sub_question("failed", reason="timed out")).plain == "  2. web failed  When? (timed out)"
+
+
+def test_colours_are_for_terminals() -> None:
+    plain = text_console()
+    plain.print(chain_line(1, sub_question("kept")))
+    assert "\x1b" not in shown(plain)
+    coloured = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
+    coloured.print(chain_line(1, sub_question("kept")))
+    assert "\x1b[32mkept" in shown(coloured)
+
+
+def test_why_and_sources_tell_where_the_answer_comes_from() -> None:
+    err = text_console()
+    show_why(err, OUTPUT)
+    show_sources(err, OUTPUT)
+    for part in ("guess: 1983", "answer: 1982", "reason: [1] says so", "evidence: a.md#2", "[1] a.md#2", "It was\n1982."):
+        assert part in shown(err)
+    empty = text_console()
+    show_why(empty, {"chain": []})
+    show_sources(empty, {"citations": []})
+    assert shown(empty).splitlines() == [
+        "There was no sub-question: one retrieval on the question itself.",
+        "The last answer cites nothing.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("identity", "line"),
+    [
+        ("paper.pdf:page-3#1", "[1] paper.pdf (page-3#1)"),
+        ("paper.pdf#4", "[1] paper.pdf"),
+        ("row-7", "[1] paper.pdf (row-7)"),
+        ("", "[1] paper.pdf"),
+    ],
+)
+def test_a_citation_names_the_part_of_its_source(identity: str, line: str) -> None:
+    assert citation_line(1, {"id": identity, "source": "paper.pdf"}) == line
+
+
+def test_markup_in_retrieved_text_is_text() -> None:
+    out, err = text_console(), text_console()
+    answer = "[red]not red[/red] [link=x]y[/link] :smile:"
+    with TurnView(out, err) as view:
+        view.progress(sub_question("kept", sub_question="[bold]x[/bold]"))
+        view.token(answer)
+        view.finish({"answer": answer, "citations": [{"id": "a", "source": "a", "quote": "[b]q[/b]"}]})
+    assert answer in shown(out)
+    assert "[b]q[/b]" in shown(out)
+    assert "[bold]x[/bold]" in shown(err)
+
+
+@given(st.text())
+def test_nothing_printable_steers_a_terminal(text: str) -> None:
+    for result in (printable(text), one_line(text)):
+        assert not any((ch < " " and ch not in "\t\n") or "\x7f" <= ch <= "\x9f" for ch in result)
+
+
+@given(st.text(min_size=1), st.integers(min_value=1, max_value=50))
+def test_one_line_is_one_line_within_its_limit(text: str, limit: int) -> None:
+    line = one_line(text, limit)
+    assert len(line.splitlines()) <= 1
+    assert len(line) <= limit + 1

@@ -1,0 +1,197 @@
+"""The commands that measure, on small data of the same shape."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from langgraph_convcoa.cli.app import app
+from langgraph_convcoa.datasets.splits import in_dev_part
+from tests.fake_encoder import WordEncoder
+
+WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ibises", "jays"]
+
+
+@pytest.fixture(autouse=True)
+def encoder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for module in ("evaluation.retrieval.compare", "evaluation.runs.extractive_qa", "retrieval.retriever"):
+        monkeypatch.setattr(f"langgraph_convcoa.{module}.as_encoder", lambda _encoder: WordEncoder(), raising=False)
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress("\n".join(json.dumps(row) for row in rows).encode()))
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    corpus = [
+        {
+            "id": f"p{i}",
+            "title": word,
+            "text": f"The {word} live in a {word} house. They were counted in {1900 + i} by Dr. {word.title()}.",
+        }
+        for i, word in enumerate(WORDS)
+    ]
+    queries = [
+        {
+            "id": f"{kind}{i}",
+            "question": question.format(word=word),
+            "history": [],
+            "gold": [f"p{i}"],
+            "answer": answer.format(word=word.title(), year=1900 + i),
+            "split": "dev" if i % 2 else "train",
+        }
+        for i, word in enumerate(WORDS)
+        for kind, question, answer in (
+            ("when", "When were the {word} counted?", "{year}"),
+            ("who", "Who counted the {word}?", "Dr. {word}"),
+        )
+    ]
+    write(tmp_path / "data" / "corpus.jsonl.gz", corpus)
+    write(tmp_path / "data" / "queries.jsonl.gz", queries)
+    return tmp_path / "data"
+
+
+def evaluate(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+
+
+def test_retrieval_methods_are_compared_over_pool_and_distractors(data: Path, tmp_path: Path) -> None:
+    extra = write(tmp_path / "extra.jsonl.gz", [{"id": f"x{i}", "text": f"Stones number {i}."} for i in range(5)])
+    arguments = ["retrieval", data, "--methods", "bm25,hopfield", "--split", "dev", "--distractors", f"{extra}:3"]
+    report = json.loads(evaluate(*arguments, "--json").stdout)
+    assert (report["documents"], report["queries"], list(report["methods"])) == (13, 10, ["bm25", "hopfield"])
+    assert report["methods"]["hopfield"]["MRR"] == 1.0
+    table = evaluate(*arguments).stdout
+    assert "hopfield" in table
+    assert "Recall@100" in table
+
+
+def test_several_folders_have_a_table_each_and_one_of_the_means(data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    arguments = ["retrieval", data, other, "--methods", "question,dense", "--split", "dev", "--baseline", "question"]
+    report = json.loads(evaluate(*arguments, "--json").stdout)
+    assert [source["dataset"] for source in report["sources"]] == ["data", "other"]
+    assert (report["baseline"], report["macro"]["dense"]["queries"]) == ("question", 20)
+    assert 0 <= report["macro"]["dense"]["p"]["MRR"] <= 1
+    low, high = report["macro"]["dense"]["intervals"]["MRR"]
+    assert low <= report["macro"]["dense"]["MRR"] <= high
+    assert "mean over 2 sources" in evaluate(*arguments).stdout
+
+
+def test_a_published_file_and_its_part_that_training_leaves_out(tmp_path: Path) -> None:
+    stories = [
+        {
+            "id": f"s{i}",
+            "source": "made",
+            "story": f"The {word} live in a {word} house.",
+            "questions": [{"input_text": f"Where do the {word} live?", "turn_id": 1}],
+            "answers": [{"input_text": f"In a {word} house.", "span_start": 0, "turn_id": 1}],
+        }
+        for i, word in enumerate(WORDS)
+    ]
+    path = tmp_path / "coqa.json"
+    path.write_text(json.dumps({"data": stories}))
+    report = json.loads(evaluate("retrieval", path, "--methods", "dense", "--split", "dev", "--json").stdout)
+    expected = sum(in_dev_part(f"s{i}") for i in range(len(WORDS)))
+    assert 0 < report["queries"] == expected < len(WORDS)
+    assert (report["part"], report["methods"]["dense"]["MRR"]) == ("dev: 20% of the conversations, by hash", 1.0)
+
+
+def test_the_lexical_channel_is_in_the_same_state_in_all_methods(data: Path) -> None:
+    arguments = ["retrieval", data, "--methods", "hybrid,dense,untrained", "--lexical-weight", "0", "--json"]
+    methods = json.loads(evaluate(*arguments).stdout)["methods"]
+    assert methods["hybrid"]["MRR"] == methods["dense"]["MRR"] == methods["untrained"]["MRR"]
+
+
+def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path) -> None:
+    for arguments, message in (
+        (["retrieval", data, "--methods", "magic"], "magic"),
+        (["retrieval", data, "--methods", ""], "known: bm25"),
+        (["retrieval", tmp_path / "nowhere"], "nowhere"),
+        (["retrieval", data, "--split", "test"], "test"),
+        (["retrieval", data, "--distractors", f"{data}/none.jsonl:3"], "none.jsonl"),
+        (["retrieval", data, data], "named data"),
+        (["retrieval", data, "--methods", "trained"], "--model"),
+        (["retrieval", data, "--model", tmp_path / "nowhere"], "nowhere"),
+        (["retrieval", data, "--index", tmp_path / "nowhere"], "nowhere"),
+        (["retrieval", data, "--baseline", "bm25", "--methods", "dense"], "baseline"),
+        (["retrieval", data / "queries.jsonl.gz"], "no known format"),
+        (["faithfulness", tmp_path / "nowhere"], "nowhere"),
+        (["guesses", tmp_path / "nowhere"], "nowhere"),
+        (["qa", tmp_path / "nowhere"], "nowhere"),
+    ):
+        result = evaluate(*arguments)
+        assert result.exit_code == 2, result.output
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("error: ")
+        assert message in line
+
+
+def test_faith_scores_are_compared_with_ratings(tmp_path: Path) -> None:
+    judged = [
+        {
+            "conversation_id": f"c{i}",
+            "turns": [{"speaker": "user", "text": "When were they counted?"}],
+            "passages": [f"The {word} were counted in {1900 + i}."],
+            "response": f"The {word} were counted in {1900 + i}." if i % 3 else "Volcanoes erupt under glaciers.",
+            "faithfulness": 4.0 if i % 3 else 1.0,
+            "ratings": [4, 4, 3] if i % 3 else [1, 1, 2],
+        }
+        for i, word in enumerate(WORDS)
+    ]
+    path = write(tmp_path / "judgements.jsonl.gz", judged)
+    result = evaluate("faithfulness", path, "--json")
+    assert result.exit_code == 0, result.output
+    assert max(row["agreement"]["auc"]["value"] for row in json.loads(result.stdout)["rows"]) == 1.0
+    assert "Spearman" in evaluate("faithfulness", path).stdout
+
+
+def test_right_guesses_are_told_from_wrong_ones(data: Path) -> None:
+    result = evaluate("guesses", data, "--sample", "4", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["rows"]
+    fitted = evaluate("guesses", data, "--fit", "--json")
+    assert fitted.exit_code == 0, fitted.output
+    assert "bias" in json.loads(fitted.stdout)["weights"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--fit", "--plot", "a.svg"], "--fit takes"),
+        (["--fit", "--split", "dev"], "--fit takes"),
+        (["another"], "several data sets"),
+        (["--plot", "absent/a.svg"], "no folder"),
+        (["--right", "1.5"], "share of right guesses"),
+    ],
+)
+def test_options_that_do_not_go_together(data: Path, more: list[str], message: str) -> None:
+    result = evaluate("guesses", data, *more)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_answers_are_compared_with_gold_answers(data: Path) -> None:
+    arguments = ["qa", data, "--sample", "6", "--seed", "1", "-k", "3"]
+    result = evaluate(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert (report["questions"], report["passages"], report["hit_rate"]) == (6, 10, 1.0)
+    assert report["cover"] == 1.0
+    assert "gold answer in the printed answer" in evaluate(*arguments).stdout
+
+
+@pytest.mark.parametrize("command", ["retrieval", "faithfulness", "guesses", "qa"])
+def test_every_evaluation_explains_itself_with_an_example(command: str) -> None:
+    assert f"convcoa evaluate {command}" in evaluate(command, "--help").stdout

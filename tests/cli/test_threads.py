@@ -1,0 +1,170 @@
+"""`convcoa threads`, and what `ask` and `chat` do with threads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from langgraph_convcoa.cli.app import app
+from tests.fake_encoder import WordEncoder
+from tests.fakes import corrections, node, plan
+from tests.openai_server import OpenAIServer, Reply, kind_of
+
+WHEN = "When was the Hopfield network described?"
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    words = WordEncoder()
+    monkeypatch.setattr("langgraph_convcoa.retrieval.retriever.as_encoder", lambda _encoder: words)
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CONVCOA_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.delenv("CONVCOA_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    path = tmp_path / "facts.md"
+    path.write_text("# Hopfield\n\nJohn Hopfield described the Hopfield network in 1982.")
+    return path
+
+
+def convcoa(*arguments: object, input: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
+
+
+def error_of(result: Result) -> str:
+    assert result.exit_code == 2, result.output
+    lines = result.stderr.strip().splitlines()
+    assert lines[-1].startswith("error: ")
+    return lines[-1]
+
+
+def rounds(result: Result) -> int:
+    assert result.exit_code == 0, result.output
+    return len(json.loads(result.stdout)["knowledge_set"]["Contextual knowledge set"])
+
+
+def test_a_named_thread_is_kept_without_a_store_and_an_unnamed_one_is_not(docs: Path, tmp_path: Path) -> None:
+    assert [rounds(convcoa("ask", WHEN, "--docs", docs, "--json")) for _ in range(2)] == [1, 1]
+    assert not (tmp_path / "data").exists()
+    assert [rounds(convcoa("ask", WHEN, "--docs", docs, "--json", "--thread", "t")) for _ in range(2)] == [1, 2]
+    chat = convcoa("chat", "--docs", docs, "--json", "--thread", "t", input=f"{WHEN}\n")
+    assert rounds(chat) == 3
+    assert (tmp_path / "data" / "conversations.sqlite").exists()
+
+
+def test_a_store_may_be_named_in_the_environment(docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVCOA_STORE", str(tmp_path / "mine.sqlite"))
+    assert [rounds(convcoa("ask", WHEN, "--docs", docs, "--json")) for _ in range(2)] == [1, 2]
+    assert json.loads(convcoa("threads", "list", "--json").stdout)[0]["thread"] == "default"
+
+
+def test_threads_are_listed_shown_exported_deleted_and_imported(docs: Path, tmp_path: Path) -> None:
+    assert "There are no conversations" in convcoa("threads", "list").stderr
+    assert not (tmp_path / "data" / "conversations.sqlite").exists()
+    for thread in ("../a", "b"):
+        convcoa("ask", WHEN, "--docs", docs, "--thread", thread)
+    assert [line.split()[0] for line in convcoa("threads", "list").stdout.splitlines()] == ["b", "../a"]
+    shown = convcoa("threads", "show", "../a").stdout
+    assert WHEN in shown
+    assert "1982" in shown
+    assert len(json.loads(convcoa("threads", "show", "../a", "--json", "-n", 1).stdout)) == 1
+    assert convcoa("threads", "export", "../a", "a.json").exit_code == 0
+    assert json.loads(convcoa("threads", "export", "../a").stdout)["state"] == json.loads(Path("a.json").read_text())["state"]
+    assert "already" in error_of(convcoa("threads", "export", "../a", "a.json"))
+    assert "--yes" in error_of(convcoa("threads", "delete", "../a"))
+    assert convcoa("threads", "delete", "../a", "--yes").exit_code == 0
+    assert "no thread '../a'" in error_of(convcoa("threads", "show", "../a"))
+    assert convcoa("threads", "import", "a.json").exit_code == 0
+    assert convcoa("threads", "import", "a.json", "--thread", "c").exit_code == 0
+    assert rounds(convcoa("ask", WHEN, "--docs", docs, "--json", "--thread", "../a")) == 2
+    assert convcoa("threads", "export", "c", "c.md").exit_code == 0
+    assert Path("c.md").read_text().startswith("# c\n\n## When")
+
+
+def test_what_cannot_be_done_is_one_line(docs: Path, tmp_path: Path) -> None:
+    assert "no store" in error_of(convcoa("threads", "list", "--store", tmp_path / "none.sqlite"))
+    assert "no store" in error_of(convcoa("threads", "show", "x"))
+    assert "cannot be opened" in error_of(convcoa("threads", "import", "none.json"))
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    assert "no exported thread" in error_of(convcoa("threads", "import", "bytes.json"))
+    (tmp_path / "list.json").write_text("[]")
+    assert "no exported thread" in error_of(convcoa("threads", "import", "list.json"))
+    assert not (tmp_path / "data" / "conversations.sqlite").exists()
+    assert "has no name" in error_of(convcoa("ask", WHEN, "--docs", docs, "--thread", " "))
+
+
+def test_an_interrupted_ask_goes_on_when_it_is_asked_again(docs: Path) -> None:
+    replies = {"plan": plan(node(WHEN)), "correct": corrections("In 1982."), "answer": "It was in 1982 [1]."}
+    failing = {"answer"}
+    asked: list[str] = []
+
+    def script(body: dict[str, object]) -> Reply:
+        kind = kind_of(body)
+        asked.append(kind)
+        return Reply("no", status=400) if kind in failing else Reply(replies[kind])
+
+    with OpenAIServer(script) as server:
+        command = ["ask", WHEN, "--docs", docs, "--thread", "t", "--model", "m", "--base-url", server.base_url]
+        error_of(convcoa(*command))
+        listed = convcoa("threads", "list").stdout
+        failing.clear()
+        asked.clear()
+        result = convcoa(*command)
+        assert result.exit_code == 0, result.output
+    assert "interrupted in: When was the Hopfield" in listed
+    assert asked == ["answer"]
+    assert "going on with the turn that was interrupted" in result.stderr
+    assert "It was in 1982 [1]." in result.stdout
+
+
+def test_the_commands_of_a_chat(docs: Path) -> None:
+    before, after = ["/history", "/export"], ["/history 1", "/history x", "/why", "/sources", "/export", "/export out.md"]
+    lines = "\n".join([*before, WHEN, *after, "/resume", "/nonsense", "/help", ""])
+    result = convcoa("chat", "--docs", docs, "--thread", "../t x", input=lines)
+    assert "There is no answer yet." in result.stderr
+    assert "nothing to export yet" in result.stderr
+    assert f"> {WHEN}" in result.stderr
+    assert "/history takes the number" in result.stderr
+    assert "evidence: facts.md" in result.stderr
+    assert "no interrupted turn" in result.stderr
+    assert "no such command" in result.stderr
+    assert "/export [FILE]" in result.stderr
+    assert json.loads(Path("t-x.json").read_text())["thread"] == "../t x"
+    assert WHEN in Path("out.md").read_text()
+    again = convcoa("chat", "--docs", docs, "--thread", "../t x", input="/why\n")
+    assert "evidence: facts.md" in again.stderr
+
+
+def test_the_command_that_goes_on_names_the_store_where_it_is_not_the_users_own(tmp_path: Path) -> None:
+    from langgraph_convcoa.cli.chat import _again
+    from langgraph_convcoa.cli.session import Session
+    from langgraph_convcoa.context import ConvCoAContext
+    from langgraph_convcoa.graph import build_graph
+    from langgraph_convcoa.storage.stores import default_store
+    from tests.fakes import KeywordRetriever
+
+    graph = build_graph(retriever=KeywordRetriever())
+    elsewhere = Session(graph, ConvCoAContext(), "[/x] a", "talk.sqlite")
+    assert _again(elsewhere) == "convcoa chat --thread '[/x] a' --store talk.sqlite"
+    assert _again(Session(graph, ConvCoAContext(), "a", default_store())) == "convcoa chat --thread a"
+
+
+def test_a_file_to_export_to_may_be_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from langgraph_convcoa.cli.chat_commands import ChatCommands
+    from langgraph_convcoa.cli.console import consoles
+    from langgraph_convcoa.cli.session import Session
+    from langgraph_convcoa.context import ConvCoAContext
+    from langgraph_convcoa.graph import build_graph
+    from tests.fakes import KeywordRetriever
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "a") as session:
+        session.ask(WHEN)
+        ChatCommands(session, consoles()[1]).run("/export ~/out.json")
+    assert json.loads((tmp_path / "out.json").read_text())["thread"] == "a"

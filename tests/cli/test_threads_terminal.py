@@ -1,0 +1,70 @@
+"""A chat at a terminal is kept, killed, and gone on with."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_convcoa.storage.threads import Threads
+from tests.cli.test_process import WAIT_SECONDS, Terminal
+from tests.fakes import plan
+from tests.openai_server import OpenAIServer, Reply, kind_of
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path) -> None:
+    docs = tmp_path / "facts.md"
+    docs.write_text("# Hopfield\n\nJohn Hopfield described the Hopfield network in 1982.")
+    environment = {
+        **os.environ,
+        "CONVCOA_CACHE_DIR": str(tmp_path / "cache"),
+        "CONVCOA_DATA_DIR": str(tmp_path / "data"),
+        "OMP_NUM_THREADS": "1",
+        "TERM": "xterm",
+    }
+    hanging = {"answer"}
+
+    def script(body: dict[str, Any]) -> Reply:
+        kind = kind_of(body)
+        return Reply("Hopfield did [1]." if kind == "answer" else plan(), delay=10 * WAIT_SECONDS if kind in hanging else 0)
+
+    with OpenAIServer(script) as server:
+        options = ["--docs", docs, "--model", "test", "--base-url", server.base_url]
+        terminal = Terminal(environment, "chat", *options)
+        try:
+            terminal.expect("A new conversation:")
+            terminal.expect("> ")
+            terminal.type("Who described the network?\n")
+            end = time.monotonic() + WAIT_SECONDS
+            while len(server.requests) < 2:
+                assert time.monotonic() < end, terminal.seen
+                time.sleep(0.02)
+            # With the answer's call under way the plan's is in the store.
+            time.sleep(0.5)
+        finally:
+            terminal.close()
+        with Threads(tmp_path / "data" / "conversations.sqlite") as threads:
+            [summary] = threads.summaries()
+        assert (summary.rounds, summary.unfinished) == (0, "Who described the network?")
+        hanging.clear()
+        server.requests.clear()
+        terminal = Terminal(environment, "chat", *options, "--thread", summary.thread)
+        try:
+            terminal.expect("Go on with it? [Y/n]")
+            terminal.type("\n")
+            terminal.expect("Hopfield did [1].")
+            terminal.expect("> ")
+            terminal.type("/history\n")
+            terminal.expect("> Who described the network?")
+            terminal.expect("> ")
+            terminal.type("/exit\n")
+            terminal.expect("Go on later with: convcoa chat --thread")
+            assert terminal.code() == 0
+        finally:
+            terminal.close()
+        assert [kind_of(body) for body in server.requests] == ["answer"]

@@ -1,0 +1,125 @@
+"""`convcoa train` at the command line: what it makes, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from langgraph_convcoa.cli.app import app
+from tests.retrieval.tiny_bert import save_tiny_bert
+
+pytest.importorskip("accelerate")
+
+THINGS = ("network", "book", "river")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    passages = [{"id": f"p-{thing}", "title": thing, "text": f"the {thing} is a memory"} for thing in THINGS]
+    single = [
+        {"id": f"s-{t}{n}", "question": f"when was the {t} a {n}", "gold": [f"p-{t}"], "answer": "a"}
+        for t in THINGS
+        for n in THINGS
+    ]
+    talks = [
+        {**row, "id": f"c{n}-{row['id']}", "history": [["who is the memory", "the book"]], "conversation_id": f"c{n}"}
+        for n in range(6)
+        for row in single[:3]
+    ]
+    for name, queries in (("single", single), ("talks", talks)):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "corpus.jsonl", passages)
+        write(tmp_path / name / "queries.jsonl", queries)
+    save_tiny_bert(tmp_path / "bert")
+    return tmp_path
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def run(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["train", "--device", "cpu", *arguments, "--encoder", str(folder / "bert"), "--no-cache"])
+
+
+def test_help_shows_examples() -> None:
+    result = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "160"})
+    assert result.exit_code == 0
+    assert "convcoa train data/mine --out small.model --head" in result.stdout
+
+
+@pytest.mark.parametrize(("flags", "parts"), [((), ["question tower"]), (("--head",), ["state"])])
+def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[str]) -> None:
+    data = [str(folder / "talks")] if flags else [str(folder / "single"), str(folder / "talks")]
+    short = () if flags else ("--made", "12")
+    out = folder / "model"
+    result = run(folder, *data, "--out", str(out), "--steps", "2", "--batch-size", "4", "--json", *flags, *short)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert set(parts) <= set(report["parts"])
+    assert "| talks |" in (out / "README.md").read_text()
+    assert "convcoa train" in (out / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["talks", "--head", "--full"], "cannot be used together"),
+        (["talks", "--attention", "softmax1"], "--full"),
+        (["talks", "--head", "--distil-only"], "question tower"),
+        (["talks", "--average-with", "nothing"], "holds no model"),
+        (["talks", "--start", "nothing"], "holds no model"),
+        (["talks", "--head", "--start", "nothing"], "question tower"),
+        (["talks", "--on-tower", "nothing"], "--head"),
+        (["talks", "--head", "--on-tower", "nothing"], "holds no model"),
+        (["single", "--head"], "name at least one folder"),
+        (["missing"], "does not exist"),
+        (["bad"], "queries.jsonl, line 1"),
+        (["untitled"], "without a title"),
+        (["lacking"], "queries.jsonl, line 2: the corpus has no passage"),
+        (["talks", "--full", "--made", "3"], "--made"),
+        (["talks", "--full", "--encoder-dtype", "bfloat16"], "--encoder-dtype"),
+        (["single", "--full"], "leave it out"),
+        (["talks", "--device", "nowhere"], "--device nowhere cannot be used"),
+        (["talks", "--out", "talks/queries.jsonl/model"], "cannot be written"),
+        (["talks", "--out", "."], "name a folder inside it"),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_is_trained(
+    folder: Path, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, rows, passages in (
+        ("bad", [{"id": "q", "question": "who", "gold": ["nowhere"], "history": [["a", "b"]]}], [{"id": "p", "text": "a"}]),
+        ("untitled", [{"id": "q", "question": "who", "gold": ["p"]}], [{"id": "p", "text": "a"}]),
+        (
+            "lacking",
+            [{"id": f"q{n}", "question": "who", "gold": [gold]} for n, gold in enumerate(("p", "nowhere", "p"))],
+            [{"id": "p", "title": "A", "text": "a"}],
+        ),
+    ):
+        (folder / name).mkdir()
+        write(folder / name / "queries.jsonl", rows)
+        write(folder / name / "corpus.jsonl", passages)
+    monkeypatch.chdir(folder)
+    # What is named last counts.
+    result = run(folder, "--out", str(folder / "model"), *arguments)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert result.stderr.strip().count("\n") == 0
+    assert not (folder / "model").exists()
+
+
+def test_the_card_gives_a_command_that_can_be_run_again(folder: Path) -> None:
+    (folder / "talks").rename(folder / "my talks")
+    out = folder / "model"
+    given = [str(folder / "my talks"), str(folder / "single"), "--out", str(out), "--head", "--made", "7", "--chunk", "2"]
+    assert run(folder, *given, "--steps", "1", "--batch-size", "4", "--encoder-dtype", "float32").exit_code == 0
+    command = next(line for line in (out / "README.md").read_text().splitlines() if "convcoa train" in line)
+    words = shlex.split(command)
+    assert str(folder / "my talks") in words
+    for option in ("--made 7", "--chunk 2", "--encoder-dtype float32"):
+        assert option in command

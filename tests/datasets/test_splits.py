@@ -1,0 +1,46 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_convcoa.datasets.queries import Dataset, Query
+from langgraph_convcoa.datasets.splits import in_dev_part, split_part
+from langgraph_convcoa.errors import InputError
+
+
+def dataset(*rows):
+    queries = tuple(Query(str(n), "Who?", conversation=name, split=split) for n, (name, split) in enumerate(rows))
+    return Dataset("made", queries, ())
+
+
+def test_own_splits_are_kept_and_shared_conversations_are_not_trained_on():
+    made = dataset(("a", "train"), ("b", "train"), ("b", "dev"), ("c", "dev"), ("d", "test"))
+    dev, train = split_part(made, "dev"), split_part(made, "train")
+    assert [query.id for query in dev.dataset.queries] == ["2", "3"]
+    assert [query.id for query in train.dataset.queries] == ["0"]
+    assert (train.left_out, train.hashed, dev.hashed) == (1, False, False)
+
+
+@given(st.lists(st.text(max_size=5), min_size=1), st.floats(0, 1))
+def test_hashed_parts_are_whole_conversations_and_make_up_the_data(names, share):
+    made = dataset(*((name, "train") for name in names for _ in range(2)))
+    parts = {}
+    for part in ("train", "dev"):
+        try:
+            parts[part] = split_part(made, part, dev_share=share).dataset.queries
+        except InputError:
+            parts[part] = ()
+    train, dev = ({query.conversation_id for query in parts[part]} for part in ("train", "dev"))
+    assert not train & dev
+    assert len(parts["train"]) + len(parts["dev"]) == len(made.queries)
+
+
+def test_the_hash_is_stable_and_of_the_share():
+    assert [n for n in range(12) if in_dev_part(f"c{n}", 0.2)] == [0, 4, 10]
+    assert 0.18 < sum(in_dev_part(f"x{n}", 0.2) for n in range(5000)) / 5000 < 0.22
+
+
+def test_an_empty_part_is_an_error():
+    with pytest.raises(InputError, match="made has no queries for the train part; its splits: dev"):
+        split_part(dataset(("a", "dev")), "train")
+    with pytest.raises(InputError, match="no queries for the dev part; its splits: test"):
+        split_part(dataset(("a", "test")), "dev")

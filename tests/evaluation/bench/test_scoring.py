@@ -1,0 +1,107 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from langgraph_convcoa.cli.app import app
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.bench.scoring import bench_scoring, plot
+
+SMALL = {
+    "batches": (1, 3),
+    "dimension": 16,
+    "k": 5,
+    "runs": 2,
+    "methods": ("product", "float32", "int8", "bfloat16", "langchain"),
+}
+
+
+def test_every_method_at_every_size_and_batch():
+    report = bench_scoring((300, 500), **SMALL)
+    assert [(row.patterns, row.batch) for row in report.rows if row.method == "product"] == [
+        (300, 1),
+        (300, 3),
+        (500, 1),
+        (500, 3),
+    ]
+    assert len(report.rows) == 4 * len(SMALL["methods"])
+    for row in report.rows:
+        assert row.median_ms >= row.fastest_ms > 0
+        assert (row.recall is None) == (row.method in ("product", "langchain"))
+    assert {row.recall for row in report.rows if row.method == "float32"} == {1.0}
+    assert {row.to_product for row in report.rows if row.method == "product"} == {1.0}
+
+
+def test_a_report_without_the_product_has_no_ratio_to_it():
+    report = bench_scoring((300,), batches=(1,), methods=("int8",), dimension=16, runs=1)
+    assert report.rows[0].to_product is None
+    assert report.rows[0].to_float32 is None
+
+
+def test_faiss_is_timed_where_it_is_installed():
+    pytest.importorskip("faiss")
+    report = bench_scoring((300,), batches=(2,), methods=("product", "faiss"), dimension=16, runs=1)
+    assert [row.method for row in report.rows] == ["product", "faiss"]
+
+
+def test_the_approximate_stage_is_timed_with_its_recall_and_its_graph_is_kept(tmp_path):
+    pytest.importorskip("usearch")
+    settings = {
+        "batches": (2,),
+        "methods": ("float32", "approximate", "approximate-passages"),
+        "dimension": 16,
+        "k": 5,
+        "runs": 1,
+        "approximate_up_to": 20_000,
+        "graphs": tmp_path,
+    }
+    report = bench_scoring((20_000, 20_100), **settings)
+    recalls = {(row.patterns, row.method): row.recall for row in report.rows}
+    assert set(recalls) == {(20_000, name) for name in settings["methods"]} | {(20_100, "float32")}
+    assert recalls[20_000, "approximate"] > 0.5
+    (kept,) = tmp_path.iterdir()
+    assert sorted(file.name for file in kept.iterdir()) == ["passages-16-128.safetensors", "windows-16-128.safetensors"]
+    changed = {file: file.stat().st_mtime_ns for file in kept.iterdir()}
+    again = bench_scoring((20_000,), **settings)
+    assert {row.method: row.recall for row in again.rows}["approximate"] == recalls[20_000, "approximate"]
+    assert {file: file.stat().st_mtime_ns for file in kept.iterdir()} == changed
+
+
+def test_a_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    report = bench_scoring((300, 500), **SMALL)
+    plot(report, tmp_path / "time.png")
+    assert (tmp_path / "time.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match="cannot be written"):
+        plot(report, tmp_path / "nowhere" / "time.png")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"methods": ("nothing",)}, "nothing"), ({"methods": ()}, "none"), ({"sizes": (0,)}, "at least 1")],
+)
+def test_settings_that_cannot_be_timed(settings, message):
+    with pytest.raises(InputError, match=message):
+        bench_scoring(**{"runs": 1, **settings})
+
+
+def test_the_command_prints_a_table_or_json():
+    command = [
+        "bench",
+        "scoring",
+        "--patterns",
+        "300",
+        "--batch",
+        "2",
+        "--dimension",
+        "16",
+        "--runs",
+        "1",
+        "--methods",
+        "product,int8",
+    ]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0
+    assert "int8" in result.stdout
+    result = CliRunner().invoke(app, [*command, "--json"])
+    assert [row["method"] for row in json.loads(result.stdout)["rows"]] == ["product", "int8"]

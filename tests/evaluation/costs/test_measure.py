@@ -1,0 +1,139 @@
+"""The table of costs under one script, its files, and the command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from langgraph_convcoa.cli.app import app
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.costs.measure import LIMITS, CostRow, CostsReport, measure_costs
+from langgraph_convcoa.evaluation.costs.report import draw, markdown, plot, write_report
+from langgraph_convcoa.evaluation.costs.scripted import Script, make_script
+
+
+@pytest.fixture(scope="module")
+def report() -> CostsReport:
+    parts = [make_script(n, share, questions=2) for n in (1, 3, 7) for share in (0.0, 1.0)]
+    script = Script(tuple(one for part in parts for one in part.questions))
+    return measure_costs(script, ["ours", "react", "self-ask", "search-in-the-chain"], k=3)
+
+
+def cell(report: CostsReport, method: str, n: int, share: float) -> CostRow:
+    return next(r for r in report.rows if (r.method, r.sub_questions, r.right_share) == (method, n, share))
+
+
+def test_ours_makes_one_to_three_calls_and_the_others_grow_with_the_chain(report: CostsReport) -> None:
+    for n in (1, 3, 7):
+        assert [cell(report, "ours", n, share).calls for share in (0.0, 1.0)] == [3, 1]
+        for share in (0.0, 1.0):
+            assert cell(report, "react", n, share).calls == cell(report, "self-ask", n, share).calls == n + 1
+        assert [cell(report, "search-in-the-chain", n, share).calls for share in (0.0, 1.0)] == [n + 1, 1]
+        assert {row.retrievals for row in report.rows if row.sub_questions == n} == {n}
+    ours = [row for row in report.rows if row.method == "ours"]
+    assert all(1 <= row.fewest_calls <= row.most_calls <= 3 for row in ours)
+
+
+def test_tokens_of_agents_grow_faster_than_those_of_ours(report: CostsReport) -> None:
+    def growth(method: str) -> float:
+        return cell(report, method, 7, 0.0).total_tokens / cell(report, method, 1, 0.0).total_tokens
+
+    assert growth("ours") < 5 < min(growth(method) for method in ("react", "self-ask", "search-in-the-chain"))
+
+
+def test_rows_come_by_share_then_length_then_method(report: CostsReport) -> None:
+    assert [(row.right_share, row.sub_questions, row.method) for row in report.rows[:5]] == [
+        (0.0, 1, "ours"),
+        (0.0, 1, "react"),
+        (0.0, 1, "self-ask"),
+        (0.0, 1, "search-in-the-chain"),
+        (0.0, 3, "ours"),
+    ]
+    assert len(report.rows) == 24
+    assert all(row.questions == 2 for row in report.rows)
+
+
+def test_the_same_script_costs_the_same_again(report: CostsReport) -> None:
+    parts = [make_script(n, share, questions=2) for n in (1, 3, 7) for share in (0.0, 1.0)]
+    script = Script(tuple(one for part in parts for one in part.questions))
+    again = measure_costs(script, ["ours", "react", "self-ask", "search-in-the-chain"], k=3, concurrency=1)
+    assert again == report
+
+
+def test_it_works_where_a_loop_runs_already() -> None:
+    async def run() -> CostsReport:
+        return measure_costs(make_script(1, 1.0, questions=1), ["ours"])
+
+    assert asyncio.run(run()).rows[0].calls == 1
+
+
+def test_an_unknown_method_is_an_error() -> None:
+    with pytest.raises(InputError, match="no method 'x'"):
+        measure_costs(make_script(1, 1.0), ["x"])
+
+
+def test_the_files_hold_the_table_the_curves_and_the_limits(report: CostsReport, tmp_path: Path) -> None:
+    write_report(report, tmp_path / "costs.md")
+    text = (tmp_path / "costs.md").read_text()
+    assert text == markdown(report)
+    assert "| 0% | 7 | react |" in text
+    assert LIMITS in text
+    write_report(report, tmp_path / "costs.html")
+    page = (tmp_path / "costs.html").read_text()
+    assert page.count("<tr>") == 25
+    assert "data:image/png;base64," in page
+    assert "measured by <code>convcoa evaluate qa --model</code>" in page
+    plot(report, tmp_path / "costs.png")
+    assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
+    assert len(draw(report).axes) == 4
+
+
+def test_files_that_cannot_be_written_are_input_errors(report: CostsReport, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a \.md or \.html file"):
+        write_report(report, tmp_path / "costs.pdf")
+    with pytest.raises(InputError, match="no folder"):
+        write_report(report, tmp_path / "none" / "costs.md")
+    with pytest.raises(InputError, match="picture cannot be written"):
+        plot(report, tmp_path / "costs.xyz")
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["evaluate", "costs", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_command_prints_a_table_and_writes_what_it_is_asked_for(tmp_path: Path) -> None:
+    small = ["--sub-questions", "1,2", "--right", "0,1", "--questions", "1", "--methods", "ours,react"]
+    files = ["--report", str(tmp_path / "c.md"), "--plot", str(tmp_path / "c.svg"), "--save-script", str(tmp_path / "s.json")]
+    shown = run(*small, *files)
+    assert "react" in shown
+    assert "Counted under a script" in shown
+    assert (tmp_path / "c.md").exists()
+    assert (tmp_path / "c.svg").exists()
+    again = json.loads(run(str(tmp_path / "s.json"), "--methods", "ours,react", "--json"))
+    assert [row["calls"] for row in again["rows"]] == [3, 2, 3, 3, 1, 2, 1, 3]
+    assert again["rows"][0]["total_tokens"] == again["rows"][0]["input_tokens"] + again["rows"][0]["output_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--methods", "ours,reakt"], "no method 'reakt'"),
+        (["--methods", ","], "names no method"),
+        (["--sub-questions", "1.5"], "whole numbers from 1 to 20"),
+        (["--right", "2"], "numbers from 0 to 1"),
+        (["--right", "half"], "numbers from 0 to 1"),
+        (["--report", "costs.pdf"], ".md or .html"),
+        (["--plot", "nowhere/costs.png"], "no folder nowhere"),
+        (["none.json"], "cannot be read"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_before_anything_is_asked(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["evaluate", "costs", *arguments])
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())

@@ -1,0 +1,154 @@
+"""The measurements of the conversation memory, on small dialogs with a fast encoder."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.datasets import Dataset, load_dataset
+from langgraph_convcoa.evaluation.memory import measure as module
+from langgraph_convcoa.evaluation.memory.costs import RoundCost, evaluate_costs, ratio
+from langgraph_convcoa.evaluation.memory.dialogs import conversations, dialogs
+from langgraph_convcoa.evaluation.memory.measure import evaluate_memory, plot
+from langgraph_convcoa.evaluation.memory.mentions import evaluate_mentions
+from langgraph_convcoa.evaluation.memory.pairs import make_pairs, rephrase
+from langgraph_convcoa.memory.conversation import ConversationMemory
+from tests.fake_encoder import WordEncoder
+
+WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ibises", "jays"]
+
+
+def write(folder: Path, count: int = 60) -> Path:
+    """Dialogs of four turns about one animal each; the later ones lean on the first and have a rewrite."""
+    folder.mkdir(parents=True, exist_ok=True)
+    queries, corpus = [], []
+    for n in range(count):
+        animal = f"{WORDS[n % 10]} of Island {chr(65 + n // 10)}{WORDS[n % 7]}"
+        turns = [
+            (f"Where do the {animal} live?", f"In house {n}.", None),
+            ("What do they eat?", f"Grass number {n}.", f"What do the {animal} eat?"),
+            (f"When were they counted in {1900 + n}?", "In May.", f"When were the {animal} counted in {1900 + n}?"),
+            ("Who counted?", f"Dr. {n}.", f"Who counted the {animal}?"),
+        ]
+        corpus.append({"id": f"p{n}", "title": animal, "text": " ".join(f"{animal}: {answer}" for _, answer, _ in turns)})
+        queries += [
+            {
+                "id": f"q{n}-{place}",
+                "conversation_id": f"c{n}",
+                "question": question,
+                "answer": answer,
+                "rewrite": rewrite,
+                "history": [turn[:2] for turn in turns[:place]],
+                "gold": [f"p{n}"],
+            }
+            for place, (question, answer, rewrite) in enumerate(turns)
+        ]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)), "utf-8")
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, corpus)), "utf-8")
+    return folder
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    return load_dataset(write(tmp_path / "data"))
+
+
+@pytest.fixture(autouse=True)
+def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "as_encoder", lambda _encoder: WordEncoder())
+
+
+def test_dialogs_are_read_whole_and_joined(dataset: Dataset) -> None:
+    found = dialogs([dataset])
+    assert len(found) == 60
+    assert [turn.question for turn in found[0]][1] == "What do they eat?"
+    assert found[0][1].alone.startswith("What do the ants of Island")
+    (conversation,) = conversations([dataset], 30, seed=0, count=1)
+    assert len(conversation) == 30
+    assert len({turn.dialog for turn in conversation}) == 8
+    assert conversations([dataset], 30, seed=0, count=1) == [conversation]
+
+
+def test_the_right_round_is_found_where_the_last_rounds_cannot_have_it(dataset: Dataset) -> None:
+    rows = {row.method: row for row in evaluate_mentions([dataset], ConversationMemory(WordEncoder())) if row.part == "report"}
+    assert rows["last rounds"].recall == 0
+    assert rows["history memory"].recall > 0.5
+    assert rows["history memory"].probes > 20
+
+
+def test_a_memory_that_finds_nothing_scores_nothing(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = ConversationMemory(WordEncoder())
+    monkeypatch.setattr(memory, "relevant", lambda *_: [])
+    assert {row.recall for row in evaluate_mentions([dataset], memory) if row.method == "history memory"} == {0.0}
+
+
+@pytest.mark.slow
+def test_a_conversation_is_run_and_counted(dataset: Dataset) -> None:
+    costs = evaluate_costs([dataset], WordEncoder(), rounds=44)
+    assert [cost.round for cost in costs] == list(range(1, 45))
+    assert all(cost.seconds > 0 and cost.prompt_tokens > 100 for cost in costs)
+    again = costs[24:]
+    assert sum(cost.recalled for cost in costs[:24]) == 0
+    assert sum(cost.recalled for cost in again) >= 10, "what is asked in the same words is recalled"
+    assert all(cost.retrievals + cost.recalled == 1 for cost in costs)
+    with pytest.raises(InputError, match="too few dialogs"):
+        evaluate_costs([dataset], WordEncoder(), rounds=2000)
+
+
+def test_a_ratio_is_of_medians_of_windows() -> None:
+    costs = [RoundCost(n, 100 if n < 30 else 150, 0.1, 1.0, 1, 0) for n in range(1, 61)]
+    costs[9] = RoundCost(10, 9999, 0.1, 1.0, 1, 0)
+    assert ratio(costs, "prompt_tokens") == 1.5
+    assert ratio(costs[:20], "prompt_tokens") is None
+
+
+def test_pairs_are_what_they_say(dataset: Dataset) -> None:
+    pairs = make_pairs([dataset], 20, seed=1)
+    kinds = {(pair.kind, pair.same) for pair in pairs}
+    assert kinds >= {("year", False), ("rephrased", True)}
+    for pair in pairs:
+        assert pair.first != pair.second
+        if pair.kind == "year":
+            assert sum(a != b for a, b in zip(pair.first.split(), pair.second.split(), strict=True)) == 1
+    assert make_pairs([dataset], 20, seed=1) == pairs
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_rephrased_question_keeps_its_year(seed: int) -> None:
+    question = "What was the change in the revenue of Acme between 2018 and 2019?"
+    other = rephrase(question, random.Random(seed))
+    assert other != question
+    assert "2018" in other
+    assert "2019" in other
+
+
+@pytest.mark.slow
+def test_the_report_has_a_table_json_and_a_plot(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    report = evaluate_memory([write(tmp_path / "data")], rounds=60, probes=10)
+    found = json.loads(json.dumps(report.to_dict()))
+    assert found["costs"]["ratio_50_to_10"]["prompt_tokens"] > 0
+    assert found["costs"]["retrievals_saved"] > 0
+    assert {row["part"] for row in found["recall_summary"]} == {"tuning", "report"}
+    assert 0 <= found["recall_summary"][1]["precision"] <= 1
+    plot(report, tmp_path / "rounds.png")
+    assert (tmp_path / "rounds.png").stat().st_size > 1000
+    with pytest.raises(InputError, match="cannot be written"):
+        plot(report, tmp_path / "no" / "such.png")
+
+
+def test_what_cannot_be_measured_is_one_line(tmp_path: Path) -> None:
+    for folders, parts in (([], ["recall"]), ([tmp_path], ["colour"]), ([tmp_path / "none"], ["recall"])):
+        with pytest.raises(InputError) as error:
+            evaluate_memory(folders, parts=parts)
+        assert "\n" not in str(error.value)
+    single = tmp_path / "single"
+    single.mkdir()
+    (single / "queries.jsonl").write_text('{"id": "a", "question": "Who?"}', "utf-8")
+    (single / "corpus.jsonl").write_text('{"id": "a", "text": "Me."}', "utf-8")
+    with pytest.raises(InputError, match="no dialogs"):
+        evaluate_memory([single], parts=["mentions"])

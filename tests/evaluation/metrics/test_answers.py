@@ -1,0 +1,235 @@
+"""The measures of answers against scorers written here from the published definitions, and against libraries."""
+
+from __future__ import annotations
+
+import string
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.metrics import answers as module
+from langgraph_convcoa.evaluation.metrics.answers import (
+    MEASURES,
+    answer_metrics,
+    corpus_bleu,
+    covers,
+    exact_match,
+    f1_score,
+    leave_one_out,
+    normalise_answer,
+    strip_citations,
+)
+
+# What this library marks answers with is no part of the published definitions.
+PIECES = st.sampled_from(
+    [
+        "the",
+        "The",
+        "a",
+        "an",
+        "An",
+        "cat",
+        "cats",
+        "U.S.",
+        "us",
+        "it's",
+        "its",
+        "1,000",
+        "1000",
+        "no",
+        "yes",
+        "—",
+        "é",
+        "-",
+        ".",
+    ]
+)
+TEXT = st.one_of(
+    st.lists(PIECES, max_size=7).map(" ".join),
+    st.lists(PIECES, max_size=5).map("".join),
+    st.text(st.characters(exclude_characters="…[]", exclude_categories=["Cs"]), max_size=20),
+)
+
+
+class Published:
+    """SQuAD's definition: "lower text and remove punctuation, articles and extra whitespace"."""
+
+    @staticmethod
+    def tokens(text: str) -> list[str]:
+        kept = [letter for letter in text.lower() if letter not in set(string.punctuation)]
+        words: list[str] = []
+        word = ""
+        # Articles are words between anything that is no letter, digit or underscore.
+        for letter in [*kept, " "]:
+            if letter.isalnum() or letter == "_":
+                word += letter
+                continue
+            words += [" " if word in ("a", "an", "the") else word, letter]
+            word = ""
+        return "".join(words).split()
+
+    @classmethod
+    def exact(cls, answer: str, gold: str) -> float:
+        return 1.0 if cls.tokens(answer) == cls.tokens(gold) else 0.0
+
+    @classmethod
+    def f1(cls, answer: str, gold: str) -> float:
+        said, right = cls.tokens(answer), cls.tokens(gold)
+        if not said or not right:
+            return 1.0 if said == right else 0.0
+        left, same = list(right), 0
+        for token in said:
+            if token in left:
+                left.remove(token)
+                same += 1
+        if same == 0:
+            return 0.0
+        precision, recall = same / len(said), same / len(right)
+        return 2 * precision * recall / (precision + recall)
+
+    @classmethod
+    def best(cls, measure: str, answer: str, golds: list[str]) -> float:
+        return max(getattr(cls, measure)(answer, gold) for gold in golds)
+
+    @classmethod
+    def against_people(cls, measure: str, answer: str, golds: list[str]) -> float:
+        """CoQA's and QuAC's: the mean, over each person left out, of the best of the others."""
+        if len(golds) == 1:
+            return cls.best(measure, answer, golds)
+        total = 0.0
+        for left_out in range(len(golds)):
+            total += cls.best(measure, answer, [gold for number, gold in enumerate(golds) if number != left_out])
+        return total / len(golds)
+
+
+HAND_MADE = [
+    ("The Duke of York", "duke of york", 1.0, 1.0),
+    ("the U.S.", "US", 1.0, 1.0),
+    ("1,000", "1000", 1.0, 1.0),
+    ("in the year 1815", "1815", 0.0, 0.5),
+    ("cat cat dog", "cat", 0.0, 0.5),
+    ("cat", "cat cat cat", 0.0, 0.5),
+    ("Paris", "Lyon", 0.0, 0.0),
+    ("", "Lyon", 0.0, 0.0),
+    ("the", "a.", 1.0, 1.0),
+    ("the", "Lyon", 0.0, 0.0),
+    ("théâtre", "theatre", 0.0, 0.0),
+    ("an apple, a pear", "apple pear", 1.0, 1.0),
+    ("another", "other", 0.0, 0.0),
+    ("It was 1815 [1].", "it was 1815", 1.0, 1.0),
+]
+
+
+@pytest.mark.parametrize(("answer", "gold", "exact", "f1"), HAND_MADE)
+def test_hand_made_pairs(answer: str, gold: str, exact: float, f1: float) -> None:
+    assert exact_match(answer, gold) == exact
+    assert f1_score(answer, gold) == pytest.approx(f1)
+    shown = strip_citations(answer)
+    assert (Published.exact(shown, gold), Published.f1(shown, gold)) == (exact, pytest.approx(f1))
+
+
+@given(TEXT, TEXT)
+def test_single_references_agree_with_the_published_scorers(answer: str, gold: str) -> None:
+    assert normalise_answer(answer).split() == Published.tokens(answer)
+    assert exact_match(answer, gold) == Published.exact(answer, gold)
+    assert f1_score(answer, gold) == pytest.approx(Published.f1(answer, gold))
+    assert f1_score(answer, gold) == pytest.approx(f1_score(gold, answer))
+
+
+@given(TEXT, st.lists(TEXT.filter(str.strip), min_size=1, max_size=4))
+def test_several_references_agree_with_the_published_scorers(answer: str, golds: list[str]) -> None:
+    found = answer_metrics(answer, golds)
+    assert found["em"] == Published.best("exact", answer, golds)
+    assert found["f1"] == pytest.approx(Published.best("f1", answer, golds))
+    people = leave_one_out(answer, golds)
+    assert people["em"] == pytest.approx(Published.against_people("exact", answer, golds))
+    assert people["f1"] == pytest.approx(Published.against_people("f1", answer, golds))
+    assert people["f1"] <= found["f1"] + 1e-9
+    assert tuple(found) == MEASURES
+    assert all(-1e-9 <= value <= 1 + 1e-9 for value in found.values())
+    assert found["cover_em"] >= found["em"] or not normalise_answer(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "held"),
+    [
+        ("…it was in 1982 [1]. Later [2].", "in 1982.", True),
+        ("It was the Eiffel [1] Tower.", "Eiffel Tower", True),
+        ("It was 1983 [1982].", "1982", False),
+        ("Anything.", "the", False),
+        ("", "x", False),
+    ],
+)
+def test_covers(answer: str, gold: str, held: bool) -> None:
+    assert covers(answer, gold) is held
+    assert answer_metrics(answer, [gold])["cover_em"] == held
+
+
+def test_a_bare_yes_or_no_is_covered_as_a_word() -> None:
+    for answer, gold, held in (("That is not known.", "no", 0), ("No, it is not.", "no", 1), ("Yesterday.", "Yes.", 0)):
+        assert answer_metrics(answer, [gold])["cover_em"] == held
+
+
+def test_what_the_library_adds_is_no_part_of_an_answer() -> None:
+    assert normalise_answer("The  U.S. Navy's (an) Apple…") == "us navys apple"
+    assert strip_citations("a b [1]. c [2][13].") == "a b. c."
+    assert answer_metrics("Ada [1] Lovelace [2].", ["Ada Lovelace."]) == dict.fromkeys(MEASURES, pytest.approx(1.0))
+
+
+def test_rows_without_a_reference_have_no_measures() -> None:
+    assert answer_metrics("x", []) == answer_metrics("x", ["", " "]) == leave_one_out("x", [" "]) == {}
+    assert answer_metrics("", ["x"]) == dict.fromkeys(MEASURES, 0.0)
+
+
+def test_rouge_and_bleu_are_the_libraries() -> None:
+    from rouge_score.rouge_scorer import RougeScorer
+    from sacrebleu import sentence_bleu
+
+    answer, golds = "The cats were sitting on a mat", ["A cat sat on the mat", "cats sitting on mats"]
+    found = answer_metrics(answer, golds)
+    scorer = RougeScorer(["rougeL"], use_stemmer=True)
+    assert found["rouge_l"] == max(scorer.score(gold, answer)["rougeL"].fmeasure for gold in golds)
+    assert answer_metrics("", golds)["rouge_l"] == 0.0
+    assert found["bleu"] == pytest.approx(sentence_bleu(answer, golds).score / 100)
+
+
+def test_the_bleu_of_a_corpus() -> None:
+    from sacrebleu import corpus_bleu as published
+
+    answers = ["the cat sat on the mat [1]", "a dog barked at the cat", "nobody knows"]
+    golds = [["the cat sat on a mat", "a cat sat on the mat"], ["the dog barked at a cat"], []]
+    streams = [["the cat sat on a mat", "the dog barked at a cat"], ["a cat sat on the mat", None]]
+    wanted = published(["the cat sat on the mat", "a dog barked at the cat"], streams).score / 100
+    assert corpus_bleu(answers, golds) == pytest.approx(wanted)
+    with pytest.raises(InputError, match="no answer with a reference"):
+        corpus_bleu(["x"], [[" "]])
+    with pytest.raises(InputError, match="2 answers and 1 lists"):
+        corpus_bleu(["x", "y"], [["x"]])
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("rouge_score.rouge_scorer", "sacrebleu.metrics.bleu", "sacrebleu"):
+        monkeypatch.setitem(sys.modules, package, None)
+    module._rouge.cache_clear()
+    module._bleu.cache_clear()
+    with pytest.raises(InputError, match=r'pip install "langgraph-convcoa\[evaluate\]"'):
+        answer_metrics("x", ["x"])
+    with pytest.raises(InputError, match=r"rouge-score and sacrebleu"):
+        corpus_bleu(["x"], [["x"]])
+
+
+@pytest.mark.slow
+def test_ten_thousand_answers_take_less_than_thirty_seconds() -> None:
+    words = [
+        f"{stem}{end}" for stem in ("form", "nation", "organ", "relat") for end in ("ing", "s", "ally", "isation", "ed", "")
+    ]
+    answer = " ".join(words[n * 7 % len(words)] for n in range(60)) + " [1]"
+    golds = [" ".join(words[n * 5 % len(words)] for n in range(12)), "nations formed"]
+    start = time.perf_counter()
+    for number in range(10_000):
+        answer_metrics(f"{number} {answer}", golds)
+    assert time.perf_counter() - start < 30

@@ -1,0 +1,73 @@
+"""A run in a process of its own, which a test may kill."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from langgraph_convcoa.evaluation.runs.qa import RunPlan, evaluate_methods
+from langgraph_convcoa.evaluation.runs.run import RunSettings
+from tests.fake_encoder import WordEncoder
+from tests.fakes import corrections, node, plan
+from tests.openai_server import Reply, kind_of, prompt_of
+
+METHODS = ("closed-book", "self-consistency", "ours", "ours-without-draft")
+CONVERSATIONS = 6
+TURNS = 3
+
+
+def write_data(folder: Path) -> Path:
+    """Conversations about the things of a made-up list."""
+    corpus, queries = [], []
+    for c in range(CONVERSATIONS):
+        history: list[list[str]] = []
+        for t in range(TURNS):
+            question, answer = f"When was thing {c}-{t} found?", f"{1000 + 10 * c + t}"
+            corpus.append({"id": f"p{c}-{t}", "title": f"{c}-{t}", "text": f"Thing {c}-{t} was found in {answer}."})
+            more = {"gold": [f"p{c}-{t}"], "split": "dev", "conversation_id": f"c{c}"}
+            queries.append({"id": f"q{c}-{t}", "question": question, "answer": answer, "history": [*history], **more})
+            history.append([question, answer])
+    folder.mkdir(parents=True)
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl.gz").write_bytes(gzip.compress("\n".join(json.dumps(row) for row in rows).encode()))
+    return folder
+
+
+def script(body: dict[str, Any]) -> Reply:
+    """Replies that depend on the prompt alone; some fail."""
+    text = prompt_of(body)
+    conversation, turn = re.findall(r"thing (\d+)-(\d+) found\?", text)[-1]
+    question, answer = f"When was thing {conversation}-{turn} found?", f"{1000 + 10 * int(conversation) + int(turn)}"
+    kind = kind_of(body).removesuffix("_normal")
+    if conversation == "4" and turn == "1" and kind == "answer":
+        return Reply("broken", status=500, delay=0.02)
+    if kind == "correct":
+        said = corrections(answer)
+    elif kind == "answer":
+        said = f"It was found in {answer} [1]."
+    elif '"optimized_question"' in text:
+        said = plan(node(question, answer if int(turn) % 2 else ""), optimized=question, final=f"In {answer}.")
+    else:
+        said = f"So the answer is {answer}."
+    return Reply(said, delay=0.02)
+
+
+def run(data: str, out: str, base_url: str, model: str, ready: Connection) -> None:
+    """Run all methods; says when it begins to ask, and that it has ended."""
+    settings = RunPlan(
+        data=data, models=[model], base_url=base_url, methods=METHODS, out=out, run=RunSettings(concurrency=3), judge=model
+    )
+    begun = False
+
+    def progress(done: int, total: int) -> None:
+        nonlocal begun
+        if not begun:
+            begun = True
+            ready.send("begin")
+
+    evaluate_methods(settings, encoder=WordEncoder(), progress=progress)
+    ready.send("end")

@@ -1,0 +1,80 @@
+"""Which conversations a run asks, and what history their questions have."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_convcoa.datasets.queries import Query
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.runs.conversations import Asked, draw, own_history
+
+
+def rows(sizes: list[int]) -> list[Query]:
+    return [Query(f"{c}-{t}", "?", answer="x", conversation=f"c{c}") for c, size in enumerate(sizes) for t in range(size)]
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=20), st.integers(1, 60), st.integers(0, 5))
+def test_no_conversation_is_cut_and_none_too_many_is_drawn(sizes: list[int], sample: int, seed: int) -> None:
+    drawn = draw(rows(sizes), sample, seed)
+    assert drawn == draw(rows(sizes), sample, seed)
+    assert all(len(one.questions) == sizes[int(one.id[1:])] for one in drawn.conversations)
+    assert drawn.questions >= min(sample, sum(sizes))
+    # Without any one of them it would be too few, if that one was the last drawn.
+    assert drawn.questions - max(len(one.questions) for one in drawn.conversations) < sample
+    assert [one.id for one in drawn.conversations] == sorted((one.id for one in drawn.conversations), key=lambda n: int(n[1:]))
+
+
+def test_all_without_a_sample_and_another_draw_with_another_seed() -> None:
+    queries = rows([1] * 50)
+    assert draw(queries).questions == 50
+    assert draw(queries, 10, 0).digest() != draw(queries, 10, 1).digest()
+
+
+def test_a_conversation_without_any_answer_is_left_out_and_one_with_some_is_asked_whole() -> None:
+    queries = [
+        Query("a1", "?", conversation="a"),
+        Query("b1", "?", conversation="b"),
+        Query("b2", "?", answer="x", conversation="b"),
+    ]
+    drawn = draw(queries)
+    assert ([one.id for one in drawn.conversations], drawn.questions, drawn.left_out) == (["b"], 2, 1)
+    assert drawn.conversations[0].questions[0].references == ()
+    with pytest.raises(InputError, match="no question with an answer"):
+        draw(queries[:2])
+
+
+def test_turns_are_put_in_order_where_they_are_numbered() -> None:
+    queries = [Query(str(n), "?", answer="x", conversation="a", extra={"turn": n}) for n in (3, 1, 2)]
+    assert [one.id for one in draw(queries).conversations[0].questions] == ["1", "2", "3"]
+
+
+def asked(id_: str, question: str, *history: tuple[str, str]) -> Asked:
+    return Asked(id_, question, history, (), (), len(history) + 1)
+
+
+def test_own_answers_take_the_place_of_gold_ones() -> None:
+    first, second = asked("1", "Who?"), asked("2", "Why?", ("Who?", "gold 1"))
+    third = asked("3", "When?", ("Who?", "gold 1"), ("why? ", "gold 2"))
+    assert own_history(third, [first, second], {"1": "own 1", "2": "own 2"}) == (("Who?", "own 1"), ("why? ", "own 2"))
+
+
+def test_what_was_not_asked_in_the_run_stays_as_it_is_told() -> None:
+    second = asked("2", "Why?", ("Hello?", "Hi."))
+    third = asked("3", "When?", ("Hello?", "Hi."), ("Why?", "gold"))
+    assert own_history(second, [], {}) == (("Hello?", "Hi."),)
+    assert own_history(third, [second], {"2": "own"}) == (("Hello?", "Hi."), ("Why?", "own"))
+
+
+def test_the_same_words_asked_twice_get_their_own_answers() -> None:
+    first, second = asked("1", "Why?"), asked("2", "Why?", ("Why?", "a"))
+    third = asked("3", "So?", ("Why?", "a"), ("Why?", "b"))
+    assert own_history(third, [first, second], {"1": "own 1", "2": "own 2"}) == (("Why?", "own 1"), ("Why?", "own 2"))
+
+
+def test_a_window_of_the_history_stays_a_window_and_a_failed_turn_is_left_out() -> None:
+    first, second = asked("1", "Who?"), asked("2", "Why?", ("Who?", "a"))
+    window = asked("3", "So?", ("Why?", "b"))
+    assert own_history(window, [first, second], {"1": "x", "2": "y"}) == (("Why?", "y"),)
+    assert own_history(window, [first, second], {"1": "x", "2": None}) == ()

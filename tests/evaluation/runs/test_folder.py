@@ -1,0 +1,119 @@
+"""A run's folder: settings that must agree, lines that a kill tears, one writer at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.runs.answered import Answered
+from langgraph_convcoa.evaluation.runs.folder import RunFolder
+
+
+def record(n: int, method: str = "m", error: str = "", conversation: str = "c") -> Answered:
+    return Answered(method, f"q{n}", conversation, "Wo läuft das?", 1, ("x",), answer=f"answer {n} \ud800 ü", error=error)
+
+
+def test_answers_come_back_and_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
+    settings = {"data": "d", "k": 5}
+    with RunFolder(tmp_path / "deep" / "run", settings) as folder:
+        for n in range(3):
+            folder.append(record(n))
+    path = tmp_path / "deep" / "run" / "answers.jsonl"
+    whole = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(whole[:100].replace(b"\n", b""))
+    with RunFolder(path.parent, settings) as folder:
+        assert [one.id for one in folder.answers()] == ["q0", "q1", "q2"]
+        folder.append(record(3))
+        assert folder.places().keys() == {"m"}
+        assert [one.id for one in folder.answers_at(folder.places()["m"][2:])] == ["q2", "q3"]
+    assert path.read_bytes().startswith(whole)
+
+
+def test_a_file_of_one_torn_line_is_empty(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, {}) as folder:
+        folder.append(record(1))
+    path = tmp_path / "answers.jsonl"
+    path.write_bytes(path.read_bytes()[:-1] * 2000)
+    with RunFolder(tmp_path, {}) as folder:
+        assert list(folder.answers()) == []
+
+
+def test_other_settings_are_refused_and_named(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, {"data": "d", "sample": 100}) as folder:
+        folder.append(record(1))
+    with pytest.raises(InputError, match=r"made with sample = 100, not 200.*--fresh"):
+        RunFolder(tmp_path, {"data": "d", "sample": 200})
+    with RunFolder(tmp_path, {"data": "d", "sample": 200}, fresh=True) as folder:
+        assert list(folder.answers()) == []
+    assert json.loads((tmp_path / "settings.json").read_text()) == {"data": "d", "sample": 200}
+
+
+def test_methods_join_a_run_and_a_judge_where_there_was_none(tmp_path: Path) -> None:
+    settings = {"data": "d", "methods": ["a"], "judge": None}
+    with RunFolder(tmp_path, settings) as folder:
+        folder.append(record(1))
+    with RunFolder(tmp_path, {**settings, "methods": ["b"], "judge": "x"}) as folder:
+        assert not folder.judged
+        assert [one.id for one in folder.answers()] == ["q1"]
+    # Without a judge the verdicts of the first stay, which another's must not join.
+    with RunFolder(tmp_path, settings) as folder:
+        assert folder.judged
+    assert json.loads((tmp_path / "settings.json").read_text()) == {
+        "data": "d",
+        "methods": ["a"],
+        "judge": "x",
+        "judge_base_url": None,
+    }
+    with pytest.raises(InputError, match='made with judge = "x", not "y"'):
+        RunFolder(tmp_path, {**settings, "judge": "y"})
+
+
+def test_a_folder_of_something_else_is_refused_even_afresh(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    for fresh in (False, True):
+        with pytest.raises(InputError, match="holds no run"):
+            RunFolder(tmp_path, {}, fresh=fresh)
+    with pytest.raises(InputError, match="holds no run"):
+        RunFolder(tmp_path / "thesis.txt", {})
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_two_cannot_write_at_the_same_time(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, {}), pytest.raises(InputError, match="another process"):
+        RunFolder(tmp_path, {})
+    RunFolder(tmp_path, {}).__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("damage", ["{not json\n", '{"method": "m"}\n', "[]\n"])
+def test_a_damaged_line_is_named(tmp_path: Path, damage: str) -> None:
+    with RunFolder(tmp_path, {}) as folder:
+        folder.append(record(1))
+    with (tmp_path / "answers.jsonl").open("a") as file:
+        file.write(damage)
+    with RunFolder(tmp_path, {}) as folder, pytest.raises(InputError, match=r"answers.jsonl, line 2"):
+        list(folder.answers())
+
+
+def test_damaged_settings_are_told(tmp_path: Path) -> None:
+    RunFolder(tmp_path, {"a": 1}).__exit__(None, None, None)
+    for text, message in (("{", "damaged"), ("[]", "was made with")):
+        (tmp_path / "settings.json").write_text(text)
+        with pytest.raises(InputError, match=message):
+            RunFolder(tmp_path, {"a": 1})
+
+
+def test_failed_questions_and_what_came_after_them_can_be_forgotten(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, {}) as folder:
+        rows: list[Any] = [record(1), record(2, error="no"), record(3), record(4, "other"), record(5, conversation="d")]
+        for row in rows:
+            folder.append(row)
+        assert folder.drop_failed() == 2
+        assert [one.id for one in folder.answers()] == ["q1", "q4", "q5"]
+        folder.append(record(2))
+        assert [one.id for one in folder.answers()][-1] == "q2"
+        assert folder.drop_failed() == 0

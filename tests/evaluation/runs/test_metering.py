@@ -1,0 +1,76 @@
+"""What is counted of a question, whoever asks: a runnable, a graph, a retriever inside a retriever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+
+from langgraph_convcoa.evaluation.runs.metering import Meter, covered
+from langgraph_convcoa.graph import build_graph
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
+
+
+class Outer(BaseRetriever):
+    """A retriever that asks another one."""
+
+    inner: Any
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        found: list[Document] = self.inner.invoke(query, {"callbacks": run_manager.get_child()})
+        return found
+
+
+async def test_calls_tokens_and_searches_of_a_runnable() -> None:
+    model, retriever = ScriptedModel(by_prompt=lambda prompt: "x"), KeywordRetriever()
+
+    async def work(text: str) -> str:
+        await retriever.ainvoke(text)
+        return (await model.ainvoke(text)).text + model.invoke(text).text
+
+    meter = Meter()
+    await RunnableLambda(work).ainvoke("sparsemax", {"callbacks": [meter]})
+    costs = meter.costs()
+    assert (costs.calls, costs.input_tokens, costs.output_tokens, costs.retrievals) == (2, 20, 10, 1)
+    assert 0 < costs.seconds < 5
+
+
+async def test_a_turn_of_the_graph_counts_as_the_graph_counts_it() -> None:
+    replies = [
+        plan(node("When was sparsemax introduced?", "In 1999."), node("Who wrote on DPR?", "Nobody.")),
+        corrections("In 2016.", "Karpukhin."),
+        "In 2016 [1].",
+    ]
+    graph = build_graph(model=ScriptedModel(replies=replies), retriever=KeywordRetriever()).compile()
+    meter = Meter()
+    out = await graph.ainvoke({"question": "When and who?"}, {"callbacks": [meter]})
+    costs, usage = meter.costs(), out["usage"]
+    assert (costs.calls, costs.input_tokens, costs.output_tokens) == (3, usage["input_tokens"], usage["output_tokens"])
+    assert costs.retrievals == usage["retrievals"] >= 2
+
+
+def test_of_retrievers_in_retrievers_the_outermost_counts() -> None:
+    meter = Meter()
+    Outer(inner=Outer(inner=KeywordRetriever())).invoke("sparsemax", {"callbacks": [meter]})
+    assert meter.costs().retrievals == 1
+
+
+def test_a_failed_call_counts() -> None:
+    meter = Meter()
+    with pytest.raises(RuntimeError):
+        ScriptedModel(replies=[RuntimeError("no")]).invoke("some words", {"callbacks": [meter]})
+    assert meter.costs().calls == 1
+    assert meter.costs().input_tokens > 0
+    assert meter.costs().output_tokens == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=12))
+def test_covered_time_is_that_of_the_union(spans: list[tuple[int, int]]) -> None:
+    seconds = {second for start, length in spans for second in range(start, start + length)}
+    assert covered([(float(start), float(start + length)) for start, length in spans]) == len(seconds)

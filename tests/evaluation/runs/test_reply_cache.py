@@ -1,0 +1,191 @@
+"""Kept replies: what counts as the same request, what is on disk, and what a hit gives back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration
+
+from langgraph_convcoa.evaluation.runs.metering import Meter
+from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
+from langgraph_convcoa.evaluation.runs.sampling import sample
+from langgraph_convcoa.reasoning.base import AnswerRequest
+from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
+from langgraph_convcoa.reasoning.models import load_chat_model
+from tests.fakes import ScriptedModel
+from tests.openai_server import OpenAIServer, Reply, prompt_of
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Any:
+    opened = ReplyCache(tmp_path / "replies.sqlite")
+    yield opened
+    opened.close()
+
+
+def model_of(server: OpenAIServer, **settings: Any) -> Any:
+    return load_chat_model("test", base_url=server.base_url, **settings)
+
+
+def test_a_request_is_paid_once_also_by_another_process_with_another_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "replies.sqlite"
+    with OpenAIServer(lambda body: prompt_of(body).upper()) as server:
+        for key in ("sk-first-secret", "sk-second-secret"):
+            monkeypatch.setenv("OPENAI_API_KEY", key)
+            cache = ReplyCache(path)
+            model = keep_replies(model_of(server), cache)
+            assert model.invoke("abc").text == "ABC"
+            assert model.invoke("abc").usage_metadata["input_tokens"] == 100
+            assert (cache.replies, cache.tokens) == (1, 120)
+            cache.close()
+        assert len(server.requests) == 1
+    stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"secret" not in stored
+    assert b"abc" not in stored
+
+
+async def test_requests_made_at_once_are_all_counted_and_the_first_reply_stays(tmp_path: Path) -> None:
+    path, replies = tmp_path / "replies.sqlite", iter(["slow", "fast"])
+
+    def script(body: dict[str, Any]) -> Reply:
+        text = next(replies)
+        return Reply(text, delay=0.5 if text == "slow" else 0.05)
+
+    with OpenAIServer(script) as server, closing(ReplyCache(path)) as cache:
+        model = keep_replies(model_of(server), cache)
+        await asyncio.gather(model.ainvoke("abc"), model.ainvoke("abc"))
+        assert (cache.replies, cache.tokens) == (1, 240)
+        assert (await model.ainvoke("abc")).text == "fast"
+    with closing(ReplyCache(path)) as cache:
+        assert (cache.replies, cache.tokens) == (1, 240)
+
+
+async def test_what_makes_another_request(cache: ReplyCache) -> None:
+    with OpenAIServer(lambda body: "reply") as server:
+        model = keep_replies(model_of(server), cache)
+        await model.ainvoke("a")
+        await model.ainvoke("b")
+        await model.bind(temperature=0.7).ainvoke("a")
+        await model.bind(stop=["x"]).ainvoke("a")
+        with sample(1):
+            await model.ainvoke("a")
+        await keep_replies(model_of(server, max_tokens=5), cache).ainvoke("a")
+        assert len(server.requests) == cache.replies == 6
+        with sample(1):
+            await model.ainvoke("a")
+        await model.bind(stop=["x"]).ainvoke("a")
+        assert len(server.requests) == 6
+
+
+def test_a_reply_that_goes_into_the_next_prompt_is_the_same_kept_or_new(cache: ReplyCache) -> None:
+    def dialog(model: Any) -> str:
+        first = model.invoke([HumanMessage("one")])
+        second = model.invoke([HumanMessage("one"), first, HumanMessage("two")])
+        return str(second.text)
+
+    with OpenAIServer(lambda body: f"{len(body['messages'])} messages") as server:
+        model = keep_replies(model_of(server), cache)
+        assert dialog(model) == dialog(model) == "3 messages"
+        assert len(server.requests) == 2
+
+
+def test_tool_calls_and_what_providers_add_survive(cache: ReplyCache) -> None:
+    call = {"name": "look", "args": {"q": "x"}, "id": "1", "type": "tool_call"}
+    message = AIMessage("hm", tool_calls=[call], additional_kwargs={"parsed": object(), "reasoning": "r"})
+    prompt = json.dumps([])
+    cache.update(prompt, "m", [ChatGeneration(message=message)])
+    [found] = cache.lookup(prompt, "m") or []
+    assert isinstance(found, ChatGeneration)
+    assert found.message.tool_calls == [call]
+    assert found.message.additional_kwargs == {"reasoning": "r"}
+
+
+def test_the_answer_that_streams_is_kept_too(cache: ReplyCache) -> None:
+    with OpenAIServer(lambda body: "It is so [1].") as server:
+        for _ in range(2):
+            reasoner = ChatModelReasoner(keep_replies(model_of(server), cache))
+            request = AnswerRequest("Is it?", "Is it?", [], [])
+            messages, stream = reasoner._answer_stream(request, None)
+            assert "".join(chunk.text for chunk in stream.stream(messages)).startswith("It is so")
+        assert len(server.requests) == 1
+
+
+def test_failures_are_not_kept(cache: ReplyCache) -> None:
+    replies = [Reply("no", status=500), "yes"]
+    with OpenAIServer(list(replies)) as server:
+        model = keep_replies(model_of(server, max_retries=0), cache)
+        with pytest.raises(Exception, match="no"):
+            model.invoke("a")
+        assert model.invoke("a").text == "yes"
+        assert model.invoke("a").text == "yes"
+        assert len(server.requests) == 2
+
+
+def test_a_kept_reply_costs_what_it_cost(cache: ReplyCache) -> None:
+    with OpenAIServer(lambda body: Reply("r", delay=0.1)) as server:
+        model = keep_replies(model_of(server), cache)
+        first, second = Meter(), Meter()
+        for meter in (first, second):
+            model.invoke("a", {"callbacks": [meter]})
+    assert len(server.requests) == 1
+    assert first.costs().calls == second.costs().calls == 1
+    assert first.costs().input_tokens == second.costs().input_tokens == 100
+    assert second.costs().seconds >= 0.1
+
+
+def test_tokens_are_estimated_where_none_are_reported(cache: ReplyCache) -> None:
+    keep_replies(FakeListChatModel(responses=["four"]), cache).invoke("some words")
+    assert cache.tokens > 0
+
+
+def test_the_model_that_was_given_stays_as_it_is(cache: ReplyCache) -> None:
+    model = ScriptedModel(replies=["a", "b"])
+    keep_replies(model, cache)
+    assert model.cache is None
+    assert not model.disable_streaming
+
+
+def test_threads_share_a_cache(cache: ReplyCache) -> None:
+    model = keep_replies(FakeListChatModel(responses=["same"]), cache)
+    threads = [threading.Thread(target=lambda n=n: model.invoke(f"prompt {n % 5}")) for n in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cache.replies >= 5
+    with closing(sqlite3.connect(cache.path)) as connection:
+        [(count,)] = connection.execute("SELECT count(*) FROM replies").fetchall()
+    assert count == 5
+
+
+@pytest.mark.parametrize("damage", ["text", "other", "reply"])
+def test_damage_is_told(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "replies.sqlite"
+    if damage == "text":
+        path.write_text("no database " * 100)
+    elif damage == "other":
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("CREATE TABLE things (a)")
+    else:
+        cache = ReplyCache(path)
+        model = keep_replies(FakeListChatModel(responses=["x"]), cache)
+        model.invoke("a")
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE replies SET reply = '[{]'")
+        with pytest.raises(ReplyCacheError, match="cannot be used"):
+            model.invoke("a")
+        cache.close()
+        return
+    with pytest.raises(ReplyCacheError):
+        ReplyCache(path)

@@ -1,0 +1,157 @@
+import multiprocessing
+import sqlite3
+import threading
+
+import numpy as np
+import pytest
+
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.encoders import cache as module
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
+from tests.retrieval.conftest import BagOfWords
+
+TEXTS = ["apples grow", "pears fall", "apples grow", "plums rot"]
+
+
+def test_a_text_is_encoded_once(tmp_path, encoder):
+    first = PatternCache(tmp_path / "deep" / "c.sqlite").encode(encoder, TEXTS)
+    assert sorted(encoder.passages) == sorted(set(TEXTS))
+    again = PatternCache(tmp_path / "deep" / "c.sqlite").encode(encoder, [*reversed(TEXTS), "figs"])
+    assert len(encoder.passages) == 4
+    np.testing.assert_array_equal(again[:4], first[::-1])
+    np.testing.assert_array_equal(first, encode_patterns(encoder, TEXTS, None))
+
+
+def test_encoders_do_not_share_vectors(tmp_path):
+    cache = PatternCache(tmp_path / "c.sqlite")
+    small, large = BagOfWords("a"), BagOfWords("b", dimension=512)
+    cache.encode(small, TEXTS)
+    assert cache.encode(large, TEXTS).shape == (4, 512)
+    assert len(cache) == 6
+
+
+def test_a_run_that_is_killed_goes_on_where_it_stopped(tmp_path, encoder, monkeypatch):
+    monkeypatch.setattr(module, "_WRITE_EVERY", 2)
+    texts = [f"text number {n}" for n in range(10)]
+    cache = PatternCache(tmp_path / "c.sqlite")
+
+    def stop(done: int, total: int) -> None:
+        if done == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.encode(encoder, texts, progress=stop)
+    encoder.passages.clear()
+    seen = []
+    cache.encode(encoder, texts, progress=lambda done, total: seen.append((done, total)))
+    assert len(encoder.passages) == 4
+    assert seen == [(2, 4), (4, 4)]
+
+
+def test_a_damaged_vector_is_encoded_anew(tmp_path, encoder):
+    cache = PatternCache(tmp_path / "c.sqlite")
+    expected = cache.encode(encoder, TEXTS)
+    with sqlite3.connect(cache.path) as connection:
+        rows = connection.execute("SELECT key, vector FROM patterns ORDER BY key").fetchall()
+        flipped = bytes([rows[0][1][0] ^ 1]) + rows[0][1][1:]
+        connection.execute("UPDATE patterns SET vector = ? WHERE key = ?", (flipped, rows[0][0]))
+        # A whole vector in the wrong place is no less wrong.
+        connection.execute("UPDATE patterns SET vector = ? WHERE key = ?", (rows[1][1], rows[2][0]))
+    connection.close()
+    encoder.passages.clear()
+    np.testing.assert_array_equal(cache.encode(encoder, TEXTS), expected)
+    assert len(encoder.passages) == 2
+    encoder.passages.clear()
+    cache.encode(encoder, TEXTS)
+    assert encoder.passages == []
+
+
+def test_a_file_that_is_no_cache_is_an_error_and_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes " * 200)
+    with pytest.raises(RetrievalError, match="damaged or no cache") as caught:
+        PatternCache(path)
+    assert str(path) in str(caught.value)
+    assert path.read_text() == "my notes " * 200
+
+
+def test_another_programs_database_is_an_error_and_left_alone(tmp_path):
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(RetrievalError, match="no pattern cache"):
+        PatternCache(path)
+    assert path.read_bytes() == before
+
+
+def test_another_version_and_a_truncated_file_are_errors(tmp_path, encoder):
+    cache = PatternCache(tmp_path / "c.sqlite")
+    cache.encode(encoder, [f"text {n}" for n in range(200)])
+    connection = sqlite3.connect(cache.path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    data = cache.path.read_bytes()
+    cache.path.write_bytes(data[: len(data) // 2 + 100])
+    with pytest.raises(RetrievalError, match="delete it"):
+        PatternCache(cache.path).encode(encoder, [f"text {n}" for n in range(200)])
+    newer = PatternCache(tmp_path / "newer.sqlite")
+    connection = sqlite3.connect(newer.path)
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    with pytest.raises(RetrievalError, match="version 99"):
+        PatternCache(newer.path)
+
+
+def test_a_path_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RetrievalError, match="cannot be made"):
+        PatternCache(tmp_path / "file" / "c.sqlite")
+    with pytest.raises(RetrievalError, match="cannot be used"):
+        PatternCache(tmp_path)
+
+
+def test_a_cache_that_cannot_be_written_still_gives_the_vectors(tmp_path, encoder, monkeypatch, caplog):
+    cache = PatternCache(tmp_path / "c.sqlite")
+    monkeypatch.setattr(module, "_WRITE_EVERY", 1)
+
+    class Full(sqlite3.Connection):
+        def executemany(self, *args):
+            raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(cache, "_open", lambda: sqlite3.connect(cache.path, factory=Full))
+    np.testing.assert_array_equal(cache.encode(encoder, TEXTS), encode_patterns(encoder, TEXTS, None))
+    assert [record.message for record in caplog.records] == [
+        f"The pattern cache {cache.path} cannot be written (database or disk is full); going on without it."
+    ]
+
+
+def _fill(path: str, start: int) -> None:
+    PatternCache(path).encode(BagOfWords(), [f"text number {n}" for n in range(start, start + 300)])
+
+
+def test_two_processes_share_a_file(tmp_path, encoder):
+    path = str(tmp_path / "c.sqlite")
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_fill, args=(path, start)) for start in (0, 150)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    texts = [f"text number {n}" for n in range(450)]
+    np.testing.assert_array_equal(PatternCache(path).encode(encoder, texts), encode_patterns(encoder, texts, None))
+    assert len(PatternCache(path)) == 450
+
+
+def test_threads_share_a_cache(tmp_path):
+    cache, results = PatternCache(tmp_path / "c.sqlite"), []
+    threads = [threading.Thread(target=lambda: results.append(cache.encode(BagOfWords(), TEXTS))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    for result in results:
+        np.testing.assert_array_equal(result, results[0])

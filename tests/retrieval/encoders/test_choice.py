@@ -1,0 +1,61 @@
+import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.choice import (
+    EmbeddingsEncoder,
+    SentenceTransformerEncoder,
+    TwoTowerEncoder,
+    as_encoder,
+    encoder_from_settings,
+    encoder_settings,
+)
+
+
+def test_what_a_user_names_becomes_an_encoder(encoder):
+    assert as_encoder(encoder) is encoder
+    assert isinstance(as_encoder(DeterministicFakeEmbedding(size=4)), EmbeddingsEncoder)
+    assert as_encoder(None).model_name == "sentence-transformers/all-MiniLM-L6-v2"
+    assert as_encoder("some/model").model_name == "some/model"
+
+
+def test_naming_an_encoder_loads_nothing():
+    assert as_encoder(SentenceTransformerEncoder("no/such/model")).model_name == "no/such/model"
+
+
+def test_anything_else_is_refused():
+    with pytest.raises(InputError, match="int"):
+        as_encoder(3)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        SentenceTransformerEncoder("a/b"),
+        SentenceTransformerEncoder("a/b", dtype="torchao-int8", attention="softmax1", pooling="cls"),
+        TwoTowerEncoder(SentenceTransformerEncoder("q", pooling="cls"), SentenceTransformerEncoder("p", dtype="bfloat16")),
+    ],
+    ids=["plain", "told", "towers"],
+)
+def test_an_encoder_can_be_made_again(made):
+    settings = encoder_settings(made)
+    assert repr(encoder_from_settings(settings)) == repr(made)
+    assert all(isinstance(value, str) for value in settings.values())
+
+
+def test_encoders_that_cannot_be_told(encoder):
+    assert encoder_settings(encoder) is None
+    assert encoder_settings(TwoTowerEncoder(SentenceTransformerEncoder("q"), encoder)) is None
+
+
+def test_settings_of_before_are_read():
+    again = encoder_from_settings({"name": "a/b", "dtype": "auto"})
+    assert repr(again) == repr(SentenceTransformerEncoder("a/b"))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"name": "m", "rotation": "quarter"}, {"name": "m", "dtype": "int3"}, {"question.name": "m"}]
+)
+def test_settings_of_another_release_are_refused(settings):
+    with pytest.raises(RetrievalError, match="upgrade the library"):
+        encoder_from_settings(settings)

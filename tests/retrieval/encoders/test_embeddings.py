@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
+
+
+class Broken(Embeddings):
+    model = "broken"
+
+    def embed_documents(self, texts):
+        raise ConnectionError("refused\nmore")
+
+    def embed_query(self, text):
+        return [float("nan")] * 3
+
+
+class Changing(Embeddings):
+    def embed_documents(self, texts):
+        return [[1.0] * 4 for _ in texts]
+
+    def embed_query(self, text):
+        return [1.0] * 3
+
+
+def test_queries_and_passages_have_length_one():
+    encoder = EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), batch_size=2)
+    assert encoder.dimension == 8
+    seen = []
+    rows = encoder.encode_passages(["a", "b", "c"], progress=lambda done, total: seen.append((done, total)))
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(rows[2], encoder.encode_queries(["c"])[0], rtol=1e-6)
+    assert seen == [(2, 3), (3, 3)]
+    assert encoder.encode_passages([]).shape == (0, 8)
+
+
+def test_a_failure_and_a_nan_are_errors_of_one_line():
+    encoder = EmbeddingsEncoder(Broken())
+    with pytest.raises(RetrievalError, match="refused") as caught:
+        encoder.encode_passages(["a"])
+    assert "\n" not in str(caught.value)
+    with pytest.raises(RetrievalError, match="NaN"):
+        encoder.encode_queries(["a"])
+
+
+def test_queries_of_another_length_than_passages_are_an_error():
+    encoder = EmbeddingsEncoder(Changing())
+    encoder.encode_passages(["a"])
+    with pytest.raises(RetrievalError, match="shape"):
+        encoder.encode_queries(["a"])
+
+
+def test_names_tell_models_apart():
+    assert "broken" in EmbeddingsEncoder(Broken()).name
+    assert EmbeddingsEncoder(Changing()).name != EmbeddingsEncoder(Changing()).name
+    assert EmbeddingsEncoder(Changing(), name="mine").name == "mine"
+
+
+def test_token_counts():
+    encoder = EmbeddingsEncoder(Changing())
+    assert encoder.max_tokens == 512
+    assert encoder.count_tokens("x" * 300) == 102
+    assert EmbeddingsEncoder(Changing(), count_tokens=len).count_tokens_batch(["a", "bc"]) == [1, 2]
+
+
+@pytest.mark.parametrize("settings", [{"max_tokens": 3}, {"batch_size": 0}])
+def test_bad_settings(settings):
+    with pytest.raises(InputError):
+        EmbeddingsEncoder(Changing(), **settings)
+
+
+def test_embeddings_that_return_nothing():
+    class Nothing(Broken):
+        def embed_documents(self, texts):
+            return None
+
+    with pytest.raises(RetrievalError, match="NoneType"):
+        EmbeddingsEncoder(Nothing()).encode_passages(["a"])

@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+
+from langgraph_convcoa import HopfieldRetriever
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.encoders.towers import TwoTowerEncoder
+from tests.retrieval.conftest import BagOfWords
+
+
+def test_questions_go_to_one_tower_and_passages_to_the_other():
+    question, passage = BagOfWords("q"), BagOfWords("p")
+    towers = TwoTowerEncoder(question, passage)
+    np.testing.assert_array_equal(towers.encode_queries(["Who wrote it?"]), BagOfWords().encode_queries(["Who wrote it?"]))
+    towers.encode_passages(["Ada wrote it."])
+    assert (question.queries, question.passages) == (["Who wrote it?"], [])
+    assert (passage.queries, passage.passages) == ([], ["Ada wrote it."])
+    assert towers.count_tokens_batch(["one two"]) == [4] == [towers.count_tokens("one two")]
+    assert towers.max_tokens == passage.max_tokens
+    assert towers.name not in (question.name, passage.name, TwoTowerEncoder(passage, question).name)
+
+
+def test_a_retriever_searches_with_two_towers():
+    question, passage = BagOfWords("q"), BagOfWords("p")
+    documents = [Document("The river floods in spring.", id="r"), Document("Ada wrote the book.", id="b")]
+    retriever = HopfieldRetriever.from_documents(documents, encoder=TwoTowerEncoder(question, passage), k=1)
+    assert retriever.invoke("Who wrote the book?")[0].id == "b"
+    assert "Who wrote the book?" in question.queries
+    assert not passage.queries
+
+
+def test_towers_of_other_lengths_are_refused():
+    towers = TwoTowerEncoder(BagOfWords("q", dimension=8), BagOfWords("p", dimension=16))
+    with pytest.raises(RetrievalError, match=r"length 8 .* length 16; take two"):
+        towers.encode_queries(["a"])

@@ -1,0 +1,42 @@
+"""An index and the encoder that opens it again, with the real model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+
+from langgraph_convcoa import HopfieldRetriever
+from langgraph_convcoa.retrieval.index.snapshot import _without_arithmetic
+
+TEXTS = ["The Hopfield network was described in 1982.", "Sparsemax was introduced in 2016."]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("built_with", "opened_with"), [(True, False), (False, True), (True, True)])
+def test_an_index_moves_between_machines_with_and_without_bfloat16(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built_with: bool, opened_with: bool
+) -> None:
+    native = {"avx512_bf16": built_with}
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: native, raising=False)
+    documents = [Document(text, id=str(n)) for n, text in enumerate(TEXTS)]
+    HopfieldRetriever.from_documents(documents, path=tmp_path / "index")
+    native["avx512_bf16"] = opened_with
+    reopened = HopfieldRetriever.from_pretrained(tmp_path / "index")
+    assert reopened.invoke("When was sparsemax introduced?", k=1)[0].id == "1"
+    reopened.add_documents([Document("Entmax came in 2019.", id="2")])
+    assert reopened.invoke("When did entmax come?", k=1)[0].id == "2"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("m|float32|256", "m|bfloat16|256", True),
+        ("m|float32|256", "m|float32|512", False),
+        ("m|float32|256", "n|float32|256", False),
+        ("float32", "bfloat16", False),
+    ],
+)
+def test_only_the_arithmetic_may_differ(one: str, other: str, same: bool) -> None:
+    assert (_without_arithmetic(one) == _without_arithmetic(other)) is same

@@ -1,0 +1,310 @@
+import threading
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.index.documents import Outdated
+from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.opening import open_or_create
+from langgraph_convcoa.retrieval.index.write import BLOCK_ROWS
+from langgraph_convcoa.retrieval.memory import build_memory
+from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES
+from tests.retrieval.conftest import BagOfWords
+
+LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
+
+
+@pytest.fixture
+def small():
+    return BagOfWords(dimension=32)
+
+
+@pytest.fixture
+def index(tmp_path, small):
+    return Index.create(tmp_path / "index", small)
+
+
+def documents(count, start=0):
+    return [Document(f"{LONG} It is number {i}.", id=f"d{i}", metadata={"n": i}) for i in range(start, start + count)]
+
+
+def alive_ids(index):
+    return [passage.id for passage in index.passages if passage.id is not None]
+
+
+@pytest.mark.parametrize("dtype", PATTERN_TYPES)
+def test_an_index_holds_the_same_patterns_as_a_memory(tmp_path, small, dtype):
+    index = Index.create(tmp_path / "index", small, dtype=dtype)
+    assert index.add_documents(documents(700), small) == [f"d{i}" for i in range(700)]
+    memory = build_memory(documents(700), small, dtype=dtype)
+    again = Index(tmp_path / "index")
+    np.testing.assert_array_equal(again.patterns.values, memory.patterns.values)
+    np.testing.assert_array_equal(again.patterns.offsets, memory.patterns.offsets)
+    if dtype == "int8":
+        np.testing.assert_array_equal(again.patterns.scales, memory.patterns.scales)
+    assert list(again.passages) == memory.passages
+    assert [again.set_spans(i) for i in (0, 699)] == [memory.set_spans(i) for i in (0, 699)]
+    assert (len(again), again.dimension, again.document_count) == (700, 32, 700)
+
+
+def test_the_pattern_file_is_hardly_larger_than_the_patterns(index, small):
+    index.add_documents(documents(700), small)
+    raw = index.patterns.values.nbytes
+    assert raw <= (index.path / "patterns.1.bin").stat().st_size <= 1.05 * raw
+
+
+def test_what_was_added_is_there_for_whoever_has_it_open_and_for_whoever_opens_it(index, small):
+    other = Index(index.path)
+    index.add_documents(documents(2), small)
+    assert alive_ids(other) == alive_ids(Index(index.path)) == ["d0", "d1"]
+
+
+def test_documents_that_are_there_are_not_encoded_again(index, small):
+    index.add_documents(documents(600), small)
+    small.passages.clear()
+    assert len(index.add_documents(documents(601), small)) == 601
+    assert small.passages
+    assert all("600" in text or text in LONG for text in small.passages)
+    assert len(index) == 601
+
+
+def test_documents_without_an_id_are_known_by_their_text(index, small):
+    (first,) = index.add_documents([Document("Apples grow.")], small)
+    assert index.add_documents([Document("Apples grow.", metadata={"n": 1}), Document("Pears fall.")], small)[0] == first
+    assert len(index) == 2
+
+
+def test_an_id_with_another_content_is_an_error_that_leaves_the_index_as_it_was(index, small):
+    index.add_documents(documents(3), small)
+    with pytest.raises(RetrievalError, match="'d1' is there already with another content"):
+        index.add_documents([Document("New.", id="new"), Document("Other.", id="d1")], small)
+    assert alive_ids(index) == ["d0", "d1", "d2"]
+
+
+def test_an_id_used_twice_in_one_call(index, small):
+    assert index.add_documents([*documents(1), *documents(1)], small) == ["d0"]
+    with pytest.raises(RetrievalError, match="'a' is used twice"):
+        index.add_documents([Document("One.", id="a"), Document("Two.", id="a")], small)
+    many = [*documents(300), Document("Other.", id="d0")]
+    with pytest.raises(RetrievalError, match="'d0' is there already"):
+        index.add_documents(many, small)
+
+
+def test_the_id_of_another_documents_passage(index, small):
+    index.add_documents([Document("word " * 200, id="book")], small)
+    assert "book#2" in alive_ids(index)
+    with pytest.raises(RetrievalError, match="'book#2' of a passage of 'book#2' is that of a passage of 'book'"):
+        index.add_documents([Document("Mine.", id="book#2")], small)
+
+
+def test_update_replaces_by_id_and_adds_what_is_new(index, small):
+    index.add_documents([*documents(3), Document("word " * 200, id="book")], small)
+    small.passages.clear()
+    ids = index.update(
+        [*documents(1), Document("Changed.", id="d1"), Document("New.", id="new"), Document("Short.", id="book")], small
+    )
+    assert ids == ["d0", "d1", "new", "book"]
+    assert not any("number 0" in text for text in small.passages)
+    texts = {passage.id: passage.page_content for passage in index.passages if passage.id}
+    assert texts["d1"] == "Changed."
+    assert texts["book"] == "Short."
+    assert sorted(texts) == ["book", "d0", "d1", "d2", "new"]
+    index.verify()
+
+
+def test_an_update_that_leaves_a_document_without_text_is_refused(index, small):
+    index.add_documents(documents(2), small)
+    with pytest.raises(RetrievalError, match="'d1' would be left without text; delete it"):
+        index.update([Document(" ", id="d1")], small)
+
+
+def test_documents_without_text_are_left_out(index, small, caplog):
+    assert index.add_documents([Document(""), Document(" \n"), *documents(1)], small) == ["d0"]
+    assert "Left out 2 document(s) without text" in caplog.text
+    assert index.add_documents([], small) == []
+    assert index.add_documents([Document("")], small) == []
+
+
+def test_delete_takes_whole_documents_and_their_text(index, small):
+    index.add_documents([*documents(3), Document("secretword " * 200, id="book")], small)
+    index.delete(["d1", "book"])
+    assert alive_ids(index) == ["d0", "d2"]
+    assert len(index) == 2
+    assert index.allowed(None).tolist()[:3] == [True, False, True]
+    assert b"secretword" not in (index.path / "index.sqlite").read_bytes()
+    index.verify()
+    index.add_documents(documents(1, start=1), small)
+    assert alive_ids(index) == ["d0", "d2", "d1"]
+
+
+def test_deleting_what_is_not_there_deletes_nothing(index, small):
+    index.add_documents([*documents(2), Document("word " * 200, id="book")], small)
+    with pytest.raises(InputError, match="no document 'nobody'"):
+        index.delete(["d0", "nobody"])
+    with pytest.raises(InputError, match="a passage of 'book'"):
+        index.delete("book#1")
+    index.delete([])
+    assert index.document_count == 3
+
+
+def test_compacting_keeps_what_is_alive_and_frees_the_rest(index, small):
+    index.add_documents(documents(700), small)
+    kept = [f"d{i}" for i in range(700) if i % 3]
+    index.delete([f"d{i}" for i in range(0, 700, 3)])
+    before = {p.id: index.patterns.rows(*index.patterns.offsets[i : i + 2]) for i, p in enumerate(index.passages) if p.id}
+    size = (index.path / "patterns.1.bin").stat().st_size
+    reader = Index(index.path)
+    old = reader.snapshot()
+    index.compact()
+    assert alive_ids(index) == alive_ids(reader) == kept
+    assert index.allowed(None) is None
+    for i, passage in enumerate(index.passages):
+        np.testing.assert_array_equal(index.patterns.rows(*index.patterns.offsets[i : i + 2]), before[passage.id])
+    assert sorted(path.name for path in index.path.glob("*.bin")) == ["patterns.2.bin"]
+    assert (index.path / "patterns.2.bin").stat().st_size < 0.7 * size
+    # A search that began before goes on over what it saw.
+    assert old.patterns.values.shape[0] > index.patterns.values.shape[0]
+    assert old.fetch([1])[0].document.id == "d1"
+    index.verify()
+    index.add_documents(documents(1), small)
+    assert alive_ids(index)[-1] == "d0"
+
+
+def test_a_passage_deleted_between_search_and_reading_is_told_apart_from_damage(index, small):
+    index.add_documents(documents(3), small)
+    old = index.snapshot()
+    Index(index.path).delete(["d1"])
+    with pytest.raises(Outdated, match="search again"):
+        old.fetch([0, 1])
+
+
+def test_filters_see_metadata_and_what_is_deleted(index, small):
+    index.add_documents(documents(5), small)
+    index.delete(["d3"])
+    assert index.allowed({"n": [2, 3]}).tolist() == [False, False, True, False, False]
+    assert index.allowed(lambda document: document.metadata["n"] > 2).tolist() == [False, False, False, False, True]
+    wanted = {"n": [0]}
+    assert index.allowed(wanted).sum() == 1
+    wanted["n"].append(1)
+    assert index.allowed(wanted).sum() == 2
+    index.add_documents(documents(1, start=7), small)
+    assert index.allowed({"n": 7}).tolist() == [False] * 5 + [True]
+    assert not index.allowed({"n": "nothing"}).any()
+
+
+def test_small_additions_share_a_block(index, small):
+    for i in range(30):
+        index.add_documents(documents(1, start=i), small)
+    assert len(index.snapshot().blocks) == 1
+    index.verify()
+    index.add_documents(documents(2000, start=100), small)
+    blocks = index.snapshot().blocks
+    assert len(blocks) > 1
+    assert max(block.rows for block in blocks) <= BLOCK_ROWS
+    index.verify()
+    assert len(Index(index.path)) == 2030
+
+
+def test_a_set_larger_than_a_block_is_one_block(index, small, monkeypatch):
+    monkeypatch.setattr("langgraph_convcoa.retrieval.index.write.BLOCK_ROWS", 2)
+    index.add_documents(documents(3), small)
+    assert [block.rows for block in index.snapshot().blocks] == [3, 3, 3]
+    index.verify()
+
+
+def test_only_the_blocks_that_are_used_are_checked(index, small, monkeypatch):
+    monkeypatch.setattr("langgraph_convcoa.retrieval.index.write.BLOCK_ROWS", 2)
+    index.add_documents(documents(10), small)
+    expected = index.patterns.rows(0, 1)
+    path = index.path / "patterns.1.bin"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    opened = Index(index.path)
+    np.testing.assert_array_equal(opened.snapshot().patterns_for(np.array([0, 5])).rows(0, 1), expected)
+    with pytest.raises(RetrievalError, match="do not match their checksum"):
+        opened.snapshot().patterns_for(np.array([9]))
+
+
+def test_one_writer_at_a_time(index, small):
+    other = Index(index.path)
+    committed = index.ingest(documents(300), small)
+    next(committed)
+    with pytest.raises(RetrievalError, match="is being written to by this process, through another object"):
+        other.add_documents(documents(1, start=900), small)
+    assert len(other) == 256
+    list(committed)
+    other.add_documents(documents(1, start=900), small)
+    assert len(index) == 301
+
+
+def test_threads_of_one_object_take_turns(index, small):
+    errors = []
+
+    def work(start):
+        try:
+            for i in range(5):
+                index.add_documents(documents(1, start=start + i), small)
+        except RetrievalError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(100 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(index) == 20
+    index.verify()
+
+
+def test_building_reads_documents_as_it_needs_them_and_reports(index, small):
+    taken = []
+
+    def stream():
+        for document in documents(600):
+            taken.append(len(index))
+            yield document
+
+    seen = []
+    index.add_documents(stream(), small, progress=lambda done, total: seen.append((done, total)))
+    assert taken[0] == 0
+    assert taken[-1] == 512
+    assert seen[-1] == (600, 600)
+
+
+def test_a_run_that_failed_goes_on_where_it_was(index, small):
+    def broken():
+        yield from documents(400)
+        raise OSError("the disk with the documents is gone")
+
+    with pytest.raises(OSError, match="is gone"):
+        index.add_documents(broken(), small)
+    assert len(index) == 256
+    small.passages.clear()
+    index.add_documents(documents(400), small)
+    assert not any("number 255" in text for text in small.passages)
+    assert len(index) == 400
+
+
+def test_a_megabyte_without_a_full_stop(index, small):
+    index.add_documents([Document("word " * 200_000, id="long")], small)
+    passages = list(index.passages)
+    assert len(passages) > 1000
+    assert sum(len(passage.page_content.split()) for passage in passages) == 200_000
+    index.verify()
+
+
+def test_open_or_create(tmp_path, small):
+    first = open_or_create(tmp_path / "i", small, "int8", {"k": 3})
+    first.add_documents(documents(1), small)
+    again = open_or_create(tmp_path / "i", small, None, {})
+    assert (len(again), again.head.dtype, again.head.settings) == (1, "int8", {"k": 3})
+    with pytest.raises(RetrievalError, match="as int8, not float32"):
+        open_or_create(tmp_path / "i", small, "float32", {})
+    with pytest.raises(RetrievalError, match="built with the encoder 'bag', not 'other'"):
+        open_or_create(tmp_path / "i", BagOfWords("other", dimension=32), None, {})
+    with pytest.raises(RetrievalError, match="holds an index already"):
+        Index.create(tmp_path / "i", small)

@@ -1,0 +1,214 @@
+"""Writers that are killed, disks that are full, processes that read while another writes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests import ROOT
+from tests.retrieval.index.writer import text, writer_encoder
+
+KILLS = 50
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+WAIT_SECONDS = 120
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def encoder():
+    return writer_encoder()
+
+
+class Writers:
+    """Starts writers to an index, one after another."""
+
+    def __init__(self, folder):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.retrieval.index.writer", str(folder)],
+            cwd=ROOT,
+            env=ENVIRONMENT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        with self.process:
+            self.process.kill()
+
+    def start(self):
+        """The process number of a new writer."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline().split()[1])
+
+    def kill(self, pid):
+        """Kill it, and give back what it reported."""
+        os.kill(pid, signal.SIGKILL)
+        lines = iter(self.process.stdout.readline, "")
+        return list(itertools.takewhile(lambda words: words[0] != "ended", map(str.split, lines)))
+
+
+def read(folder):
+    """What an index holds: the text of each of its documents, everything checked."""
+    index = Index(folder)
+    index.verify()
+    return {int(passage.id): passage.page_content for passage in index.passages if passage.id}
+
+
+def test_a_writer_killed_at_50_random_moments_leaves_50_readable_indexes(tmp_path, encoder, capsys):
+    """Each writer goes on with the index that the last one was killed over; what was reported as done must stand."""
+    folder = tmp_path / "index"
+    Index.create(folder, encoder, dtype="int8")
+    expected: dict[int, str] = {}
+    chance, readable, reported = random.Random(0), 0, 0
+    with Writers(folder) as writers:
+        for _ in range(KILLS):
+            pid = writers.start()
+            time.sleep(chance.uniform(0.05, 0.6))
+            for done, name in writers.kill(pid):
+                number = int(name)
+                if done == "deleted":
+                    del expected[number]
+                else:
+                    expected[number] = text(number + 1 if done == "updated" else number)
+                reported += 1
+            held = read(folder)
+            readable += 1
+            # The one change that was under way may have been committed without having been reported.
+            differing = [number for number in held.keys() | expected.keys() if held.get(number) != expected.get(number)]
+            assert len(differing) <= 1
+            lost = expected.keys() - held.keys()
+            assert all(number % 10 == 7 and number + 1 in held for number in lost), "only a deletion takes a document away"
+            expected = held
+    with capsys.disabled():
+        print(f"\n{KILLS} kills: {readable} readable indexes, {reported} commits reported, none lost")
+    assert reported > KILLS
+
+
+HOLD = """
+import sys, time
+from langchain_core.documents import Document
+from langgraph_convcoa.retrieval.index.index import Index
+from tests.retrieval.index.writer import writer_encoder
+commits = Index(sys.argv[1]).ingest([Document(f"Document {i}.", id=f"d{i}") for i in range(300)], writer_encoder())
+next(commits)
+print("holding", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_writer_that_was_killed_holds_no_lock(tmp_path, encoder):
+    folder = tmp_path / "index"
+    Index.create(folder, encoder)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "holding\n"
+        with pytest.raises(RetrievalError, match=rf"written to by process {process.pid};"):
+            Index(folder).delete(["d0"])
+        assert len(Index(folder)) == 256
+        process.kill()
+    assert Index(folder).add_documents([Document("Mine.", id="mine")], encoder) == ["mine"]
+
+
+def test_readers_see_each_commit_while_another_process_writes(tmp_path, encoder):
+    folder = tmp_path / "index"
+    Index.create(folder, encoder)
+    seen = set()
+    with Writers(folder) as writers:
+        pid = writers.start()
+        retriever = HopfieldRetriever.from_pretrained(folder, encoder=encoder, k=3)
+        while len(retriever.memory) < 60:
+            found = retriever.invoke("What is said of subject3?")
+            assert all(document.page_content in (text(int(document.id)), text(int(document.id) + 1)) for document in found)
+            assert len({document.id for document in found}) == len(found)
+            seen.add(len(retriever.memory))
+        writers.kill(pid)
+    assert len(seen) > 5
+
+
+FULL = """
+import resource, sys
+from langchain_core.documents import Document
+from langgraph_convcoa.errors import ConvCoAError
+from langgraph_convcoa.retrieval.index.index import Index
+from tests.retrieval.index.writer import writer_encoder
+encoder = writer_encoder()
+index = Index(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+for number in range(1000):
+    try:
+        index.add_documents([Document(f"Document {number}. " * 40, id=str(number))], encoder)
+    except ConvCoAError as error:
+        print(number, len(index), error)
+        break
+"""
+
+
+@pytest.mark.parametrize(("limit", "what"), [(80_000, "index.sqlite"), (40_000, "patterns")])
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path, encoder, limit, what):
+    folder = tmp_path / "index"
+    # Room for the database is scarcer than for patterns of one byte each.
+    Index.create(folder, encoder, dtype="int8" if what == "index.sqlite" else "float32")
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(folder), str(limit)],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1, done.stderr
+    number, count, message = lines[0].split(" ", 2)
+    assert str(folder) in message
+    assert "make room on the disk" in message
+    assert int(count) > 0
+    index = Index(folder)
+    index.verify()
+    assert index.document_count == int(number)
+    index.add_documents([Document("After room was made.", id="after")], encoder)
+    index.verify()
+
+
+def test_a_save_that_is_killed_leaves_the_old_index_or_the_new(tmp_path, encoder):
+    folder = tmp_path / "index"
+    HopfieldRetriever.from_texts(["Old."], ids=["old"], encoder=encoder).save_pretrained(folder)
+    code = f"""
+from tests.retrieval.index.writer import writer_encoder
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+encoder = writer_encoder()
+names = [f"n{{i}}" for i in range(2000)]
+retriever = HopfieldRetriever.from_texts([f"New {{name}}." for name in names], ids=names, encoder=encoder)
+print("ready", flush=True)
+while True:
+    retriever.save_pretrained({str(folder)!r})
+"""
+    chance = random.Random(0)
+    for _ in range(5):
+        with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(chance.uniform(0, 0.5))
+            process.kill()
+        index = Index(folder)
+        index.verify()
+        assert len(index) in (1, 2000)

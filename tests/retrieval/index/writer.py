@@ -1,0 +1,51 @@
+"""Writes to an index until it is killed, and says on standard output what is committed: `python -m ... FOLDER`.
+
+For each line on standard input one writer is started, as a process of its own, so that the imports are paid once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.retrieval.index.index import Index
+from tests.retrieval.conftest import BagOfWords
+
+DIMENSION = 64
+
+
+def writer_encoder() -> BagOfWords:
+    return BagOfWords(dimension=DIMENSION, max_tokens=1000)
+
+
+def text(number: int) -> str:
+    return " ".join(f"Sentence {part} of document {number} speaks of subject{number}." for part in range(1 + number % 9))
+
+
+def write(folder: str) -> None:
+    encoder = writer_encoder()
+    index = Index(folder)
+    start = max((int(passage.id) for passage in index.passages if passage.id), default=-1) + 1
+    for number in range(start, start + 100_000):
+        if number % 10 == 9:
+            # Now and then everything else that writes.
+            index.update([Document(text(number), id=str(number - 1))], encoder)
+            print("updated", number - 1, flush=True)
+            index.delete([str(number - 2)])
+            print("deleted", number - 2, flush=True)
+        if number % 40 == 39:
+            index.compact()
+        index.add_documents([Document(text(number), id=str(number))], encoder)
+        print("added", number, flush=True)
+
+
+if __name__ == "__main__":
+    for _line in sys.stdin:
+        child = os.fork()
+        if not child:
+            print("started", os.getpid(), flush=True)
+            write(sys.argv[1])
+        os.waitpid(child, 0)
+        print("ended", child, flush=True)

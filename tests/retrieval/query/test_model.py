@@ -1,0 +1,241 @@
+"""Trained models: their folder, the choice of one, and retrievers that use one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.query.model import (
+    RetrieverModel,
+    default_model,
+    encoder_identity,
+    is_default_encoder,
+    model_for,
+)
+from langgraph_convcoa.retrieval.query.query_encoder import QuestionTower
+from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
+from langgraph_convcoa.retrieval.query.query_encoder_text import Reading
+from langgraph_convcoa.retrieval.query.state_weights import StateWeights
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
+from tests.retrieval.conftest import BagOfWords
+from tests.retrieval.tiny_bert import save_tiny_bert
+
+D = 64
+TEXTS = ["the river stores memory", "a hopfield network", "the book is a network", "when was the river"]
+HISTORY = [("what is a river", "the memory")]
+
+
+@pytest.fixture
+def encoder() -> BagOfWords:
+    return BagOfWords(dimension=D)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformerEncoder:
+    folder = save_tiny_bert(tmp_path_factory.mktemp("model") / "bert")
+    return SentenceTransformerEncoder(str(folder), "cpu", dtype="float32")
+
+
+def model(name: str = "bag", d: int = D) -> RetrieverModel:
+    random = np.random.default_rng(0)
+    query, key, value = (np.eye(d, dtype=np.float32) + 0.1 * random.normal(size=(d, d)).astype(np.float32) for _ in range(3))
+    state = StateWeights(query, key, value, random.normal(size=3 * d + 2).astype(np.float32))
+    return RetrieverModel(
+        name, {"beta": 3.0, "history_weight": 0.4}, HopfieldWeights(query, key, value), state, card="# A card\n"
+    )
+
+
+def towered(bert: SentenceTransformerEncoder, **settings: float) -> RetrieverModel:
+    module = TowerModule.of(bert.model_name, Reading(tokens=24), device="cpu")
+    for weight in module.learned().values():
+        weight.mul_(1.3)
+    return RetrieverModel(encoder_identity(bert.name), tower=QuestionTower.of(module, bert.model_name), **settings)
+
+
+def test_a_saved_model_is_the_same(tmp_path: Path, bert: SentenceTransformerEncoder) -> None:
+    saved = model()
+    saved.save(tmp_path / "m")
+    found = RetrieverModel.load(tmp_path / "m")
+    assert (found.encoder, found.settings, found.card) == (saved.encoder, saved.settings, saved.card)
+    assert found.weights is not None
+    assert found.state is not None
+    assert saved.weights is not None
+    assert saved.state is not None
+    np.testing.assert_array_equal(found.weights.value, saved.weights.value)
+    np.testing.assert_array_equal(found.state.gate, saved.state.gate)
+    # Another takes its place, with nothing of the first left.
+    towered(bert, state_weight=0.5, gate=2.0).save(tmp_path / "m")
+    second = RetrieverModel.load(tmp_path / "m")
+    assert second.weights is None
+    assert second.tower is not None
+    assert (second.state_weight, second.gate) == (0.5, 2.0)
+    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == ["config.json", "question_tower.safetensors"]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_who_may_read_the_settings_may_read_the_weights(tmp_path: Path, bert: SentenceTransformerEncoder) -> None:
+    plain = tmp_path / "plain"
+    plain.touch()
+    for saved in (model(), towered(bert)):
+        saved.save(tmp_path / "m")
+        modes = {file.stat().st_mode for file in (tmp_path / "m").iterdir()}
+        assert modes == {plain.stat().st_mode}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "is of version 2"),
+        ({"format": "other"}, "holds no model of a retriever"),
+        ({"settings": {"speed": 1}}, "unknown setting 'speed'"),
+        ({"settings": {"beta": "high"}}, "beta must be a number"),
+        ({"tower": 3}, "no usable 'tower'"),
+        ({"gate": "open"}, "no usable 'gate'"),
+        ({"gate": -1}, "gate must be a number of at least 0"),
+        ({"tower": True}, "question tower"),
+    ],
+)
+def test_a_changed_config_is_one_clear_line(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    model().save(tmp_path / "m")
+    path = tmp_path / "m" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(RetrievalError, match=message) as error:
+        RetrieverModel.load(tmp_path / "m")
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_from_before_there_was_a_gate_has_none(tmp_path: Path) -> None:
+    model().save(tmp_path / "m")
+    path = tmp_path / "m" / "config.json"
+    config = json.loads(path.read_text())
+    del config["gate"]
+    path.write_text(json.dumps(config))
+    assert RetrieverModel.load(tmp_path / "m").gate == 0.0
+
+
+def test_damaged_folders(tmp_path: Path) -> None:
+    with pytest.raises(RetrievalError, match="convcoa train"):
+        RetrieverModel.load(tmp_path / "none")
+    model().save(tmp_path / "m")
+    weights = tmp_path / "m" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-7])
+    with pytest.raises(RetrievalError, match=r"model\.safetensors"):
+        RetrieverModel.load(tmp_path / "m")
+    (tmp_path / "m" / "config.json").write_text("{")
+    with pytest.raises(RetrievalError, match="is damaged"):
+        RetrieverModel.load(tmp_path / "m")
+
+
+def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "thesis.txt").write_text("ten years of work")
+    with pytest.raises(RetrievalError, match="holds other files"):
+        model().save(tmp_path / "m")
+    assert (tmp_path / "m" / "thesis.txt").read_text() == "ten years of work"
+
+
+def test_weights_of_two_lengths_are_refused() -> None:
+    with pytest.raises(RetrievalError, match="different lengths"):
+        RetrieverModel("bag", weights=model(d=4).weights, state=model(d=8).state)
+
+
+def test_the_model_that_a_name_stands_for(encoder: BagOfWords) -> None:
+    usual = SentenceTransformerEncoder()
+    assert is_default_encoder(usual)
+    assert not is_default_encoder(SentenceTransformerEncoder(attention="softmax1"))
+    assert not is_default_encoder(encoder)
+    assert model_for(None, encoder) is None
+    assert model_for(None, usual) is default_model()
+    assert model_for("untrained", usual) is None
+    with pytest.raises(InputError, match="default encoder"):
+        model_for("default", encoder)
+    with pytest.raises(RetrievalError, match="convcoa train"):
+        HopfieldRetriever.from_texts(TEXTS, encoder=encoder, model="trained")
+    with pytest.raises(InputError, match="model must be"):
+        HopfieldRetriever.from_texts(TEXTS, encoder=encoder, model=3)
+
+
+def test_a_model_of_another_encoder_or_length_is_refused(encoder: BagOfWords) -> None:
+    retriever = HopfieldRetriever.from_texts(TEXTS, encoder=encoder, model=model("sack"))
+    with pytest.raises(RetrievalError, match="was trained for the encoder 'sack', not 'bag'"):
+        retriever.invoke("river")
+    retriever = HopfieldRetriever.from_texts(TEXTS, encoder=encoder, model=model(d=8))
+    with pytest.raises(RetrievalError, match="vectors of length 8"):
+        retriever.invoke("river")
+
+
+def test_the_weights_rank_and_explain(encoder: BagOfWords) -> None:
+    trained = model()
+    retriever = HopfieldRetriever.from_texts(
+        TEXTS, encoder=encoder, model=trained, k=4, lexical_weight=0, return_association=True
+    )
+    assert retriever.beta == 3.0
+    assert HopfieldRetriever.from_texts(TEXTS, encoder=encoder, model=trained, beta=5.0).beta == 5.0
+    found = retriever.invoke("the river", history=HISTORY)
+    assert trained.state is not None
+    assert trained.weights is not None
+    x, h = encoder.encode_queries(["the river", "what is a river the memory"])
+    state = trained.state.state(x, h[None], 0.4, 1.0)
+    passages = encoder.encode_passages(TEXTS)
+    # One window a passage: its association weight is one.
+    scores = passages @ state + passages @ trained.weights.readout(state[None])[0]
+    expected = [TEXTS[row] for row in np.argsort(-scores)]
+    assert [document.page_content for document in found] == expected
+    assert found[0].metadata["score"] == pytest.approx(scores.max(), abs=1e-5)
+    assert found[0].metadata["association"][0]["weight"] == pytest.approx(1.0)
+
+
+def test_the_tower_reads_questions_with_a_history_only(bert: SentenceTransformerEncoder) -> None:
+    trained = towered(bert, state_weight=0.5)
+    settings = {"encoder": bert, "k": 4, "lexical_weight": 0}
+    plain = HopfieldRetriever.from_texts(TEXTS, model="untrained", **settings)
+    retriever = HopfieldRetriever.from_texts(TEXTS, model=trained, **settings)
+    assert scores(retriever, "what is the river") == scores(plain, "what is the river")
+    with_history = scores(retriever, "what is the river", HISTORY)
+    assert with_history != scores(plain, "what is the river", HISTORY)
+    assert scores(retriever.model_copy(update={"history_weight": 0.0}), "what is the river", HISTORY) == scores(
+        plain, "what is the river"
+    )
+    assert trained.tower is not None
+    (read,) = trained.tower.encode(["what is the river"], [HISTORY])
+    state = plain._encode(["what is the river"], [HISTORY])[0]
+    mixed = read + 0.5 * state
+    np.testing.assert_allclose(
+        retriever._encode(["what is the river"], [HISTORY])[0], mixed / np.linalg.norm(mixed), atol=1e-5
+    )
+    gated = HopfieldRetriever.from_texts(TEXTS, model=replace(trained, gate=2.0), **settings)
+    bare = plain._encode(["what is the river"], [[]])[0]
+    mixed = (1 - read @ bare) ** 2 * read + 0.5 * state
+    np.testing.assert_allclose(gated._encode(["what is the river"], [HISTORY])[0], mixed / np.linalg.norm(mixed), atol=1e-5)
+    batch = retriever.search_batch(["what is the river", "who"], [HISTORY, None], 4)
+    assert dict(batch[0]) == pytest.approx(with_history, abs=1e-5)
+
+
+def test_an_index_keeps_its_model(tmp_path: Path, bert: SentenceTransformerEncoder) -> None:
+    documents = [Document(text, id=str(number)) for number, text in enumerate(TEXTS)]
+    trained = towered(bert, state_weight=0.5)
+    HopfieldRetriever.from_documents(documents, encoder=bert, model=trained).save_pretrained(tmp_path / "beside")
+    expected = scores(HopfieldRetriever.from_documents(documents, encoder=bert, model=trained, k=4), "who is it", HISTORY)
+    (tmp_path / "beside").rename(tmp_path / "moved")
+    opened = HopfieldRetriever.from_pretrained(tmp_path / "moved", encoder=bert, k=4)
+    assert scores(opened, "who is it", HISTORY) == pytest.approx(expected, abs=1e-5)
+    opened.save_pretrained(tmp_path / "moved")
+    trained.save(tmp_path / "model")
+    named = HopfieldRetriever.from_documents(documents, encoder=bert, model=tmp_path / "model", path=tmp_path / "by-name")
+    named.save_pretrained(tmp_path / "by-name")
+    opened = HopfieldRetriever.from_pretrained(tmp_path / "by-name", encoder=bert, k=4)
+    assert scores(opened, "who is it", HISTORY) == pytest.approx(expected, abs=1e-5)
+    untrained = HopfieldRetriever.from_pretrained(tmp_path / "by-name", encoder=bert, k=4, model="untrained")
+    assert scores(untrained, "who is it", HISTORY) != pytest.approx(expected, abs=1e-5)
+
+
+def scores(retriever: HopfieldRetriever, query: str, history: object = None) -> dict[str, float]:
+    return {str(document.id): document.metadata["score"] for document in retriever.invoke(query, history=history)}

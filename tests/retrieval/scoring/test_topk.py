@@ -1,0 +1,303 @@
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.scoring import bounds as scoring_bounds
+from langgraph_convcoa.retrieval.scoring import topk as scoring
+from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, Patterns, encode_patterns
+from langgraph_convcoa.retrieval.scoring.topk import associate, search
+from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
+
+BETAS = [0.0, 0.3, 1.0, 10.0, 1000.0, math.inf]
+
+
+def unit(rows):
+    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def make_patterns(rng, sets, dimension, largest, spread=1.0, dtype="float32"):
+    sizes = 1 + rng.integers(1, largest + 1, sets)
+    rows = unit(rng.standard_normal(dimension) + spread * rng.standard_normal((int(sizes.sum()), dimension)))
+    values, scales = encode_patterns(rows, dtype)
+    values.flags.writeable = False
+    return Patterns(values, np.cumsum([0, *sizes]), scales, dtype)
+
+
+def make_weights(rng, dimension):
+    noise = [np.eye(dimension) + rng.standard_normal((dimension, dimension)) / math.sqrt(dimension) for _ in range(3)]
+    return HopfieldWeights(*(matrix.astype(np.float32) for matrix in noise))
+
+
+def weights_by_bisection(products, beta):
+    """Sparsemax written another way, in float64."""
+    if math.isinf(beta):
+        best = products == products.max()
+        return best / best.sum()
+    z = beta * products
+    low, high = z.min() - 1.0, z.max()
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.clip(z - middle, 0, None).sum() > 1 else (low, middle)
+    weights = np.clip(z - high, 0, None)
+    return weights / weights.sum() if weights.sum() else np.full(len(z), 1 / len(z))
+
+
+def brute_force(patterns, state, beta, weight, trained=None):
+    """The scores of all sets from the definition: the associated pattern z first, and its product with the state."""
+    state, scores = state.astype(np.float64), []
+    for n in range(patterns.n):
+        rows = patterns.rows(patterns.offsets[n], patterns.offsets[n + 1]).astype(np.float64)
+        query, keys, retrieved = state, rows[1:], rows[1:]
+        if trained is not None:
+            query, keys = state @ trained.query, keys @ trained.key
+            retrieved = keys @ trained.value
+        scores.append(weight * rows[0] @ state + weights_by_bisection(keys @ query, beta) @ retrieved @ state)
+    return np.array(scores)
+
+
+def check_against_brute_force(seed, device="cpu"):
+    rng, choose = np.random.default_rng(seed), random.Random(seed)
+    largest = choose.choice([1, 3, 8, 200])
+    dimension, dtype = choose.choice([2, 16, 384]), choose.choice(PATTERN_TYPES)
+    sets = choose.randint(1, 30 if largest == 200 else 200)
+    patterns = make_patterns(rng, sets, dimension, largest, choose.choice([0.1, 1, 5]), dtype)
+    states = unit(rng.standard_normal((choose.choice([1, 1, 2, 5]), dimension)))
+    k, beta, weight = choose.choice([1, 5, 50, 1000]), choose.choice(BETAS), choose.choice([0.0, 0.5, 1.0])
+    trained = make_weights(rng, dimension) if choose.random() < 0.5 else None
+    allowed = rng.random(sets) < choose.choice([0.03, 0.4]) if choose.random() < 0.4 else None
+    extra = rng.random((len(states), sets)).astype(np.float32) / 5 if choose.random() < 0.3 else None
+    # At infinity only the largest product counts: which of two that differ by rounding is largest is a tie.
+    atol = 5e-6 if trained is None or beta <= 10 else 2e-3
+    found = search(
+        patterns,
+        states,
+        k=k,
+        beta=beta,
+        passage_weight=weight,
+        allowed=allowed,
+        extra=extra,
+        weights=trained,
+        device=device,
+    )
+    for row, ranking in enumerate(found):
+        scores = brute_force(patterns, states[row], beta, weight, trained)
+        scores += 0 if extra is None else extra[row]
+        if allowed is not None:
+            scores[~allowed] = -np.inf
+        count = min(k, int(np.isfinite(scores).sum()))
+        assert ranking.certified
+        assert len(ranking.indices) == count == len(set(ranking.indices.tolist()))
+        # Scores equal place by place, and each index has its score: the same ranking, ties aside.
+        np.testing.assert_allclose(ranking.scores, np.sort(scores)[::-1][:count], atol=atol)
+        np.testing.assert_allclose(ranking.scores, scores[ranking.indices], atol=atol)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_top_k_is_that_of_brute_force(seed):
+    check_against_brute_force(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("start", range(100, 1000, 100))
+def test_the_top_k_is_that_of_brute_force_a_thousand_times(start):
+    for seed in range(start, start + 100):
+        check_against_brute_force(seed)
+
+
+def test_every_device_but_the_cpu_takes_the_full_product():
+    patterns = make_patterns(np.random.default_rng(0), 50, 16, 8, dtype="int8")
+    states = unit(np.random.default_rng(1).standard_normal((3, 16)))
+    terms = scoring_bounds.Terms(10.0, 1.0, None, None)
+    queries = scoring_bounds.Queries.of(states, None)
+    full = scoring_bounds._Full(patterns, queries, terms, torch.device("cpu"))
+    for block in full.blocks():
+        full.bound_block(block)
+    coarse = scoring_bounds._Coarse(patterns, queries, terms, torch.device("cpu"))
+    for block in coarse.blocks():
+        coarse.bound_block(block)
+    exact = patterns.rows(0, len(patterns.values)).astype(np.float64) @ states.T.astype(np.float64)
+    np.testing.assert_allclose(full.products.numpy(), exact, atol=1e-6)
+    # The bounds from int8 queries are never below those of the stored patterns, and not far above.
+    gap = (coarse.bounds - full.bounds).numpy()
+    assert gap.min() >= 0
+    assert gap.max() < 0.1
+
+
+@pytest.mark.parametrize("dtype", PATTERN_TYPES)
+def test_few_sets_are_scored_in_full(dtype):
+    patterns = make_patterns(np.random.default_rng(0), 5000, 64, 8, spread=5, dtype=dtype)
+    (ranking,) = search(patterns, patterns.rows(patterns.offsets[17], patterns.offsets[17] + 1), k=5)
+    assert ranking.indices[0] == 17
+    assert ranking.scored <= 100
+
+
+def test_the_certificate_asks_for_more_when_bounds_mislead():
+    # The first 400 sets promise much by one window and hold little; the last is good throughout.
+    nothing, good, bad, best = [0.0, 0.0], [0.8, 0.6], [-1.0, 0.0], [1.0, 0.0]
+    rows = np.array([[nothing, best, bad]] * 400 + [[nothing, good, good]], dtype=np.float32).reshape(-1, 2)
+    patterns = Patterns(rows, np.arange(0, len(rows) + 1, 3))
+    (ranking,) = search(patterns, np.array([[1.0, 0.0]], dtype=np.float32), k=1, beta=0.0)
+    assert ranking.indices.tolist() == [400]
+    assert ranking.certified
+    assert ranking.scored == 401
+
+
+@pytest.mark.parametrize("dtype", PATTERN_TYPES)
+@pytest.mark.parametrize("queries", [1, 3])
+def test_equal_scores_come_in_the_order_of_the_memory(dtype, queries):
+    values, scales = encode_patterns(np.ones((1000, 4), dtype=np.float32) / 2, dtype)
+    patterns = Patterns(values, np.arange(0, 1001, 2), scales, dtype)
+    for ranking in search(patterns, unit(np.ones((queries, 4))), k=7):
+        assert ranking.indices.tolist() == list(range(7))
+
+
+@given(st.integers(0, 10_000), st.sampled_from(BETAS))
+def test_a_score_is_never_above_the_best_window_nor_below_the_mean(seed, beta):
+    patterns = make_patterns(np.random.default_rng(seed), 12, 8, 6)
+    state = patterns.row(1)
+    (ranking,) = search(patterns, state[None], k=12, beta=beta, passage_weight=0.0)
+    for index, score in zip(ranking.indices, ranking.scores, strict=True):
+        weights, products = associate(patterns, int(index), state, beta)
+        assert products.mean() - 1e-6 <= score <= products.max() + 1e-6
+        assert weights.sum() == pytest.approx(1)
+        assert score == pytest.approx(weights @ products, abs=1e-5)
+
+
+@pytest.mark.parametrize("dtype", PATTERN_TYPES)
+def test_association_is_that_of_the_definition(dtype):
+    rng = np.random.default_rng(3)
+    patterns, trained, state = make_patterns(rng, 4, 16, 9, dtype=dtype), make_weights(rng, 16), unit(rng.standard_normal(16))
+    weights, products = associate(patterns, 2, state, 5.0, trained)
+    expected = patterns.set_windows(2).astype(np.float64) @ trained.key @ trained.query.T @ state
+    np.testing.assert_allclose(products, expected, atol=1e-5)
+    np.testing.assert_allclose(weights, weights_by_bisection(expected, 5.0), atol=1e-4)
+
+
+def test_threads_and_blocks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(5)
+    states = unit(rng.standard_normal((20, 16)))
+    for dtype in PATTERN_TYPES:
+        patterns = make_patterns(rng, 3000, 16, 8, dtype=dtype)
+        expected = search(patterns, states, k=30)
+        monkeypatch.setattr(scoring, "_WORTH_THREADS", 0)
+        monkeypatch.setattr(scoring_bounds, "_FEWEST_ROWS", 64)
+        monkeypatch.setattr(scoring_bounds, "_SHARED_ROWS", 64)
+        monkeypatch.setattr(scoring_bounds._Full, "block_products", 64)
+        monkeypatch.setattr(scoring_bounds._Coarse, "block_products", 64)
+        monkeypatch.setattr(scoring, "_PRODUCT_BYTES", 1)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(3)
+        try:
+            found = search(patterns, states, k=30)
+            assert torch.get_num_threads() == 3
+        finally:
+            torch.set_num_threads(threads)
+        for one, other in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(one.indices, other.indices)
+            np.testing.assert_allclose(one.scores, other.scores, atol=1e-6)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("share", [0.005, 0.5])
+def test_a_filter_is_the_search_of_what_it_leaves(share):
+    rng = np.random.default_rng(6)
+    patterns, states = make_patterns(rng, 2000, 16, 8), unit(rng.standard_normal((2, 16)))
+    allowed = rng.random(2000) < share
+    everything = search(patterns, states, k=2000)
+    for ranking, full in zip(search(patterns, states, k=5, allowed=allowed), everything, strict=True):
+        assert ranking.indices.tolist() == [index for index in full.indices if allowed[index]][:5]
+
+
+def test_a_filter_that_matches_nothing_gives_nothing():
+    patterns = make_patterns(np.random.default_rng(0), 5, 4, 3)
+    (ranking,) = search(patterns, patterns.rows(0, 1), k=3, allowed=np.zeros(5, dtype=bool))
+    assert ranking.indices.tolist() == []
+    assert ranking.certified
+
+
+def test_an_empty_memory_and_no_query_give_nothing():
+    empty = Patterns(np.zeros((0, 4), dtype=np.float32), np.zeros(1, dtype=np.int64))
+    assert search(empty, np.ones((1, 4), dtype=np.float32), k=3)[0].indices.tolist() == []
+    assert search(make_patterns(np.random.default_rng(0), 5, 4, 3), np.zeros((0, 4), dtype=np.float32), k=1) == []
+
+
+def test_what_is_added_decides():
+    patterns = make_patterns(np.random.default_rng(0), 300, 4, 3)
+    extra = np.zeros((1, 300), dtype=np.float32)
+    extra[0, 123] = 10
+    (ranking,) = search(patterns, patterns.rows(0, 1), k=3, extra=extra)
+    assert ranking.indices[0] == 123
+    assert ranking.scores[0] > 8
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"k": 0},
+        {"k": -1},
+        {"k": True},
+        {"k": 1.5},
+        {"beta": -1.0},
+        {"beta": math.nan},
+        {"passage_weight": -1},
+        {"passage_weight": math.inf},
+    ],
+)
+def test_settings_out_of_range(settings):
+    patterns = make_patterns(np.random.default_rng(0), 5, 4, 3)
+    with pytest.raises(InputError, match=next(iter(settings))):
+        search(patterns, patterns.rows(0, 1), **{"k": 3} | settings)
+
+
+@pytest.mark.parametrize(
+    ("states", "message"), [(np.ones((1, 5)), "length 4"), (np.ones(4), "length 4"), (np.array([[1, np.nan, 0, 0]]), "NaN")]
+)
+def test_unusable_states(states, message):
+    with pytest.raises(RetrievalError, match=message):
+        search(make_patterns(np.random.default_rng(0), 5, 4, 3), states, k=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"allowed": np.ones(4, dtype=bool)}, "5 passages"),
+        ({"allowed": np.ones(5)}, "float64"),
+        ({"extra": np.ones((1, 4), dtype=np.float32)}, "5 passages"),
+        ({"extra": np.full((1, 5), np.inf, dtype=np.float32)}, "infinity"),
+        ({"weights": HopfieldWeights(*[np.eye(3, dtype=np.float32)] * 3)}, "length 3"),
+    ],
+)
+def test_parts_that_do_not_fit(settings, message):
+    patterns = make_patterns(np.random.default_rng(0), 5, 4, 3)
+    with pytest.raises(RetrievalError, match=message):
+        search(patterns, patterns.rows(0, 1), k=1, **settings)
+
+
+@pytest.mark.parametrize("dtype", PATTERN_TYPES)
+@pytest.mark.parametrize("row", [0, 1])
+@pytest.mark.parametrize("queries", [1, 3])
+def test_a_pattern_that_is_not_a_number_is_told(dtype, row, queries):
+    patterns = make_patterns(np.random.default_rng(0), 2000, 4, 3, dtype=dtype)
+    values = patterns.values.copy()
+    scales = None if patterns.scales is None else patterns.scales.copy()
+    if scales is None:
+        values[patterns.offsets[1234] + row, 2] = 0x7FC0 if dtype == "bfloat16" else np.nan
+    else:
+        scales[patterns.offsets[1234] + row] = np.nan
+    with pytest.raises(RetrievalError, match="1234"):
+        search(Patterns(values, patterns.offsets, scales, dtype), patterns.rows(0, queries), k=3)
+
+
+def test_weights_that_do_not_fit():
+    square, wide = np.eye(3, dtype=np.float32), np.ones((3, 2), dtype=np.float32)
+    assert HopfieldWeights(wide, wide, wide.T).association(square).shape == (3, 3)
+    for wrong in [(square, wide, wide.T), (wide, wide, wide), (square, square, square * np.nan)]:
+        with pytest.raises(RetrievalError, match=r"W_Q|NaN"):
+            HopfieldWeights(*wrong)

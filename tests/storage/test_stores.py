@@ -1,0 +1,203 @@
+"""Where conversations are kept, and what is said where they cannot be."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from langgraph_convcoa.cli.session import Session
+from langgraph_convcoa.cli.session_opening import kept_where
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError
+from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.storage.stores import FORMAT, LONGEST_THREAD, default_store, open_store, thread_name
+from langgraph_convcoa.storage.threads import Threads
+from tests.fakes import KeywordRetriever
+
+WHEN = "When was the Hopfield network described?"
+
+
+def session(store: Path, thread: str = "a") -> Session:
+    return Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), thread, store)
+
+
+def filled(store: Path, thread: str = "a", rounds: int = 1) -> Path:
+    with session(store, thread) as conversation:
+        for _ in range(rounds):
+            conversation.ask(WHEN)
+    return store
+
+
+def test_a_store_is_checked_without_being_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = tmp_path / "theirs.sqlite"
+    with closing(sqlite3.connect(theirs)) as connection:
+        connection.execute("CREATE TABLE notes (x)")
+    before = theirs.read_bytes()
+    with pytest.raises(StoreError, match="another program"):
+        open_store(theirs).check()
+    assert theirs.read_bytes() == before
+    monkeypatch.setattr("os.access", lambda *_arguments: False)
+    with pytest.raises(StoreError, match="cannot be written"):
+        open_store(theirs).check()
+
+
+def test_a_store_of_a_later_release_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    store = filled(tmp_path / "s.sqlite")
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute(f"PRAGMA user_version={FORMAT + 1}")
+        connection.commit()
+    before = store.read_bytes()
+    for use in (session(store), Threads(store)):
+        with pytest.raises(StoreError, match=f"format {FORMAT + 1}.*upgrade"), use:
+            pass
+    assert store.read_bytes() == before
+
+
+def test_a_thread_of_a_later_release_is_refused_and_the_others_are_not(tmp_path: Path) -> None:
+    store = filled(filled(tmp_path / "s.sqlite", "new"), "old")
+    with closing(sqlite3.connect(store)) as connection:
+        [(metadata,)] = connection.execute("SELECT metadata FROM checkpoints WHERE thread_id = 'new'")
+        later = json.dumps({**json.loads(metadata), "convcoa_format": FORMAT + 1}).encode()
+        connection.execute("UPDATE checkpoints SET metadata = ? WHERE thread_id = 'new'", (later,))
+        connection.commit()
+    with session(store, "new") as conversation, pytest.raises(StoreError, match="upgrade"):
+        conversation.ask(WHEN)
+    with session(store, "old") as conversation:
+        conversation.ask(WHEN)
+        assert len(conversation.rounds()) == 2
+
+
+def test_a_store_made_before_stores_were_stamped_is_taken(tmp_path: Path) -> None:
+    store = filled(tmp_path / "s.sqlite")
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("PRAGMA user_version=0")
+        connection.execute("PRAGMA application_id=0")
+        connection.commit()
+    with session(store) as conversation:
+        assert len(conversation.rounds()) == 1
+
+
+def test_a_locked_store_is_told_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.storage.sqlite.WAIT_SECONDS", 0.05)
+    store = filled(tmp_path / "s.sqlite")
+    with session(store) as conversation:
+        with closing(sqlite3.connect(store)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="in use by another program"):
+                conversation.ask(WHEN)
+        assert len(conversation.rounds()) == 1
+        conversation.ask(WHEN)
+        assert len(conversation.rounds()) == 2
+
+
+def test_a_file_that_becomes_read_only_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    store = filled(tmp_path / "s.sqlite")
+    with session(store) as conversation:
+        # Root may write to any file, so the database itself is told to refuse.
+        conversation._runner.run(conversation._compiled.checkpointer.conn.execute("PRAGMA query_only=ON"))  # type: ignore[union-attr]
+        with pytest.raises(StoreError, match="cannot be written"):
+            conversation.ask(WHEN)
+        assert len(conversation.rounds()) == 1
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write to any file")
+def test_a_read_only_file_is_told_before_anything_else(tmp_path: Path) -> None:
+    store = filled(tmp_path / "s.sqlite")
+    store.chmod(0o400)
+    with pytest.raises(StoreError, match="cannot be written"):
+        open_store(store).check()
+
+
+def test_a_damaged_file_is_told(tmp_path: Path) -> None:
+    store = filled(tmp_path / "s.sqlite", rounds=3)
+    content = bytearray(store.read_bytes())
+    content[4096:] = os.urandom(len(content) - 4096)
+    store.write_bytes(bytes(content))
+    with pytest.raises(StoreError, match="damaged"), session(store) as conversation:
+        conversation.ask(WHEN)
+    store.write_bytes(b"SQLite format 3\0" + os.urandom(5000))
+    with pytest.raises(StoreError):
+        open_store(store).check()
+
+
+def test_a_damaged_thread_is_told_and_can_be_deleted(tmp_path: Path) -> None:
+    store = filled(filled(tmp_path / "s.sqlite", "bad"), "good")
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("UPDATE checkpoints SET checkpoint = x'c1c1c1' WHERE thread_id = 'bad'")
+        connection.commit()
+    with session(store, "bad") as conversation, pytest.raises(StoreError, match=r"'bad'.*damaged"):
+        conversation.ask(WHEN)
+    with Threads(store) as threads:
+        with pytest.raises(StoreError, match="damaged"):
+            threads.summaries()
+        assert len(threads.show("good")) == 1
+        threads.delete("bad")
+        assert [summary.thread for summary in threads.summaries()] == ["good"]
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b\\c", "~", ".", "x\n y", "'; DROP TABLE checkpoints; --", "日本"])
+def test_a_threads_name_may_hold_any_characters(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    store = filled(tmp_path / "in" / "s.sqlite", name)
+    filled(store, "other")
+    with Threads(store) as threads:
+        assert sorted(summary.thread for summary in threads.summaries()) == sorted([name, "other"])
+        threads.delete(name)
+        assert [summary.thread for summary in threads.summaries()] == ["other"]
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert all(path.name.startswith("s.sqlite") for path in (tmp_path / "in").iterdir())
+
+
+def test_names_that_cannot_be_stored_are_told() -> None:
+    for name in ("", "  ", "a\0b", "x" * (LONGEST_THREAD + 1)):
+        with pytest.raises(InputError, match="thread"):
+            thread_name(name)
+    assert thread_name("\udcff") == "?"
+
+
+def test_the_users_own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVCOA_DATA_DIR", str(tmp_path / "data"))
+    assert default_store() == tmp_path / "data" / "conversations.sqlite"
+    assert (tmp_path / "data").stat().st_mode & 0o077 == 0
+    assert kept_where("thesis", None) == ("thesis", default_store())
+    assert kept_where("thesis", "x.sqlite") == ("thesis", "x.sqlite")
+    assert kept_where(None, None) == ("default", None)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CONVCOA_DATA_DIR", str(tmp_path / "file"))
+    with pytest.raises(StoreError, match="--store"):
+        default_store()
+
+
+@pytest.mark.parametrize("where", ["mysql://x/y", "", "a\0b"])
+def test_what_is_no_store_is_told(where: str) -> None:
+    with pytest.raises(ConvCoAError, match="store"):
+        open_store(where)
+
+
+def test_a_package_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.storage.sqlite.find_spec", lambda _name: None)
+    monkeypatch.setattr("langgraph_convcoa.storage.postgres.find_spec", lambda _name: None)
+    with pytest.raises(StoreError, match=r"langgraph-convcoa\[sqlite\]"):
+        open_store(tmp_path / "s.sqlite").check()
+    with pytest.raises(StoreError, match=r"langgraph-convcoa\[postgres\]"):
+        open_store("postgresql://localhost/x").check()
+
+
+def test_a_thread_is_one_through_a_link_to_its_store_too(tmp_path: Path) -> None:
+    import asyncio
+
+    store = filled(tmp_path / "s.sqlite")
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(store)
+
+    async def both() -> None:
+        async with open_store(store).turn("a", 0.2), open_store(link).turn("a", 0.2):
+            pass
+
+    with pytest.raises(StoreError, match="busy in another program"):
+        asyncio.run(both())

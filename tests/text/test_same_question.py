@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_convcoa.text.same_question import asks_the_same, meaning, words_agree
+
+SAME = [
+    ("When was Acme founded?", "In what year was Acme founded?"),
+    ("When was Acme founded?", "Could you please tell me when Acme was established?"),
+    ("What was the revenue of Acme in 2019?", "In 2019, what was the revenue of Acme?"),
+    ("What was the revenue of Acme in 2019?", "what was the amount of the revenue of acme in 2019"),
+    ("Which film did Ang Lee direct in 2005?", "Tell me again which movie Ang Lee directed in 2005, please"),
+    ("How many teams are in the NFL?", "What is the number of teams in the NFL?"),
+    ("What is BM25?", "Do you know what BM25 is?"),
+    ("To whom was the letter of Chopin addressed?", "Who was the letter of Chopin addressed to?"),
+    ("What was the change in sales between 2018 and 2019?", "What was the difference in sales from 2018 to 2019?"),
+]
+OTHER = [
+    ("When was Acme founded?", "When was Apex founded?"),
+    ("When was Acme founded?", "Who founded Acme?"),
+    ("When was Acme founded?", "Where was Acme founded?"),
+    ("What was the revenue of Acme in 2018?", "What was the revenue of Acme in 2019?"),
+    ("What was the net revenue of Acme in 2018?", "What was the revenue of Acme in 2018?"),
+    ("What was the change in sales from 2018 to 2019?", "What was the change in sales from 2019 to 2018?"),
+    ("Who beat Ajax in 1995?", "Who did Ajax beat in 1995?"),
+    ("Did Ajax beat Feyenoord?", "Did Feyenoord beat Ajax?"),
+    ("What is the birthday of Ada Byron?", "What is the birthplace of Ada Byron?"),
+    ("What is C used for in networking?", "What is C++ used for in networking?"),
+    ("What was the price of gas at -5 degrees?", "What was the price of gas at 5 degrees?"),
+    ("Who bought Buckingham House in 1761?", "Who sold Buckingham House in 1761?"),
+    ("Which products were sold in Spain?", "Which products were not sold in Spain?"),
+    ("Which king ruled before the war in France?", "Which king ruled after the war in France?"),
+    ("Should I buy funds in Spain?", "Can I buy funds in Spain?"),
+    ("Name one river in Spain.", "Name another river in Spain."),
+    ("What was Victoria's ninth child called?", "What was Victoria's eighth child called?"),
+    ("Where do godwits migrate to in winter?", "Where do godwits migrate from in winter?"),
+    ("Is Madrid the capital of Spain?", "What is the capital of Spain?"),
+    ("How does the engine of the car work?", "Why does the engine of the car work?"),
+    ("What were 3 of the reasons for the war in Spain?", "What were 4 of the reasons for the war in Spain?"),
+]
+LEANING = [
+    "When was it founded?",
+    "And in 2019?",
+    "What was their revenue in 2019?",
+    "What about Acme in 2019?",
+    "Revenue?",
+    "",
+    "?!",
+]
+NEWS = ["What is the latest news about Acme?", "Who is the current president of Spain?", "What is the weather in Rome today?"]
+
+
+@pytest.mark.parametrize(("first", "second"), SAME)
+def test_what_asks_the_same(first: str, second: str) -> None:
+    assert asks_the_same(first, second, 0.9), (meaning(first), meaning(second))
+    assert asks_the_same(second, first, 0.9)
+
+
+@pytest.mark.parametrize(("first", "second"), OTHER)
+def test_what_does_not(first: str, second: str) -> None:
+    assert not asks_the_same(first, second, 1.0)
+    assert not asks_the_same(second, first, 1.0)
+
+
+@pytest.mark.parametrize("question", [*LEANING, *NEWS])
+def test_what_leans_on_the_conversation_or_asks_for_news_is_never_the_same(question: str) -> None:
+    assert not asks_the_same(question, question, 1.0)
+
+
+def test_words_that_agree_are_not_enough() -> None:
+    assert not asks_the_same("When was Acme founded?", "When was Acme founded?", 0.5)
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_any_text_can_be_compared_either_way_round(first: str, second: str) -> None:
+    assert words_agree(first, second) == words_agree(second, first)

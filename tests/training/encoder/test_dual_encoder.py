@@ -1,0 +1,178 @@
+"""The plain baseline, and the comparison of trainings with it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from langchain_core.documents import Document
+from rich.console import Console
+from typer.testing import CliRunner
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.bench.training_cost import METHODS, training_cost
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.training.data import TrainingData, TrainingExample
+from langgraph_convcoa.training.encoder.dual_encoder import DualEncoder, DualLoss, reciprocal_rank_of_dual
+from langgraph_convcoa.training.head.data import HeadExample, HeadVectors, encode_examples
+from langgraph_convcoa.training.loop.gradient_cache import backward
+from tests.retrieval.tiny_bert import save_tiny_bert
+
+pytest.importorskip("accelerate")
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformerEncoder:
+    return SentenceTransformerEncoder(str(save_tiny_bert(tmp_path_factory.mktemp("models") / "tiny")), dtype="float32")
+
+
+def data() -> TrainingData:
+    things, ways = ("network", "book", "river", "memory"), ("stores", "when", "who")
+    passages = tuple(
+        Document(f"{way} is the {thing}. The {thing} was {way}.", id=f"{thing} {way}") for thing in things for way in ways
+    )
+    examples = tuple(
+        TrainingExample(f"what was it {way}", ((f"what is a {thing}", "the"),), (f"{thing} {way}",), source="made")
+        for thing, way in itertools.product(things, ways)
+    )
+    return TrainingData(examples, passages)
+
+
+@pytest.fixture(scope="module")
+def encoded(encoder: SentenceTransformerEncoder) -> tuple[HeadVectors, list[HeadExample]]:
+    return encode_examples(data(), encoder)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_gradient_caching_gives_the_gradient_of_the_whole_batch(
+    encoder: SentenceTransformerEncoder, encoded: tuple[HeadVectors, list[HeadExample]], both: bool
+) -> None:
+    vectors, examples = encoded
+    plain, cached = (DualEncoder(encoder.model_name, both=both).double() for _ in range(2))
+    # All negatives, since parts of a batch draw others.
+    loss = DualLoss(vectors, negatives=99)
+    items = plain.items(data(), examples)[:5]
+    first, second = backward(plain, loss, items), backward(cached, loss, items, chunk=2)
+    assert first == pytest.approx(second, rel=1e-6)
+    learned = 0
+    for (name, a), b in zip(plain.named_parameters(), cached.parameters(), strict=True):
+        if a.grad is None:
+            assert b.grad is None
+            continue
+        learned += name.startswith("passage.")
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-7)
+    assert bool(learned) == both
+
+
+def test_a_passage_is_one_vector_and_ranks_by_its_product(
+    encoder: SentenceTransformerEncoder, encoded: tuple[HeadVectors, list[HeadExample]]
+) -> None:
+    vectors, examples = encoded
+    dual = DualEncoder(encoder.model_name)
+    items, loss = dual.items(data(), examples), DualLoss(vectors)
+    with torch.no_grad():
+        states = dual.question([item.ids for item in items]).numpy()
+    whole = vectors.patterns.take(vectors.patterns.offsets[:-1])
+    expected = []
+    for state, item in zip(states, items, strict=True):
+        ranked = np.argsort(-(whole @ state)).tolist()
+        expected.append(1 / (1 + min(ranked.index(number) for number in item.gold)))
+    assert reciprocal_rank_of_dual(dual, loss, items) == pytest.approx(np.mean(expected), abs=1e-6)
+    # Untrained towers of one encoder: the passage tower's vectors are the stored ones.
+    both = DualEncoder(encoder.model_name, both=True)
+    assert reciprocal_rank_of_dual(both, loss, items) == pytest.approx(np.mean(expected), abs=1e-6)
+
+
+def test_a_batch_has_each_passage_once_and_masks_those_that_are_gold(
+    encoder: SentenceTransformerEncoder, encoded: tuple[HeadVectors, list[HeadExample]]
+) -> None:
+    vectors, examples = encoded
+    dual = DualEncoder(encoder.model_name)
+    items, loss = dual.items(data(), examples)[:1], DualLoss(vectors, negatives=0)
+    # The same question twice: its positive is no negative of its twin, so that there is nothing to tell apart.
+    twins = [items[0], items[0]]
+    assert loss.loss(dual, loss.represent(dual, twins), twins)["dpr"].item() == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_every_training_is_measured_on_the_way_and_learns(encoder: SentenceTransformerEncoder) -> None:
+    report = training_cost(data(), data(), methods=METHODS, encoder=encoder, steps=30, batch_size=6, evaluations=3)
+    assert list(report.methods) == list(METHODS)
+    assert (report.examples, report.questions, report.passages) == (12, 12, 12)
+    for cost in report.methods.values():
+        assert [step for step, *_ in cost.evaluations] == [10, 20, 30]
+        assert cost.best > cost.start
+        assert cost.best == max(score for *_, score in cost.evaluations)
+        assert cost.seconds > 0
+    assert report.target == min(cost.best for cost in report.methods.values())
+    assert all(cost.to_target is not None for cost in report.methods.values())
+    assert report.methods["dual"].parameters > report.methods["dual-question"].parameters
+    assert json.loads(json.dumps(report.to_dict()))["methods"]["head"]["best"] == report.methods["head"].best
+    console = Console(width=140)
+    with console.capture() as shown:
+        console.print(report)
+    assert "not reached" not in shown.get()
+
+
+def test_a_target_out_of_reach_is_said_to_be(encoder: SentenceTransformerEncoder) -> None:
+    report = training_cost(data(), data(), methods=["head"], encoder=encoder, steps=1, evaluations=1, target=1.0)
+    assert report.methods["head"].to_target is None
+    console = Console(width=140)
+    with console.capture() as shown:
+        console.print(report)
+    assert "not reached" in shown.get()
+
+
+def test_what_cannot_be_compared_is_told() -> None:
+    with pytest.raises(InputError, match="Unknown training 'colbert'; known: head, tower"):
+        training_cost(data(), data(), methods=["colbert"])
+    with pytest.raises(InputError, match="evaluations must be from 1 to the number of steps, 5, not 9"):
+        training_cost(data(), data(), steps=5, evaluations=9)
+
+
+def test_the_command_prints_the_table_as_json(
+    encoder: SentenceTransformerEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import typer
+
+    from langgraph_convcoa.cli.bench_training import training
+    from langgraph_convcoa.evaluation.bench import training_cost as module
+
+    folder = tmp_path / "made"
+    folder.mkdir()
+    corpus = [{"id": passage.id, "title": "", "text": passage.page_content} for passage in data().passages]
+    queries = [
+        {
+            "id": str(number), "conversation_id": str(number), "question": example.question,
+            "history": [list(turn) for turn in example.history], "gold": list(example.gold),
+            "split": ("train", "dev")[number % 2],
+        }
+        for number, example in enumerate(data().examples)
+    ]  # fmt: skip
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(module, "as_encoder", lambda _encoder: encoder)
+    app = typer.Typer()
+    app.command()(training)
+    arguments = [
+        str(folder),
+        "--methods",
+        "head",
+        "--steps",
+        "4",
+        "--batch",
+        "3",
+        "--evaluations",
+        "2",
+        "--json",
+        "--no-cache",
+    ]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert (report["examples"], report["questions"], report["steps"]) == (6, 6, 4)
+    assert [step for step, *_ in report["methods"]["head"]["evaluations"]] == [2, 4]

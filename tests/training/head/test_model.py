@@ -1,0 +1,281 @@
+"""The head: what it starts as, what it becomes in the retriever, what it learns and how it goes on after a stop."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.query.conversation_state import conversational_state
+from langgraph_convcoa.retrieval.query.model import RetrieverModel
+from langgraph_convcoa.retrieval.query.state_weights import StateWeights
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.training.data import TrainingData, TrainingExample
+from langgraph_convcoa.training.head.data import encode_examples
+from langgraph_convcoa.training.head.model import HeadLoss, HopfieldHead
+from langgraph_convcoa.training.head.training import HeadSettings, head_model, reciprocal_rank_of, train_head
+from langgraph_convcoa.training.loop.checkpoints import training_checkpoint
+from langgraph_convcoa.training.loop.settings import TrainingSettings
+from langgraph_convcoa.training.losses import MemorySets
+from tests.fake_encoder import DIMENSION, WordEncoder
+
+pytest.importorskip("accelerate")
+
+
+class FakeEncoder(WordEncoder):
+    """Counts of words, in 48 numbers."""
+
+    name = "few words"
+    dimension = 48
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        mixed = super()._encode(texts) @ np.random.default_rng(0).normal(size=(DIMENSION, 48)).astype(np.float32)
+        lengths = np.linalg.norm(mixed, axis=1, keepdims=True)
+        return np.divide(mixed, lengths, out=mixed, where=lengths > 0)
+
+
+TOPICS = ("bees", "ships", "tea", "chess", "snow", "glass", "maps", "rice")
+ASPECTS = ("origin", "price", "colour", "danger")
+
+
+def data(topics: tuple[str, ...] = TOPICS) -> TrainingData:
+    """The turn before a question names its topic; the question names the aspect, and another topic to mislead."""
+    passages = tuple(
+        Document(f"{topic} {aspect} is this. More of {topic} {aspect} follows here.", id=f"{topic}-{aspect}")
+        for topic, aspect in itertools.product(TOPICS, ASPECTS)
+    )
+    examples = [
+        TrainingExample(
+            question=f"and the {aspect}, unlike {TOPICS[(TOPICS.index(topic) + 1) % 6]}?",
+            history=((f"tell me of {topic}", f"{topic} it is"),),
+            gold=(f"{topic}-{aspect}",),
+            rewrite=f"{topic} {aspect}" if aspect == "price" else "",
+            source="made",
+        )
+        for topic, aspect in itertools.product(topics, ASPECTS)
+    ]
+    return TrainingData(tuple(examples), passages)
+
+
+def small(**changes: object) -> HeadSettings:
+    training = TrainingSettings(epochs=15, batch_size=8, learning_rate=3e-3, checkpoint_every=5)
+    return replace(HeadSettings(training=training, association=True, identity=1e-3, share=1.0), **changes)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 4), st.integers(0, 999), st.floats(0.1, 3), st.floats(0.1, 30))
+def test_the_states_in_training_are_those_in_retrieval(turns: int, seed: int, weight: float, beta: float) -> None:
+    random = np.random.default_rng(seed)
+    head = HopfieldHead(5, history_weight=weight, history_beta=beta)
+    x, history = random.normal(size=5).astype(np.float32), random.normal(size=(turns, 5)).astype(np.float32)
+    padded = np.full((1, 6, 5), 1e3, dtype=np.float32)
+    padded[0, :turns] = history
+    mask = torch.arange(6).unsqueeze(0) < turns
+    inputs = torch.from_numpy(x[None]), torch.from_numpy(padded), mask
+    start = head.states(*inputs).detach().numpy()[0]
+    x_alone = x / np.linalg.norm(x)
+    expected = conversational_state(x, history, weight, beta) if turns else x_alone
+    np.testing.assert_allclose(start, expected, atol=2e-6)
+    with torch.no_grad():
+        for parameter in (head.direct, head.association, head.history, head.gate):
+            parameter.add_(torch.from_numpy(random.normal(scale=0.3, size=tuple(parameter.shape)).astype(np.float32)))
+    trained = head.state_weights().state(x, history, head.settings["history_weight"], head.settings["history_beta"])
+    np.testing.assert_allclose(head.states(*inputs).detach().numpy()[0], trained, atol=1e-5)
+
+
+def test_a_new_head_ranks_as_the_untrained_retriever_does() -> None:
+    encoder, examples = FakeEncoder(), data()
+    untrained = HopfieldRetriever.from_documents(examples.passages, encoder=encoder, model="untrained", lexical_weight=0)
+    model = head_model(HopfieldHead(encoder.dimension), encoder)
+    assert model.settings["history_weight"] == pytest.approx(untrained.history_weight)
+    started = HopfieldRetriever.from_documents(examples.passages, encoder=encoder, model=model, lexical_weight=0)
+    questions, histories = [e.question for e in examples.examples], [e.history for e in examples.examples]
+    for one, two in zip(*(r.search_batch(questions, histories, 5) for r in (untrained, started)), strict=True):
+        assert [identity for identity, _ in one] == [identity for identity, _ in two]
+        np.testing.assert_allclose([score for _, score in one], [score for _, score in two], atol=1e-5)
+
+
+def test_training_ranks_new_conversations_better_and_the_saved_model_does_so_in_the_retriever(tmp_path: Path) -> None:
+    encoder = FakeEncoder()
+    learned, new = data(TOPICS[:6]), data(TOPICS[6:])
+    model = train_head(learned, out=tmp_path / "model", encoder=encoder, settings=small(), device="cpu")
+    loaded = RetrieverModel.load(tmp_path / "model")
+
+    def found(model: RetrieverModel | str) -> list[str]:
+        retriever = HopfieldRetriever.from_documents(learned.passages, encoder=encoder, model=model, lexical_weight=0)
+        hits = retriever.search_batch([e.question for e in new.examples], [e.history for e in new.examples], 1)
+        return [ids[0][0] for ids in hits]
+
+    right = [example.gold[0] for example in new.examples]
+    untrained = sum(a == b for a, b in zip(found("untrained"), right, strict=True))
+    trained = sum(a == b for a, b in zip(found(loaded), right, strict=True))
+    assert found(model) == found(loaded)
+    assert trained > untrained
+    assert not training_checkpoint(tmp_path / "model").exists()
+
+
+def test_the_measure_on_the_way_is_that_of_the_retriever() -> None:
+    encoder, examples = FakeEncoder(), data()
+    vectors, encoded = encode_examples(examples, encoder)
+    torch.manual_seed(0)
+    head = HopfieldHead(encoder.dimension)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.add_(0.05 * torch.randn(parameter.shape))
+    retriever = HopfieldRetriever.from_documents(
+        examples.passages, encoder=encoder, model=head_model(head, encoder), lexical_weight=0, k=100
+    )
+    hits = retriever.search_batch([e.question for e in examples.examples], [e.history for e in examples.examples])
+    ranks = [
+        next(1 / rank for rank, (identity, _) in enumerate(found, 1) if identity in example.gold)
+        for found, example in zip(hits, examples.examples, strict=True)
+    ]
+    assert reciprocal_rank_of(head, vectors, encoded) == pytest.approx(np.mean(ranks), abs=1e-9)
+
+
+def test_an_interrupted_head_ends_as_one_that_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = FakeEncoder()
+    whole = train_head(data(), encoder=encoder, settings=small(), device="cpu")
+    steps = itertools.count()
+    plain = HeadLoss.loss
+
+    def stopped(self: HeadLoss, *arguments: object) -> object:
+        if next(steps) == 7:
+            raise RuntimeError("killed")
+        return plain(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HeadLoss, "loss", stopped)
+    with pytest.raises(RuntimeError, match="killed"):
+        train_head(data(), out=tmp_path / "model", encoder=encoder, settings=small(), device="cpu")
+    monkeypatch.undo()
+    assert [file.name for file in tmp_path.iterdir()] == ["model.training.safetensors"]
+    with pytest.raises(InputError, match=r"model\.training\.safetensors holds an unfinished training"):
+        train_head(data(), out=tmp_path / "model", encoder=encoder, settings=small(), device="cpu")
+    with pytest.raises(InputError, match="started with data"):
+        train_head(data(), out=tmp_path / "model", encoder=encoder, settings=small(identity=0.5), resume=True, device="cpu")
+    resumed = train_head(data(), out=tmp_path / "model", encoder=encoder, settings=small(), resume=True, device="cpu")
+    assert whole.weights is not None
+    assert resumed.weights is not None
+    assert whole.state is not None
+    assert resumed.state is not None
+    assert whole.settings == resumed.settings
+    for name in ("query", "key", "value"):
+        assert np.array_equal(getattr(whole.weights, name), getattr(resumed.weights, name))
+    for name in ("direct", "association", "history", "gate"):
+        assert np.array_equal(getattr(whole.state, name), getattr(resumed.state, name))
+
+
+def test_the_gradient_of_the_heads_whole_loss_is_that_of_differences() -> None:
+    torch.manual_seed(0)
+    wide = torch.float64
+    head = HopfieldHead(3).to(wide)
+    names, parameters = zip(*head.named_parameters(), strict=True)
+    values = tuple((p.detach() + 0.1 * torch.randn(p.shape, dtype=wide)).requires_grad_() for p in parameters)
+    questions, turns = torch.randn(2, 3, dtype=wide), torch.randn(2, 3, 3, dtype=wide)
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    rows = torch.nn.functional.normalize(torch.randn(7, 3, dtype=wide), dim=-1)
+    sets = MemorySets.packed(rows, torch.tensor([2, 3, 2]))
+
+    def loss(*weights: torch.Tensor) -> torch.Tensor:
+        class Whole(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.head = head
+
+            def forward(self) -> torch.Tensor:
+                from langgraph_convcoa.training.losses import distillation_loss, dpr_loss
+
+                states = head.states(questions, turns, mask)
+                scores = head.scores(states, sets)
+                distilled = distillation_loss(states, rows[:2], scale=2.0)
+                return dpr_loss(scores, torch.tensor([0, 1]), scale=2.0) + sum(distilled.values()) + 0.1 * head.distance()
+
+        given = {f"head.{name}": weight for name, weight in zip(names, weights, strict=True)}
+        found: torch.Tensor = torch.func.functional_call(Whole(), given, ())
+        return found
+
+    assert torch.autograd.gradcheck(loss, values)
+
+
+def test_hard_negatives_are_the_best_of_the_untrained_retriever_and_never_gold() -> None:
+    encoder, examples = FakeEncoder(), data()
+    vectors, encoded = encode_examples(examples, encoder)
+    ids = [str(passage.id) for passage in vectors.memory.passages]
+    retriever = HopfieldRetriever.from_documents(
+        examples.passages, encoder=encoder, model="untrained", lexical_weight=0, k=len(ids)
+    )
+    for example, item in zip(examples.examples[:8], encoded[:8], strict=True):
+        ranked = [identity for identity, _ in retriever.search_batch([example.question], [example.history])[0]]
+        assert [ids[number] for number in item.hard] == [name for name in ranked if name not in example.gold][:20]
+        assert (ids[item.positive],) == example.gold == tuple(ids[number] for number in item.gold)
+        assert (item.rewrite >= 0) == bool(example.rewrite)
+
+
+def test_a_copy_of_what_answers_is_gold_too_and_never_a_negative() -> None:
+    examples = data()
+    gold = examples.examples[0].gold[0]
+    (text,) = (passage.page_content for passage in examples.passages if passage.id == gold)
+    encoded = encode_examples(replace(examples, passages=(*examples.passages, Document(text, id="copy"))), FakeEncoder())[1]
+    copy = len(examples.passages)
+    assert [number for number, item in enumerate(encoded) if copy in item.gold] == [0]
+    assert copy not in encoded[0].hard
+    assert any(copy in item.hard for item in encoded[1:])
+
+
+def test_what_a_head_cannot_learn_from_is_told_before_anything_is_encoded() -> None:
+    class Broken(FakeEncoder):
+        def encode_passages(self, texts: object, progress: object = False) -> None:  # type: ignore[override]
+            raise AssertionError
+
+    bare = TrainingData((TrainingExample("Who?"),), data().passages)
+    with pytest.raises(InputError, match="no example has a gold passage or a rewrite"):
+        train_head(bare, encoder=Broken(), device="cpu")
+    with pytest.raises(InputError, match="history_weight must be above 0"):
+        train_head(data(), encoder=Broken(), settings=small(history_weight=0.0), device="cpu")
+
+
+def test_a_share_of_the_way_is_between_the_untrained_and_the_trained_head() -> None:
+    encoder = FakeEncoder()
+    whole, half = (train_head(data(), encoder=encoder, settings=small(share=share), device="cpu") for share in (1.0, 0.5))
+    assert whole.state is not None
+    assert half.state is not None
+    np.testing.assert_allclose(half.state.direct, (whole.state.direct + np.eye(48)) / 2, atol=1e-6)
+    np.testing.assert_allclose(half.state.gate, whole.state.gate / 2, atol=1e-6)
+    assert half.settings["beta"] == pytest.approx((10 * whole.settings["beta"]) ** 0.5, rel=1e-5)
+    with pytest.raises(InputError, match="share must be above 0 and at most 1, not 0"):
+        HeadSettings(share=0)
+
+
+def test_without_the_association_a_question_without_a_history_ranks_as_before() -> None:
+    encoder, examples = FakeEncoder(), data()
+    model = train_head(examples, encoder=encoder, settings=small(association=False), device="cpu")
+    assert model.weights is None
+    assert model.settings["beta"] == pytest.approx(10)
+    assert model.state is not None
+    assert np.abs(model.state.direct - np.eye(48)).max() > 0.01
+    questions = [example.question for example in examples.examples]
+    found = []
+    for chosen in ("untrained", model):
+        retriever = HopfieldRetriever.from_documents(examples.passages, encoder=encoder, model=chosen, lexical_weight=0)
+        found.append([[identity for identity, _ in hits] for hits in retriever.search_batch(questions)])
+        found.append([hits[0][0] for hits in retriever.search_batch(questions, [e.history for e in examples.examples])])
+    assert found[0] == found[2]
+    assert found[1] != found[3]
+
+
+def test_the_gate_says_how_much_of_the_history_is_needed() -> None:
+    open_gate, shut = StateWeights.untrained(2), StateWeights.untrained(2)
+    x, history = np.array([1, 0], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
+    shut = replace(shut, gate=np.array([0, 0, 0, 0, 0, 0, 0, -40], dtype=np.float32))
+    assert shut.state(x, history, 1.0, 1.0).round(4).tolist() == [1.0, 0.0]
+    assert open_gate.state(x, history, 1.0, 1.0)[1] == pytest.approx(2**-0.5)
