@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 # Before langgraph is imported: it reads this once. One test runs a graph without it, in a process of its own.
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
@@ -11,6 +12,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Before torch is: on a busy machine its threads would otherwise spin while they wait for each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+# A background job of a shell (`nohup make test &`) ignores SIGINT, and so would what the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 from hypothesis import settings

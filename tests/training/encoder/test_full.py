@@ -37,14 +37,15 @@ def test_gradient_caching_gives_the_gradient_of_the_whole_batch(base: str) -> No
     items = [FullItem((2, 5 + n, 3), (n,), n, ((n + 1) % 4,)) for n in range(4)]
     gradients = []
     for chunk in (None, 1, 3):
-        module = TowerModule.of(base, READING, device="cpu").train()
+        # In double precision, where the order of sums, which differs between processors, is far below the tolerance.
+        module = TowerModule.of(base, READING, device="cpu").train().double()
         loss = FullLoss(memory, TowerText(module.text.tokenizer, Reading(tokens=24)), settings)
         losses = backward(module, loss, items, chunk=chunk)
         assert losses["dpr"] > 0
         gradients.append(torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None]))
     assert gradients[0].abs().max() > 1e-4
     for other in gradients[1:]:
-        torch.testing.assert_close(other, gradients[0], atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(other, gradients[0], atol=1e-9, rtol=1e-6)
 
 
 @pytest.mark.slow
