@@ -13,11 +13,11 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-# A background job of a shell (`nohup make test &`) ignores SIGINT, and so would what the tests start.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 import pytest
 from hypothesis import settings
+
+# A background job of a shell (`nohup make test &`) ignores SIGINT, and so would what the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes on a busy machine says nothing.
 settings.register_profile("untimed", deadline=None)

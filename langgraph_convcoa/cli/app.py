@@ -122,7 +122,7 @@ def ask(
 
       convcoa ask "What is new in Python?" --web --search https://searx.example.org --model openai:gpt-4.1-mini --json
     """
-    from langgraph_convcoa.conversation import read_conversation
+    from langgraph_convcoa.memory.asked import read_conversation
 
     # Told before minutes of encoding, not after.
     read_conversation(proper_text(question), [])

@@ -11,7 +11,7 @@ from langgraph.types import Send
 
 from langgraph_convcoa.actions.runner import ActionRunner
 from langgraph_convcoa.chain import ActionChain
-from langgraph_convcoa.memory.conversation import ConversationMemory
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.nodes import remember as remembering
 from langgraph_convcoa.nodes.act import MERGED_INDEX, ActionNodes, Node, Update, emit
 from langgraph_convcoa.reasoning.base import PlanRequest, Reasoner

@@ -13,7 +13,7 @@ from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory import sharing
-from langgraph_convcoa.memory.conversation import ConversationMemory
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.evidence import RememberedEvidence, remember_evidence
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
 from langgraph_convcoa.memory.recall import Asked, RecalledAnswer

@@ -15,8 +15,8 @@ from langgraph.types import Overwrite, Send
 
 from langgraph_convcoa.actions.runner import ActionRunner, elapsed
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.conversation import Asked, read_conversation
-from langgraph_convcoa.memory.conversation import ConversationMemory
+from langgraph_convcoa.memory.asked import Asked, read_conversation
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.nodes import answer as answering
 from langgraph_convcoa.nodes import remember as remembering

@@ -17,7 +17,7 @@ from langgraph_convcoa.evaluation.memory.costs import RoundCost, around, evaluat
 from langgraph_convcoa.evaluation.memory.dialogs import dialogs
 from langgraph_convcoa.evaluation.memory.mentions import MentionRow, evaluate_mentions
 from langgraph_convcoa.evaluation.memory.recall import RecallRow, RecallSummary, evaluate_recall
-from langgraph_convcoa.memory.conversation import ConversationMemory
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress

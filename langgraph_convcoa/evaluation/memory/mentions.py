@@ -11,7 +11,7 @@ import numpy as np
 
 from langgraph_convcoa.evaluation.datasets import Dataset
 from langgraph_convcoa.evaluation.memory.dialogs import Turn, conversations, knowledge_of
-from langgraph_convcoa.memory.conversation import ConversationMemory
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 ROUNDS = 59

@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph_convcoa.evaluation.datasets import Dataset
 from langgraph_convcoa.evaluation.memory.pairs import Pair, make_pairs
-from langgraph_convcoa.memory.conversation import ConversationMemory
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.text.same_question import asks_the_same
 

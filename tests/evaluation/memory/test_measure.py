@@ -16,7 +16,7 @@ from langgraph_convcoa.evaluation.memory.dialogs import conversations, dialogs
 from langgraph_convcoa.evaluation.memory.measure import evaluate_memory, plot
 from langgraph_convcoa.evaluation.memory.mentions import evaluate_mentions
 from langgraph_convcoa.evaluation.memory.pairs import make_pairs, rephrase
-from langgraph_convcoa.memory.conversation import ConversationMemory
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from tests.fake_encoder import WordEncoder
 
 WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ibises", "jays"]

@@ -1,4 +1,4 @@
-"""What is asked and what went before, read from a question or from the messages of a chat."""
+"""The question of a turn and the turns before it, read from a question or from the messages of a chat."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langgraph_convcoa.conversation import LONGEST_QUESTION, read_conversation
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.memory.asked import LONGEST_QUESTION, read_conversation
 
 
 def test_the_question_comes_before_the_messages() -> None:

@@ -1,4 +1,4 @@
-"""What a turn asks of the conversation so far: a view, the earlier turns that matter, recalled answers, earlier evidence."""
+"""The memory of one conversation: its view for prompts, relevant earlier turns, recalled answers and earlier evidence."""
 
 from __future__ import annotations
 

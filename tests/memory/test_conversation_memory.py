@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from langchain_core.messages.utils import count_tokens_approximately
 
-from langgraph_convcoa.memory import conversation as module
-from langgraph_convcoa.memory.conversation import ConversationMemory
+from langgraph_convcoa.memory import conversation_memory as module
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.memory.vectors import Vectors
 from tests.fake_encoder import WordEncoder
