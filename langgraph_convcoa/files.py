@@ -126,8 +126,9 @@ def open_sqlite(
         sqlite3.Error: The file cannot be opened.
     """
     uri = f"{Path(path).absolute().as_uri()}?mode={mode}"
-    level = None if autocommit else "DEFERRED"
-    return sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=level, check_same_thread=not any_thread)
+    return sqlite3.connect(
+        uri, uri=True, timeout=timeout, isolation_level=None if autocommit else "DEFERRED", check_same_thread=not any_thread
+    )
 
 
 @contextmanager
