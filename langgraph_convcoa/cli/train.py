@@ -73,7 +73,7 @@ def train(
     on_tower: Annotated[
         Path | None,
         typer.Option(
-            "--on-tower", metavar="DIR", help="With --head: a head on this model's question tower.", show_default=False
+            "--on-tower", metavar="DIR", help="With --head: a head on this model's query encoder.", show_default=False
         ),
     ] = None,
     start: Annotated[
@@ -81,15 +81,13 @@ def train(
         typer.Option(
             "--start",
             metavar="DIR",
-            help="Go on from this model's question tower, with the DPR loss from the first step.",
+            help="Go on from this model's query encoder, with the DPR loss from the first step.",
             show_default=False,
         ),
     ] = None,
     average_with: Annotated[
         Path | None,
-        typer.Option(
-            "--average-with", metavar="DIR", help="Average the question tower with this model's.", show_default=False
-        ),
+        typer.Option("--average-with", metavar="DIR", help="Average the query encoder with this model's.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of everything that is drawn.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training into DIR that was stopped.")] = False,
@@ -105,7 +103,7 @@ def train(
 ) -> None:
     """Train a model for the retriever on conversations; of data with a split "dev" that split is left out.
 
-    Without --head or --full a question tower is trained: a copy of the encoder that reads a question with its turns. Passages
+    Without --head or --full a query encoder is trained: a copy of the encoder that reads a question with its turns. Passages
     stay as they are indexed. Ctrl-C stops after the step under way; run it again with --resume and it goes on.
 
     [bold]Examples[/bold]
@@ -123,13 +121,13 @@ def train(
     if head and full:
         raise InputError(f"--head and --full cannot be used together: {_MODES}")
     if (distil_only or start is not None or average_with is not None) and (head or full):
-        raise InputError("--distil-only, --start and --average-with are for the question tower, not for --head or --full")
+        raise InputError("--distil-only, --start and --average-with are for the query encoder, not for --head or --full")
     if on_tower is not None and not head:
-        raise InputError("--on-tower is for --head: it names the model whose question tower the head stands on")
+        raise InputError("--on-tower is for --head: it names the model whose query encoder the head stands on")
     if attention != "auto" and not full:
         raise InputError("--attention is for --full, which trains the encoder")
     if made is not None and full:
-        raise InputError("--made is for the question tower and for --head: --full learns from real conversations alone")
+        raise InputError("--made is for the query encoder and for --head: --full learns from real conversations alone")
     if encoder_dtype != "auto" and full:
         raise InputError("--encoder-dtype is for a frozen encoder: --full trains it in float32")
     given = {
@@ -158,16 +156,16 @@ def train(
     }  # fmt: skip
     chosen = {name: value for name, value in given.items() if value is not None}
     if head:
-        shared["on"] = _with_tower(on_tower, "--on-tower")
+        shared["on"] = _with_query_encoder(on_tower, "--on-tower")
         model = _head(conversations, single, encoder, encoder_dtype, made, chosen, shared)
     elif full:
         model = _full(conversations, encoder, attention, chosen, shared)
     else:
         for name, folder in (("start", start), ("average_with", average_with)):
-            named = _with_tower(folder, f"--{name.replace('_', '-')}")
-            shared[name] = named.tower if named is not None else None
+            named = _with_query_encoder(folder, f"--{name.replace('_', '-')}")
+            shared[name] = named.query_encoder if named is not None else None
         given_recipe = {"made": made, "distilled_first": 1.0 if distil_only else 0.0 if start is not None else None}
-        model = _tower(conversations, single, encoder, encoder_dtype, given_recipe, chosen, shared)
+        model = _query_encoder(conversations, single, encoder, encoder_dtype, given_recipe, chosen, shared)
     _report(model, out, as_json)
 
 
@@ -217,7 +215,7 @@ def _head(
     return train_head(data, single_turn=single, encoder=_encoder(encoder, dtype), settings=settings, **shared)
 
 
-def _tower(
+def _query_encoder(
     data: TrainingData | None,
     single: list[Dataset],
     encoder: str | None,
@@ -228,11 +226,11 @@ def _tower(
 ) -> RetrieverModel:
     from dataclasses import replace
 
-    from langgraph_convcoa.training.query_encoder.recipe import TowerRecipe, train_tower
+    from langgraph_convcoa.training.query_encoder.recipe import QueryEncoderRecipe, train_query_encoder
 
-    recipe = TowerRecipe(**{name: value for name, value in given.items() if value is not None})
+    recipe = QueryEncoderRecipe(**{name: value for name, value in given.items() if value is not None})
     recipe = replace(recipe, training=replace(recipe.training, **chosen))
-    return train_tower(data, single_turn=single, encoder=_encoder(encoder, dtype), recipe=recipe, **shared)
+    return train_query_encoder(data, single_turn=single, encoder=_encoder(encoder, dtype), recipe=recipe, **shared)
 
 
 def _full(
@@ -249,14 +247,14 @@ def _full(
     return train_full(data, encoder=encoder, attention=attention, settings=settings, **shared)  # type: ignore[arg-type]
 
 
-def _with_tower(folder: Path | None, option: str) -> RetrieverModel | None:
+def _with_query_encoder(folder: Path | None, option: str) -> RetrieverModel | None:
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
 
     if folder is None:
         return None
     model = RetrieverModel.load(folder)
-    if model.tower is None:
-        raise InputError(f"{option} {folder}: this model has no question tower")
+    if model.query_encoder is None:
+        raise InputError(f"{option} {folder}: this model has no query encoder")
     return model
 
 
@@ -290,7 +288,7 @@ def _report(model: RetrieverModel, out: Path, as_json: bool) -> None:
         for name, part in (
             ("weights", model.weights),
             ("state", model.state),
-            ("question tower", model.tower),
+            ("query encoder", model.query_encoder),
             ("encoder", model.encoder_folder),
         )
         if part is not None

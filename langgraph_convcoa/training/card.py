@@ -24,7 +24,7 @@ def model_card(model: RetrieverModel, sources: Mapping[str, int], command: str) 
         for name, part in (
             ("the weights W_Q, W_K and W_V of the association", model.weights),
             ("projections and a gate of the conversation state", model.state),
-            ("a question tower, as 8-bit differences from the encoder", model.tower),
+            ("a query encoder, as 8-bit differences from the encoder", model.query_encoder),
             ("an encoder of its own", model.encoder_folder),
         )
         if part is not None

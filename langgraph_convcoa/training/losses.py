@@ -1,4 +1,4 @@
-"""What a retriever is trained with: the DPR loss over memory sets, and the distillation of a question tower."""
+"""What a retriever is trained with: the DPR loss over memory sets, and the distillation of a query encoder."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ def memory_scores(
     return passage_weight * (states @ sets.whole.T) + (weights * products).sum(dim=-1)
 
 
-def gated_states(towers: Tensor, questions: Tensor | None, states: Tensor, state_weight: float, gate: float) -> Tensor:
-    """normalise((1 - <t, x>)^p t + g s), the state of a model with a question tower, with a gradient to t (`towered_states`).
+def gated_states(encoded: Tensor, questions: Tensor | None, states: Tensor, state_weight: float, gate: float) -> Tensor:
+    """normalise((1 - <t, x>)^p t + g s), the state of a model with a query encoder, with a gradient to t (`mixed_states`).
 
     Args:
-        towers: t, (n, d), of length one.
+        encoded: t, (n, d), of length one.
         questions: x, (n, d), of length one; not needed where p is 0.
         states: s, (n, d), of length one.
         state_weight: g, at least 0.
@@ -126,8 +126,8 @@ def gated_states(towers: Tensor, questions: Tensor | None, states: Tensor, state
         if questions is None:
             raise InputError("A loss with a gate needs the vectors of the questions by themselves.")
         # Not quite 0, where the gradient of a root is infinite.
-        weights = (1 - (towers * questions).sum(dim=-1, keepdim=True)).clamp(min=1e-24) ** gate
-    return torch.nn.functional.normalize(weights * towers + state_weight * states, dim=-1)
+        weights = (1 - (encoded * questions).sum(dim=-1, keepdim=True)).clamp(min=1e-24) ** gate
+    return torch.nn.functional.normalize(weights * encoded + state_weight * states, dim=-1)
 
 
 def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None, *, scale: float | Tensor = SCALE) -> Tensor:
@@ -167,7 +167,7 @@ def distillation_loss(states: Tensor, targets: Tensor, *, contrast: float = 1.0,
     batch, of which equal ones are not told apart.
 
     Args:
-        states: (q, d), of unit length, from a tower that learns.
+        states: (q, d), of unit length, from a query encoder that learns.
         targets: (q, d), of unit length, from the frozen tower; no gradient goes to them.
         contrast: Weight of the second part.
         scale: Of the cosines in it.

@@ -52,7 +52,7 @@ def test_help_shows_examples() -> None:
     assert "convcoa train data/mine --out small.model --head" in result.stdout
 
 
-@pytest.mark.parametrize(("flags", "parts"), [((), ["question tower"]), (("--head",), ["state"])])
+@pytest.mark.parametrize(("flags", "parts"), [((), ["query encoder"]), (("--head",), ["state"])])
 def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[str]) -> None:
     data = [str(folder / "talks")] if flags else [str(folder / "single"), str(folder / "talks")]
     short = () if flags else ("--made", "12")
@@ -70,10 +70,10 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
     [
         (["talks", "--head", "--full"], "cannot be used together"),
         (["talks", "--attention", "softmax1"], "--full"),
-        (["talks", "--head", "--distil-only"], "question tower"),
+        (["talks", "--head", "--distil-only"], "query encoder"),
         (["talks", "--average-with", "nothing"], "holds no model"),
         (["talks", "--start", "nothing"], "holds no model"),
-        (["talks", "--head", "--start", "nothing"], "question tower"),
+        (["talks", "--head", "--start", "nothing"], "query encoder"),
         (["talks", "--on-tower", "nothing"], "--head"),
         (["talks", "--head", "--on-tower", "nothing"], "holds no model"),
         (["single", "--head"], "name at least one folder"),

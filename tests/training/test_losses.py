@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.query.conversation_state import towered_states
+from langgraph_convcoa.retrieval.query.conversation_state import mixed_states
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
@@ -170,12 +170,12 @@ def test_an_empty_batch_costs_nothing() -> None:
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 99), st.sampled_from([0.0, 0.1, 1.0]), st.sampled_from([0.0, 0.5, 1.0, 2.0]))
 def test_gated_states_are_those_that_are_searched_with(seed: int, state_weight: float, gate: float) -> None:
-    towers, questions, states = (random_states(4, 5, seed + 100 * part) for part in range(3))
+    encoded, questions, states = (random_states(4, 5, seed + 100 * part) for part in range(3))
     # One that means what it says, and one whose direction is the opposite.
-    towers[0] = questions[0] = torch.eye(5)[0]
-    questions[1] = -towers[1]
-    found = gated_states(towers, questions, states, state_weight, gate)
-    expected = towered_states(towers.numpy(), questions.numpy(), states.numpy(), state_weight, gate)
+    encoded[0] = questions[0] = torch.eye(5)[0]
+    questions[1] = -encoded[1]
+    found = gated_states(encoded, questions, states, state_weight, gate)
+    expected = mixed_states(encoded.numpy(), questions.numpy(), states.numpy(), state_weight, gate)
     # Without any state, a question that means what it says has no direction.
     rows = slice(1 if gate and not state_weight else 0, None)
     np.testing.assert_allclose(found[rows].numpy(), expected[rows], atol=2e-6)
@@ -185,17 +185,17 @@ def test_gated_states_are_those_that_are_searched_with(seed: int, state_weight: 
 def test_gradients_of_the_loss_through_the_gate(gate: float) -> None:
     sets = MemorySets.of(random_patterns([3, 2, 4], 5, 0), np.arange(3))
     sets = MemorySets(sets.whole.double(), sets.windows.double(), sets.mask)
-    towers, questions, states = (random_states(3, 5, seed).double() for seed in (1, 2, 3))
+    encoded, questions, states = (random_states(3, 5, seed).double() for seed in (1, 2, 3))
 
     def loss(found: Tensor) -> Tensor:
         mixed = gated_states(normalize(found, dim=-1), questions, states, 0.1, gate)
         return dpr_loss(memory_scores(mixed, sets, beta=3.0), torch.tensor([0, 2, 1]), scale=5.0)
 
-    assert torch.autograd.gradcheck(loss, [towers.requires_grad_()])
+    assert torch.autograd.gradcheck(loss, [encoded.requires_grad_()])
     same = questions.clone().requires_grad_()
     loss(same).backward()
     assert same.grad is not None
-    assert bool(same.grad.isfinite().all()), "where the tower says what the question says, too"
+    assert bool(same.grad.isfinite().all()), "where the query encoder says what the question says, too"
 
 
 def test_a_gate_needs_the_questions() -> None:

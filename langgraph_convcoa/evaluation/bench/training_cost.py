@@ -28,8 +28,8 @@ from langgraph_convcoa.training.loop.settings import TrainingSettings
 from langgraph_convcoa.training.loop.trainer import TrainingReport, train
 
 METHODS = ("head", "tower", "dual-question", "dual")
-"""head: the conversation state, and W_Q, W_K, W_V and beta, on frozen vectors. tower: a question tower with the DPR loss
-through the Hopfield layer and the conversation state. dual-question: a plain dual encoder whose question tower is trained,
+"""head: the conversation state, and W_Q, W_K, W_V and beta, on frozen vectors. tower: a query encoder with the DPR loss
+through the Hopfield layer and the conversation state. dual-question: a plain dual encoder whose query encoder is trained,
 with dot products of single vectors; dual: the same with both towers trained."""
 
 _RATES = {"head": 5e-4, "tower": 1e-4, "dual-question": 1e-4, "dual": 1e-4}
@@ -186,7 +186,7 @@ class _Comparison:
         if name == "head":
             return self._head()
         if name == "tower":
-            return self._tower()
+            return self._query_encoder()
         return self._dual(name, both=name == "dual")
 
     def _head(self) -> MethodCost:
@@ -197,31 +197,32 @@ class _Comparison:
         items = [example for example in examples if example.positive >= 0]
         return self._cost("head", head, loss, items, lambda: reciprocal_rank_of(head, *self.measured), HEAD_RATES)
 
-    def _tower(self) -> MethodCost:
-        from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
-        from langgraph_convcoa.retrieval.query.query_encoder_text import Reading
-        from langgraph_convcoa.training.query_encoder.losses import TowerData, TowerItem, TowerLoss
+    def _query_encoder(self) -> MethodCost:
+        from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
+        from langgraph_convcoa.training.query_encoder.losses import QueryEncoderData, QueryEncoderLoss, QueryItem
 
-        module = TowerModule.of(self.base, Reading(), device="cpu")
+        module = QueryEncoderModule.of(self.base, Reading(), device="cpu")
 
-        def items_of(data: TrainingData, examples: Sequence[HeadExample]) -> list[TowerItem]:
+        def items_of(data: TrainingData, examples: Sequence[HeadExample]) -> list[QueryItem]:
             asked = module.text.ids([one.question.strip() for one in data.examples], [one.history for one in data.examples])
             return [
-                TowerItem(tuple(ids), -1, row, example.gold, example.positive, example.hard)
+                QueryItem(tuple(ids), -1, row, example.gold, example.positive, example.hard)
                 for row, (ids, example) in enumerate(zip(asked, examples, strict=True))
                 if example.positive >= 0
             ]
 
         vectors, examples = self.found
         states = vectors.untrained_states(examples, 0.6, 1.0)
-        loss = TowerLoss(TowerData(np.zeros((0, vectors.patterns.d), dtype=np.float32), states, vectors.patterns), negatives=3)
+        loss = QueryEncoderLoss(
+            QueryEncoderData(np.zeros((0, vectors.patterns.d), dtype=np.float32), states, vectors.patterns), negatives=3
+        )
         dev_vectors, dev_examples = self.measured
         dev_items = items_of(self.dev, dev_examples)
         dev_states = dev_vectors.untrained_states(dev_examples, 0.6, 1.0)[[item.state for item in dev_items]]
 
         def measure() -> float:
-            towered = encode_ids(module, [item.ids for item in dev_items])
-            mixed = towered + np.float32(loss.state_weight) * dev_states
+            encoded = encode_ids(module, [item.ids for item in dev_items])
+            mixed = encoded + np.float32(loss.state_weight) * dev_states
             mixed /= np.linalg.norm(mixed, axis=1, keepdims=True)
             return _reciprocal_rank(dev_vectors, mixed, dev_items)
 

@@ -46,7 +46,7 @@ class TwoTowerEncoder(Encoder):
         question, passage = self.question.dimension, self.passage.dimension
         if question != passage:
             raise RetrievalError(
-                f"The question tower gives vectors of length {question} and the passage tower of length {passage}; "
+                f"The question encoder gives vectors of length {question} and the passage encoder of length {passage}; "
                 "take two that were trained together."
             )
         return passage

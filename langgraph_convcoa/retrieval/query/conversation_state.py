@@ -105,14 +105,14 @@ def conversational_state(query: Vectors, history: Vectors, history_weight: float
     return np.asarray(torch.nn.functional.normalize(state, dim=-1).numpy(), dtype=np.float32)
 
 
-def towered_states(towers: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
-    """normalise((1 - <t, x>)^p t + g s): states s with what a question tower makes of the questions, t.
+def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
+    """normalise((1 - <t, x>)^p t + g s): states s with what a query encoder makes of the questions, t.
 
-    Where the tower finds that a question x in its conversation means what it says, t is near x and tells nothing new; the
-    gate then leaves the question to s, which leans on its history. With p = 0 the tower always counts alike.
+    Where the query encoder finds that a question x in its conversation means what it says, t is near x and tells nothing
+    new; the gate then leaves the question to s, which leans on its history. With p = 0 the query encoder always counts alike.
 
     Args:
-        towers: t, (n, d), of length one.
+        encoded: t, (n, d), of length one.
         questions: x, (n, d), the questions by themselves, of length one.
         states: s, (n, d), of length one.
         state_weight: g, at least 0.
@@ -123,11 +123,11 @@ def towered_states(towers: Vectors, questions: Vectors, states: Vectors, state_w
 
     Example:
         >>> t, s = np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32)[1:]
-        >>> towered_states(t, s, s, 1.0, 2.0).round(3).tolist(), towered_states(t, t, s, 1.0, 2.0).tolist()
+        >>> mixed_states(t, s, s, 1.0, 2.0).round(3).tolist(), mixed_states(t, t, s, 1.0, 2.0).tolist()
         ([[0.7070000171661377, 0.7070000171661377]], [[0.0, 1.0]])
     """
-    weights = np.clip(1 - np.einsum("nd,nd->n", towers, questions), 0, None)[:, None] ** np.float32(gate)
-    mixed = weights * towers + np.float32(state_weight) * states
+    weights = np.clip(1 - np.einsum("nd,nd->n", encoded, questions), 0, None)[:, None] ** np.float32(gate)
+    mixed = weights * encoded + np.float32(state_weight) * states
     lengths = np.linalg.norm(mixed, axis=1, keepdims=True)
     return np.asarray(np.divide(mixed, lengths, out=mixed, where=lengths > 0), dtype=np.float32)
 
@@ -136,7 +136,7 @@ class StateEncoder:
     """Query states of questions with their histories; vectors of recent texts are kept, since a history recurs every turn.
 
     Without a model the state is `conversational_state`. A model's projections and gate take the place of the identity in it
-    (`StateWeights`), and what a question tower makes of the question and its turns is added (`towered_states`).
+    (`StateWeights`), and what a query encoder makes of the question and its turns is added (`mixed_states`).
 
     Args:
         encoder: Encodes questions and turns alike.
@@ -187,18 +187,18 @@ class StateEncoder:
             for query, texts in zip(queries, turns, strict=True)
         ]
         states = np.stack(rows) if rows else np.zeros((0, self.encoder.dimension), dtype=np.float32)
-        return self._towered(states, vectors, queries, kept)
+        return self._with_query_encoder(states, vectors, queries, kept)
 
     def _state(self, query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
         if self.model is None or self.model.state is None:
             return conversational_state(query, history, history_weight, history_beta)
         return self.model.state.state(query, history, history_weight, history_beta)
 
-    def _towered(
+    def _with_query_encoder(
         self, states: Vectors, vectors: Mapping[str, Vectors], queries: Sequence[str], histories: Sequence[Sequence[Turn]]
     ) -> Vectors:
-        """The states with what the question tower makes of each question and its turns."""
-        if self.model is None or self.model.tower is None:
+        """The states with what the query encoder makes of each question and its turns."""
+        if self.model is None or self.model.query_encoder is None:
             return states
         asked = {
             row: (query, tuple((question.strip(), answer.strip()) for question, answer in history))
@@ -211,14 +211,14 @@ class StateEncoder:
         new = [question for question in dict.fromkeys(asked.values()) if question not in found]
         if new:
             bfloat16 = "bfloat16" in self.encoder.name.split("|")
-            tower = self.model.tower
-            read = tower.encode([query for query, _ in new], [turns for _, turns in new], bfloat16=bfloat16)
+            query_encoder = self.model.query_encoder
+            read = query_encoder.encode([query for query, _ in new], [turns for _, turns in new], bfloat16=bfloat16)
             found |= zip(new, read, strict=True)
         self._keep(found)
         rows, states = list(asked), states.copy()
-        towers = np.stack([found[question] for question in asked.values()])
+        encoded = np.stack([found[question] for question in asked.values()])
         questions = np.stack([vectors[queries[row]] for row in rows])
-        states[rows] = towered_states(towers, questions, states[rows], self.model.state_weight, self.model.gate)
+        states[rows] = mixed_states(encoded, questions, states[rows], self.model.state_weight, self.model.gate)
         return states
 
     def _encode(self, texts: Sequence[str]) -> dict[str, Vectors]:

@@ -19,7 +19,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import DTYPES, SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.query.query_encoder import QuestionTower
+from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 from langgraph_convcoa.retrieval.query.state_weights import StateWeights
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
@@ -28,7 +28,7 @@ UNTRAINED = "untrained"
 
 _FORMAT = "convcoa retriever model"
 _VERSION = 1
-_CONFIG, _WEIGHTS, _TOWER, _CARD, _ENCODER = (
+_CONFIG, _WEIGHTS, _QUERY_ENCODER, _CARD, _ENCODER = (
     "config.json",
     "model.safetensors",
     "question_tower.safetensors",
@@ -50,11 +50,12 @@ class RetrieverModel:
             history_weight, history_beta. What a user sets goes before them.
         weights: W_Q, W_K, W_V of the association; the identity when None.
         state: Projections and gate of the conversation state; the untrained state when None.
-        tower: The question tower; the state is made of the encoder's vectors alone when None.
-        state_weight: g of a state with a tower, normalise((1 - <t, x>)^p t + g * state of the encoder's vectors), where t is
-            what the tower makes of the question in its conversation, and x the question by itself (`towered_states`).
-        gate: p of it; with 0 the tower counts alike for every question.
-        first_turns: Whether the tower reads questions without a history too; they are left to the encoder otherwise.
+        query_encoder: The query encoder; the state is made of the encoder's vectors alone when None.
+        state_weight: g of a state with a query encoder, normalise((1 - <t, x>)^p t + g * state of the encoder's vectors),
+            where t is the query encoder's vector of the question in its conversation, and x the vector of the question by
+            itself (`mixed_states`).
+        gate: p of it; with 0 the query encoder counts alike for every question.
+        first_turns: Whether the query encoder reads questions without a history too; they are left to the encoder otherwise.
         encoder_folder: Folder of an encoder that was trained along; None where the encoder is one that is known by its name.
         card: The model card, in Markdown: data, licences, numbers, the command that made it.
         source: "default", the folder that the model was loaded from, or nothing.
@@ -75,7 +76,7 @@ class RetrieverModel:
     settings: Mapping[str, float] = field(default_factory=dict)
     weights: HopfieldWeights | None = None
     state: StateWeights | None = None
-    tower: QuestionTower | None = None
+    query_encoder: QueryEncoder | None = None
     state_weight: float = 0.0
     gate: float = 0.0
     first_turns: bool = False
@@ -121,7 +122,9 @@ class RetrieverModel:
                 settings=config["settings"],
                 weights=HopfieldWeights(*_arrays(parts, "hopfield", _WEIGHT_NAMES)) if config["weights"] else None,
                 state=StateWeights(*_arrays(parts, "state", _STATE_NAMES)) if config["state"] else None,
-                tower=QuestionTower.load(folder / _TOWER, base=str(own) if own else None) if config["tower"] else None,
+                query_encoder=QueryEncoder.load(folder / _QUERY_ENCODER, base=str(own) if own else None)
+                if config["tower"]
+                else None,
                 state_weight=config["state_weight"],
                 gate=config["gate"],
                 first_turns=config["first_turns"],
@@ -151,7 +154,7 @@ class RetrieverModel:
             "settings": dict(self.settings),
             "weights": self.weights is not None,
             "state": self.state is not None,
-            "tower": self.tower is not None,
+            "tower": self.query_encoder is not None,
             "state_weight": self.state_weight,
             "gate": self.gate,
             "first_turns": self.first_turns,
@@ -163,8 +166,8 @@ class RetrieverModel:
             partial.mkdir(parents=True)
             if parts:
                 save_file(parts, partial / _WEIGHTS)
-            if self.tower is not None:
-                self.tower.save(partial / _TOWER)
+            if self.query_encoder is not None:
+                self.query_encoder.save(partial / _QUERY_ENCODER)
             if self.encoder_folder is not None:
                 shutil.copytree(self.encoder_folder, partial / _ENCODER)
             if self.card:

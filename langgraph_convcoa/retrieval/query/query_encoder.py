@@ -1,32 +1,158 @@
-"""The question tower: the vector of what a question means in its conversation, from the question and the turns before it."""
+"""The query encoder: the vector of what a question means in its conversation, from the question and the turns before it."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.query.query_encoder_file import Differences
-from langgraph_convcoa.retrieval.query.query_encoder_text import Reading
-
-if TYPE_CHECKING:
-    from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading, fingerprint
 
 _BATCH = 32
+_FORMAT = "convcoa question tower"
+_VERSION = 1
+_SCALES = ".scale"
+_LARGEST = 127
 
 
-class QuestionTower:
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """Trained weights less those of the encoder, of the tensors that differ at all.
+
+    Attributes:
+        tensors: By the name in the encoder's transformer: matrices as int8 with one scale a row under `{name}.scale`, the
+            largest absolute entry over 127; vectors, and everything with 32 bits, as float32.
+        base_hash: Of the encoder's weights that they were taken from.
+    """
+
+    tensors: dict[str, Tensor]
+    base_hash: str
+
+    @classmethod
+    def between(cls, base: Mapping[str, Tensor], trained: Mapping[str, Tensor], *, bits: int = 8) -> Differences:
+        """What was added to the weights of an encoder.
+
+        Raises:
+            InputError: `bits` is neither 8 nor 32.
+            RetrievalError: The two are not of one architecture.
+
+        Example:
+            >>> found = Differences.between({"w": torch.zeros(1, 2)}, {"w": torch.tensor([[0.5, 1.27]])})
+            >>> found.tensors["w"].tolist(), found.added("w").tolist()
+            ([[50, 127]], [[0.5, 1.2699999809265137]])
+        """
+        if bits not in (8, 32):
+            raise InputError(f"A query encoder is kept in 8 or 32 bits, not {bits}.")
+        if {name: tensor.shape for name, tensor in base.items()} != {name: tensor.shape for name, tensor in trained.items()}:
+            raise RetrievalError("The trained query encoder and its encoder are not of one architecture.")
+        tensors: dict[str, Tensor] = {}
+        for name, before in base.items():
+            change = trained[name].detach().cpu().float() - before.detach().cpu().float()
+            if not change.any():
+                continue
+            if change.ndim < 2 or bits == 32:
+                tensors[name] = change
+                continue
+            scales = change.abs().amax(dim=1, keepdim=True) / _LARGEST
+            scales[scales == 0] = 1.0
+            tensors[name] = (change / scales).round().clamp(-_LARGEST, _LARGEST).to(torch.int8)
+            tensors[name + _SCALES] = scales
+        return cls(tensors, fingerprint(base))
+
+    def added(self, name: str) -> Tensor:
+        """The difference of a tensor, float32."""
+        change = self.tensors[name].float()
+        return change * self.tensors[name + _SCALES] if name + _SCALES in self.tensors else change
+
+    def scaled(self, share: float) -> Differences:
+        """A share of the differences: weights between those of the encoder and the trained ones.
+
+        Example:
+            >>> found = Differences.between({"w": torch.zeros(1, 2)}, {"w": torch.tensor([[0.5, 1.27]])})
+            >>> found.scaled(0.5).added("w").tolist()
+            [[0.25, 0.6349999904632568]]
+        """
+        return Differences(
+            {name: tensor if tensor.dtype == torch.int8 else share * tensor for name, tensor in self.tensors.items()},
+            self.base_hash,
+        )
+
+    def add_to(self, weights: Mapping[str, Tensor], base: str, *, check: bool = True) -> None:
+        """Add the differences to an encoder's weights, in place.
+
+        Raises:
+            RetrievalError: They are not the weights that the differences were taken from.
+        """
+        if check and fingerprint(weights) != self.base_hash:
+            raise RetrievalError(
+                f"The query encoder was trained from other weights than those of the encoder {base!r} here; "
+                "train one for this encoder, or use model='untrained'."
+            )
+        with torch.no_grad():
+            for name in self.tensors:
+                if not name.endswith(_SCALES):
+                    weights[name].add_(self.added(name).to(weights[name].device))
+
+    def save(self, path: str | Path, base: str, reading: Reading) -> None:
+        """Write a file, in place of one that is there, all at once or not at all."""
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.partial")
+        head = {"format": _FORMAT, "version": str(_VERSION), "base": base, "base_hash": self.base_hash}
+        try:
+            save_file(
+                {name: tensor.contiguous() for name, tensor in self.tensors.items()},
+                partial,
+                metadata=head | {"reading": json.dumps(asdict(reading))},
+            )
+            partial.replace(target)
+        except (OSError, SafetensorError) as error:
+            raise RetrievalError(f"The query encoder cannot be written to {target}: {error}.") from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> tuple[Differences, str, Reading]:
+        """The differences in a file, the name of their encoder, and how much is read.
+
+        Raises:
+            RetrievalError: The file is missing, damaged, cut short or of another version.
+        """
+        file = Path(path)
+        try:
+            with safe_open(file, framework="pt") as stored:
+                head = stored.metadata() or {}
+                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
+        except (OSError, SafetensorError, ValueError) as error:
+            raise RetrievalError(
+                f"The query encoder {file} is missing, damaged or cut short ({error}); copy it again."
+            ) from error
+        if head.get("format") != _FORMAT or head.get("version") != str(_VERSION):
+            found = f"version {head.get('version')}" if head.get("format") == _FORMAT else "another kind of file"
+            raise RetrievalError(f"The query encoder {file} is {found}; this library reads version {_VERSION}.")
+        try:
+            reading = Reading(**json.loads(head["reading"]))
+            return cls(tensors, head["base_hash"]), head["base"], reading
+        except (KeyError, TypeError, ValueError) as error:
+            raise RetrievalError(f"The head of the query encoder {file} cannot be read ({error}); copy it again.") from error
+
+
+class QueryEncoder:
     """A trained copy of the encoder that reads `question [SEP] turns, newest first` in 128 tokens.
 
     It gives the vector that the encoder would give to the question in full, so that an index of passages stays as it is.
     What training changed is kept as 8-bit differences from the encoder, which is loaded on first use. Several threads may
-    use one tower.
+    use one query encoder.
 
     Args:
         base: Name or folder of the encoder that the differences are from.
@@ -50,50 +176,46 @@ class QuestionTower:
         self.reading = reading or Reading()
         self.device = device
         self.batch_size = batch_size
-        self._module: TowerModule | None = None
+        self._module: QueryEncoderModule | None = None
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        return f"QuestionTower({self.base!r}, {self.reading!r})"
+        return f"QueryEncoder({self.base!r}, {self.reading!r})"
 
     @classmethod
-    def of(cls, module: TowerModule, base: str, *, bits: int = 8, share: float = 1.0) -> QuestionTower:
-        """The tower of a trained module: its differences from the encoder, rounded to 8 bits or as they are with 32.
+    def of(cls, module: QueryEncoderModule, base: str, *, bits: int = 8, share: float = 1.0) -> QueryEncoder:
+        """The query encoder of a trained module: its differences from the encoder, rounded to 8 bits or as they are with 32.
 
         With a `share` below 1 the weights are averaged with those of the encoder, which is often better on questions of
         another kind than those trained on (Wortsman et al. 2022, WiSE-FT).
         """
-        from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
-
-        untrained = TowerModule.of(base, module.text.reading, device="cpu")
+        untrained = QueryEncoderModule.of(base, module.text.reading, device="cpu")
         found = Differences.between(untrained.learned(), module.learned(), bits=bits)
         return cls(base, found if share == 1 else found.scaled(share), module.text.reading)
 
-    def averaged(self, other: QuestionTower) -> QuestionTower:
-        """The tower half-way to another one of the same encoder: the mean of their weights.
+    def averaged(self, other: QueryEncoder) -> QueryEncoder:
+        """The query encoder half-way to another one of the same encoder: the mean of their weights.
 
         Raises:
             RetrievalError: They are of different encoders, or read differently.
         """
-        from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
-
         other.check_alike(self.differences.base_hash, self.reading)
-        module = TowerModule.of(self.base, self.reading, device="cpu")
-        for tower in (self, other):
-            tower.differences.scaled(0.5).add_to(module.learned(), self.base, check=tower is self)
-        return QuestionTower.of(module, self.base)
+        module = QueryEncoderModule.of(self.base, self.reading, device="cpu")
+        for query_encoder in (self, other):
+            query_encoder.differences.scaled(0.5).add_to(module.learned(), self.base, check=query_encoder is self)
+        return QueryEncoder.of(module, self.base)
 
     def check_alike(self, base_hash: str, reading: Reading) -> None:
-        """Raise RetrievalError where this tower is not of the encoder with this hash, or does not read so."""
+        """Raise RetrievalError where this query encoder is not of the encoder with this hash, or does not read so."""
         if (self.differences.base_hash, self.reading) != (base_hash, reading):
             raise RetrievalError(
-                "The two question towers are of different encoders, or read differently: "
+                "The two query encoders are of different encoders, or read differently: "
                 "they have no average, and neither can be trained on from the other."
             )
 
     @classmethod
-    def load(cls, path: str | Path, *, base: str | None = None, device: str | None = None) -> QuestionTower:
-        """Read a tower that `save` wrote; the encoder is loaded on first use, by the name it had or from another folder.
+    def load(cls, path: str | Path, *, base: str | None = None, device: str | None = None) -> QueryEncoder:
+        """Read what `save` wrote; the encoder is loaded on first use, by the name it had or from another folder.
 
         Raises:
             RetrievalError: The file is missing, damaged, cut short or of another version.
@@ -102,7 +224,7 @@ class QuestionTower:
         return cls(base or name, differences, reading, device=device)
 
     def save(self, path: str | Path) -> None:
-        """Write the tower's differences to a file, in place of one that is there, all at once or not at all."""
+        """Write the query encoder's differences to a file, in place of one that is there, all at once or not at all."""
         self.differences.save(path, self.base, self.reading)
 
     def encode(
@@ -118,10 +240,8 @@ class QuestionTower:
             bfloat16: Compute the matrix products in bfloat16.
 
         Raises:
-            RetrievalError: The encoder cannot be loaded, or is another than the tower was trained from.
+            RetrievalError: The encoder cannot be loaded, or is another than the query encoder was trained from.
         """
-        import torch
-
         module = self.module()
         with self._lock, torch.inference_mode():
             ids = module.text.ids(questions, histories)
@@ -137,16 +257,14 @@ class QuestionTower:
                     rows[place] = row
         found = np.stack(rows).astype(np.float32) if rows else np.zeros((0, 0), dtype=np.float32)
         if not np.isfinite(found).all():
-            raise RetrievalError("The question tower gave NaN or infinity; train it again or use another model.")
+            raise RetrievalError("The query encoder gave NaN or infinity; train it again or use another model.")
         return found
 
-    def module(self) -> TowerModule:
-        """The tower's network, made on first use."""
+    def module(self) -> QueryEncoderModule:
+        """The query encoder's network, made on first use."""
         with self._lock:
             if self._module is None:
-                from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
-
-                module = TowerModule.of(self.base, self.reading, device=self.device).eval()
+                module = QueryEncoderModule.of(self.base, self.reading, device=self.device).eval()
                 self.differences.add_to(module.learned(), self.base)
                 for parameter in module.parameters():
                     parameter.requires_grad_(False)

@@ -1,33 +1,111 @@
-"""The question tower as a torch module: a copy of the encoder that learns to read questions in conversation."""
+"""The query encoder as a torch module: a copy of the passage encoder that reads a question with the turns before it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.loading import counting_copy
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.query.query_encoder_text import Reading, TowerText
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
 
 _KEPT = ("embeddings.", "pooler.")
+_FEWEST = 16
 
 
-class TowerModule(nn.Module):
+@dataclass(frozen=True)
+class Reading:
+    """How much of a question and its history is read, in tokens.
+
+    Attributes:
+        tokens: Of everything, special tokens included. The question comes first, so that older turns give way to it.
+        turn_question: Of the question of an earlier turn.
+        turn_answer: Of the answer of an earlier turn.
+
+    Raises:
+        InputError: A number is out of range.
+    """
+
+    tokens: int = 128
+    turn_question: int = 64
+    turn_answer: int = 40
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "turn_question", "turn_answer"):
+            value = getattr(self, name)
+            least = _FEWEST if name == "tokens" else 0
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+class QueryText:
+    """Questions with their histories as token ids: `[CLS] question [SEP] turn [SEP] turn ... [SEP]`, the newest turn first.
+
+    Args:
+        tokenizer: Without truncation and padding.
+        reading: How much is read.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, reading: Reading) -> None:
+        self.reading = reading
+        self.tokenizer = tokenizer
+        start, end = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+        if start is None or end is None:
+            start, end = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
+        if start is None or end is None:
+            raise InputError("The encoder's tokenizer has no tokens that start and end a text; use a BERT-like encoder.")
+        self._start, self._end = int(start), int(end)
+
+    def ids(self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]) -> list[list[int]]:
+        """The token ids of n questions with their histories, each oldest turn first."""
+        texts = dict.fromkeys(questions)
+        for history in histories:
+            # A turn has two special tokens' worth of room at least, so that older ones than these are never reached.
+            texts |= dict.fromkeys(text for turn in history[-self.reading.tokens // 2 :] for text in turn if text)
+        encodings = self.tokenizer.encode_batch_fast(
+            [_readable(text, self.reading) for text in texts], add_special_tokens=False
+        )
+        pieces = {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
+        return [self._joined(question, history, pieces) for question, history in zip(questions, histories, strict=True)]
+
+    def _joined(self, question: str, history: Sequence[tuple[str, str]], pieces: dict[str, list[int]]) -> list[int]:
+        reading = self.reading
+        found = [self._start, *pieces[question][: reading.tokens - 2], self._end]
+        for asked, answer in reversed(history):
+            room = reading.tokens - len(found) - 1
+            if room < 1:
+                break
+            turn = [
+                *pieces.get(asked, [])[: reading.turn_question],
+                *pieces.get(answer, [])[: reading.turn_answer],
+            ]
+            if turn:
+                found += [*turn[:room], self._end]
+        return found
+
+
+def _readable(text: str, reading: Reading) -> str:
+    """The start of a text, since a long answer's tokens are not all needed; a token is seldom longer than 16 characters."""
+    return text[: 16 * reading.tokens]
+
+
+class QueryEncoderModule(nn.Module):
     """A transformer with its pooling, from token ids to vectors of length one.
 
     The embeddings of words stay those of the encoder, so that what is learned is the layers alone.
 
     Args:
-        model: The encoder's model, which becomes the tower: take one that is used for nothing else.
+        model: The encoder's model, which becomes the query encoder: take one that is used for nothing else.
         reading: How much of a question and its history is read.
         frozen_layers: How many of the lowest layers are not trained.
 
@@ -38,7 +116,7 @@ class TowerModule(nn.Module):
     def __init__(self, model: SentenceTransformer, reading: Reading, *, frozen_layers: int = 0) -> None:
         super().__init__()
         self.model = model
-        self.text = TowerText(counting_copy(model), reading)
+        self.text = QueryText(counting_copy(model), reading)
         for name, parameter in self.transformer.named_parameters():
             layer = _layer(name)
             parameter.requires_grad_(not name.startswith(_KEPT) and (layer is None or layer >= frozen_layers))
@@ -48,8 +126,8 @@ class TowerModule(nn.Module):
                 module.p = 0.0
 
     @classmethod
-    def of(cls, base: str, reading: Reading, *, device: str | None = None, frozen_layers: int = 0) -> TowerModule:
-        """A tower that is still the encoder of this name or folder."""
+    def of(cls, base: str, reading: Reading, *, device: str | None = None, frozen_layers: int = 0) -> QueryEncoderModule:
+        """A query encoder that is still the encoder of this name or folder."""
         return cls(SentenceTransformerEncoder(base, device, dtype="float32").model, reading, frozen_layers=frozen_layers)
 
     @property
@@ -57,11 +135,11 @@ class TowerModule(nn.Module):
         """The transformer without its pooling."""
         transformer = getattr(self.model[0], "auto_model", None) if len(self.model) else None
         if not isinstance(transformer, nn.Module):
-            raise RetrievalError("A question tower needs an encoder that is one transformer, such as all-MiniLM-L6-v2.")
+            raise RetrievalError("A query encoder needs an encoder that is one transformer, such as all-MiniLM-L6-v2.")
         return transformer
 
     def learned(self) -> dict[str, Tensor]:
-        """The parameters that a tower may differ in from its encoder, by name: all but the embeddings."""
+        """The parameters that a query encoder may differ in from its encoder, by name: all but the embeddings."""
         return {name: p.data for name, p in self.transformer.named_parameters() if not name.startswith(_KEPT)}
 
     def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:
@@ -78,7 +156,7 @@ class TowerModule(nn.Module):
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
-    """A hash of tensors: what the differences of a tower are added to must be what they were taken from."""
+    """A hash of tensors: what the differences of a query encoder are added to must be what they were taken from."""
     digest = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
         digest.update(f"{name}{tuple(tensor.shape)}".encode())

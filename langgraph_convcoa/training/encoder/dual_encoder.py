@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
-from langgraph_convcoa.retrieval.query.query_encoder_text import Reading
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.head.data import HeadExample, HeadVectors
@@ -47,8 +46,8 @@ class DualEncoder(nn.Module):
 
     def __init__(self, base: str, *, both: bool = False, tokens: int = 128) -> None:
         super().__init__()
-        self.question = TowerModule.of(base, Reading(tokens), device="cpu")
-        self.passage = TowerModule.of(base, Reading(_PASSAGE_TOKENS), device="cpu") if both else None
+        self.question = QueryEncoderModule.of(base, Reading(tokens), device="cpu")
+        self.passage = QueryEncoderModule.of(base, Reading(_PASSAGE_TOKENS), device="cpu") if both else None
 
     def items(self, data: TrainingData, examples: Sequence[HeadExample]) -> list[DualItem]:
         """The examples of the data that have a gold passage, as token ids."""
@@ -103,22 +102,22 @@ class DualLoss:
         scores = states @ passages[torch.from_numpy(first).to(states.device)].T
         return {"dpr": dpr_loss(scores, positives, torch.from_numpy(gold).to(states.device), scale=SCALE)}
 
-    def passage_ids(self, tower: TowerModule, numbers: Sequence[int]) -> list[list[int]]:
+    def passage_ids(self, query_encoder: QueryEncoderModule, numbers: Sequence[int]) -> list[list[int]]:
         """The token ids of some passages, kept once made."""
         new = [number for number in dict.fromkeys(numbers) if number not in self._ids]
-        found = tower.text.ids([self._texts[number] for number in new], [()] * len(new)) if new else []
+        found = query_encoder.text.ids([self._texts[number] for number in new], [()] * len(new)) if new else []
         self._ids.update(zip(new, found, strict=True))
         return [self._ids[number] for number in numbers]
 
 
-def encode_ids(tower: TowerModule, ids: Sequence[Sequence[int]]) -> Vectors:
+def encode_ids(query_encoder: QueryEncoderModule, ids: Sequence[Sequence[int]]) -> Vectors:
     """Vectors (n, d) without a gradient, in batches of texts of about one length."""
     found: Vectors = np.zeros((len(ids), 0), dtype=np.float32)
     order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
     with torch.no_grad():
         for start in range(0, len(order), _BATCH):
             part = order[start : start + _BATCH]
-            rows = tower([ids[row] for row in part]).float().cpu().numpy()
+            rows = query_encoder([ids[row] for row in part]).float().cpu().numpy()
             if not found.size:
                 found = np.zeros((len(ids), rows.shape[1]), dtype=np.float32)
             found[part] = rows

@@ -21,10 +21,8 @@ from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTr
 from langgraph_convcoa.retrieval.memory import Memory, window_text
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
-from langgraph_convcoa.retrieval.query.query_encoder import QuestionTower
-from langgraph_convcoa.retrieval.query.query_encoder_file import Differences
-from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule, fingerprint
-from langgraph_convcoa.retrieval.query.query_encoder_text import Reading, TowerText
+from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, QueryText, Reading, fingerprint
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.head.data import HeadExample, encode_examples
 from langgraph_convcoa.training.loop.checkpoints import save_trained, startable_checkpoint
@@ -75,14 +73,14 @@ class FullLoss:
         settings: See `FullSettings`.
     """
 
-    def __init__(self, memory: Memory, text: TowerText, settings: FullSettings) -> None:
+    def __init__(self, memory: Memory, text: QueryText, settings: FullSettings) -> None:
         self._memory = memory
         self._text = text
         self._settings = settings
         self._known: dict[int, list[list[int]]] = {}
 
     def represent(self, module: nn.Module, items: Sequence[FullItem]) -> tuple[Tensor, ...]:
-        tower, settings = _tower(module), self._settings
+        query_encoder, settings = _query_encoder(module), self._settings
         sets: list[int] = []
         for item in items:
             drawn = torch.randperm(len(item.hard))[: settings.negatives].tolist()
@@ -90,10 +88,10 @@ class FullLoss:
             # Every item has as many rows in every tensor, so that a batch can be put together of parts.
             sets += [*chosen, *[item.positive] * (1 + settings.negatives - len(chosen))]
         texts = [self._drawn(number) for number in sets]
-        rows = tower([ids for one in texts for ids in one])
+        rows = query_encoder([ids for one in texts for ids in one])
         device = rows.device
         return (
-            tower([item.ids for item in items]),
+            query_encoder([item.ids for item in items]),
             rows,
             torch.tensor([len(one) for one in texts], device=device),
             torch.tensor(sets, device=device),
@@ -158,12 +156,12 @@ def train_full(
     checkpoint = startable_checkpoint(out, resume=resume)
     name = encoder or DEFAULT_ENCODER
     trained = SentenceTransformerEncoder(name, "cpu", dtype="float32", attention=attention)
-    module = TowerModule(trained.model, chosen.reading)
+    module = QueryEncoderModule(trained.model, chosen.reading)
     vectors, examples = encode_examples(data, SentenceTransformerEncoder(name, device), cache=cache, progress=progress)
     items = _items(data, examples, module.text)
     if not items:
         raise InputError("There is nothing to train on: no example has a gold passage.")
-    passages = TowerText(module.text.tokenizer, Reading(tokens=chosen.passage_tokens))
+    passages = QueryText(module.text.tokenizer, Reading(tokens=chosen.passage_tokens))
     training = chosen.training
     train(
         module,
@@ -183,10 +181,10 @@ def train_full(
         trained.save(folder)
         saved = SentenceTransformerEncoder(str(folder), "cpu", dtype="float32")
         # The network that reads questions is the one of the passages: it differs in nothing.
-        same = Differences({}, fingerprint(TowerModule(saved.model, chosen.reading).learned()))
+        same = Differences({}, fingerprint(QueryEncoderModule(saved.model, chosen.reading).learned()))
         model = RetrieverModel(
             encoder_identity(saved.name),
-            tower=QuestionTower(str(folder), same, chosen.reading),
+            query_encoder=QueryEncoder(str(folder), same, chosen.reading),
             first_turns=True,
             encoder_folder=folder,
         )
@@ -196,7 +194,7 @@ def train_full(
     return RetrieverModel.load(out)
 
 
-def _items(data: TrainingData, examples: Sequence[HeadExample], text: TowerText) -> list[FullItem]:
+def _items(data: TrainingData, examples: Sequence[HeadExample], text: QueryText) -> list[FullItem]:
     asked = text.ids([one.question.strip() for one in data.examples], [one.history for one in data.examples])
     return [
         FullItem(tuple(ids), example.gold, example.positive, example.hard)
@@ -213,7 +211,7 @@ def _fingerprint(items: Sequence[FullItem], encoder: SentenceTransformerEncoder,
     return digest.hexdigest()[:16]
 
 
-def _tower(module: nn.Module) -> TowerModule:
-    if not isinstance(module, TowerModule):
+def _query_encoder(module: nn.Module) -> QueryEncoderModule:
+    if not isinstance(module, QueryEncoderModule):
         raise TypeError(f"An encoder is trained here, not {type(module).__name__}.")
     return module

@@ -15,7 +15,7 @@ from langgraph_convcoa.retrieval.encoders.delegating import DelegatingEncoder
 from langgraph_convcoa.retrieval.memory import Memory, build_memory
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state, turn_text
-from langgraph_convcoa.retrieval.query.query_encoder import QuestionTower
+from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
@@ -36,7 +36,7 @@ class HeadExample:
         positive: The one of them that the untrained retriever scores best for its rewrite, or in its conversation where none
             is known; -1 where there is none.
         hard: Numbers of the sets that the untrained retriever ranks best although they do not answer it.
-        tower: Row of what a question tower makes of it, -1 where there is none.
+        encoded: Row of what a query encoder makes of it, -1 where there is none.
     """
 
     question: int
@@ -45,7 +45,7 @@ class HeadExample:
     gold: tuple[int, ...]
     positive: int
     hard: tuple[int, ...]
-    tower: int = -1
+    encoded: int = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +55,14 @@ class HeadVectors:
     Attributes:
         texts: Vectors of texts, (t, d).
         memory: The memory sets that are searched.
-        towers: Vectors of a question tower, (n, d); None where the head stands by itself.
-        state_weight: g of the state with a tower, and p of its gate (`towered_states`).
+        encoded: Vectors of a query encoder, (n, d); None where the head stands by itself.
+        state_weight: g of the state with a query encoder, and p of its gate (`mixed_states`).
         gate: p.
     """
 
     texts: Vectors
     memory: Memory
-    towers: Vectors | None = None
+    encoded: Vectors | None = None
     state_weight: float = 1.0
     gate: float = 0.0
 
@@ -141,27 +141,27 @@ def encode_examples(
     return vectors, mined
 
 
-def with_tower(
+def with_query_encoder(
     vectors: HeadVectors,
     encoded: Sequence[HeadExample],
     examples: Sequence[TrainingExample],
-    tower: QuestionTower,
+    query_encoder: QueryEncoder,
     state_weight: float,
     gate: float = 0.0,
     *,
     bfloat16: bool = False,
     progress: Progress = False,
 ) -> tuple[HeadVectors, list[HeadExample]]:
-    """The vectors and examples of a head that stands on a question tower, which is not trained any more.
+    """The vectors and examples of a head that stands on a query encoder, which is not trained any more.
 
     Args:
         vectors: Of `encode_examples`, as are the next.
         encoded: n examples as numbers.
         examples: The same as texts.
-        tower: Reads those with a history.
+        query_encoder: Reads those with a history.
         state_weight: g of the state.
         gate: p of its gate.
-        bfloat16: What the tower computes in.
+        bfloat16: What the query encoder computes in.
         progress: A bar, a callback or nothing while it reads.
     """
     rows = [row for row, example in enumerate(encoded) if example.turns]
@@ -170,11 +170,13 @@ def with_tower(
         for start in range(0, len(rows), _AT_ONCE):
             part = [examples[row] for row in rows[start : start + _AT_ONCE]]
             turns = [[(asked.strip(), answer.strip()) for asked, answer in one.history] for one in part]
-            found[start : start + len(part)] = tower.encode([one.question.strip() for one in part], turns, bfloat16=bfloat16)
+            found[start : start + len(part)] = query_encoder.encode(
+                [one.question.strip() for one in part], turns, bfloat16=bfloat16
+            )
             advance(len(part))
     places = {row: place for place, row in enumerate(rows)}
-    read = [replace(example, tower=places.get(row, -1)) for row, example in enumerate(encoded)]
-    return replace(vectors, towers=found, state_weight=state_weight, gate=gate), read
+    read = [replace(example, encoded=places.get(row, -1)) for row, example in enumerate(encoded)]
+    return replace(vectors, encoded=found, state_weight=state_weight, gate=gate), read
 
 
 def fingerprint(examples: Sequence[TrainingExample], encoder: Encoder) -> str:

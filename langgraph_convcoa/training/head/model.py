@@ -168,17 +168,17 @@ class HeadLoss:
         texts = self.data.texts
         vectors = [texts[[item.question for item in items]], texts[turns], mask]
         states = head.states(*(torch.from_numpy(array).to(device) for array in vectors))
-        return (self._towered(states, items),)
+        return (self._with_query_encoder(states, items),)
 
-    def _towered(self, states: Tensor, items: Sequence[HeadExample]) -> Tensor:
-        """The states with what the question tower makes of the questions, where there is one."""
-        if self.data.towers is None:
+    def _with_query_encoder(self, states: Tensor, items: Sequence[HeadExample]) -> Tensor:
+        """The states with what the query encoder makes of the questions, where there is one."""
+        if self.data.encoded is None:
             return states
-        read = torch.tensor([item.tower >= 0 for item in items], device=states.device).unsqueeze(-1)
-        towers = torch.from_numpy(self.data.towers[[item.tower for item in items]]).to(states.device)
+        read = torch.tensor([item.encoded >= 0 for item in items], device=states.device).unsqueeze(-1)
+        encoded = torch.from_numpy(self.data.encoded[[item.encoded for item in items]]).to(states.device)
         questions = torch.from_numpy(self.data.texts[[item.question for item in items]]).to(states.device)
-        weights = (1 - (towers * questions).sum(dim=-1, keepdim=True)).clamp(min=0) ** self.data.gate
-        return torch.where(read, normalize(weights * towers + self.data.state_weight * states, dim=-1), states)
+        weights = (1 - (encoded * questions).sum(dim=-1, keepdim=True)).clamp(min=0) ** self.data.gate
+        return torch.where(read, normalize(weights * encoded + self.data.state_weight * states, dim=-1), states)
 
     def loss(self, module: nn.Module, vectors: tuple[Tensor, ...], items: Sequence[HeadExample]) -> Mapping[str, Tensor]:
         head, (states,) = _head(module), vectors

@@ -20,7 +20,7 @@ from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_iden
 from langgraph_convcoa.retrieval.query.query_encoder_module import fingerprint as weights_fingerprint
 from langgraph_convcoa.retrieval.scoring.topk import search
 from langgraph_convcoa.training.data import TrainingData
-from langgraph_convcoa.training.head.data import HeadExample, HeadVectors, encode_examples, fingerprint, with_tower
+from langgraph_convcoa.training.head.data import HeadExample, HeadVectors, encode_examples, fingerprint, with_query_encoder
 from langgraph_convcoa.training.head.mixture import with_single_turn
 from langgraph_convcoa.training.head.model import HeadLoss, HopfieldHead
 from langgraph_convcoa.training.loop.checkpoints import save_trained, startable_checkpoint
@@ -102,8 +102,8 @@ def train_head(
         out: Folder for the model; the state of an unfinished run is kept beside it.
         encoder: The encoder that stays as it is; all-MiniLM-L6-v2 when None.
         settings: See `HeadSettings`.
-        on: A model of this encoder whose question tower the head stands on: it is trained with what the tower makes of each
-            question, and saved with it. The tower itself stays as it is.
+        on: A model of this encoder whose query encoder the head stands on: it is trained with the query encoder's vector of
+            each question, and saved with it. The query encoder itself stays as it is.
         tune: Conversations that are not trained on; the weights that rank their passages best are kept.
         cache: Where vectors are kept between runs.
         resume: Go on from an unfinished run into `out`.
@@ -136,8 +136,8 @@ def train_head(
             raise InputError(
                 f"The model {on.source} has an encoder of its own, trained whole: a head on it is not kept with it."
             )
-        if on.tower is None:
-            raise InputError(f"The model {on.source} has no question tower that a head could stand on; name one that has.")
+        if on.query_encoder is None:
+            raise InputError(f"The model {on.source} has no query encoder that a head could stand on; name one that has.")
     checkpoint = startable_checkpoint(out, resume=resume) if out is not None else None
     data = with_single_turn(data, single_turn, made=chosen.made, single=chosen.single, seed=chosen.training.seed)
     if not any(example.gold or example.rewrite for example in data.examples):
@@ -152,11 +152,11 @@ def train_head(
 
     def encoded(part: TrainingData) -> tuple[HeadVectors, list[HeadExample]]:
         vectors, examples = encode_examples(part, kept, **start, cache=cache, progress=progress)
-        if on is None or on.tower is None:
+        if on is None or on.query_encoder is None:
             return vectors, examples
         half = "bfloat16" in kept.name.split("|")
-        return with_tower(
-            vectors, examples, part.examples, on.tower, on.state_weight, on.gate, bfloat16=half, progress=progress
+        return with_query_encoder(
+            vectors, examples, part.examples, on.query_encoder, on.state_weight, on.gate, bfloat16=half, progress=progress
         )
 
     vectors, examples = encoded(data)
@@ -176,7 +176,11 @@ def train_head(
         checkpoint=checkpoint,
         resume=resume,
         fingerprint=f"{fingerprint(data.examples, kept)} {chosen.distillation} {chosen.identity} {chosen.negatives} {start}"
-        + (f" {on.state_weight} {on.gate} {weights_fingerprint(on.tower.differences.tensors)}" if on and on.tower else ""),
+        + (
+            f" {on.state_weight} {on.gate} {weights_fingerprint(on.query_encoder.differences.tensors)}"
+            if on and on.query_encoder
+            else ""
+        ),
         rates=HEAD_RATES,
         evaluate=evaluate,
         keep_best=tune is not None,
@@ -187,7 +191,7 @@ def train_head(
     head.draw_back(chosen.share)
     model = head_model(head, kept)
     if on is not None:
-        model = replace(model, tower=on.tower, state_weight=on.state_weight, gate=on.gate)
+        model = replace(model, query_encoder=on.query_encoder, state_weight=on.state_weight, gate=on.gate)
     if card is not None:
         model = replace(model, card=card(model))
     if out is not None and checkpoint is not None:

@@ -1,4 +1,4 @@
-"""The loop that every training here runs in: of a head, of a question tower, of both towers."""
+"""The loop that every training here runs in: of a head, of a query encoder, of both towers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a question tower is trained with: distillation from questions in full, and the DPR loss on real conversations.
+"""What a query encoder is trained with: distillation from questions in full, and the DPR loss on real conversations.
 
-The passages' patterns stay those of the frozen encoder. For a made conversation, or where people wrote a rewrite, the tower
-learns the frozen encoder's vector of the question in full. Where only the passage is known that answers a question, the DPR
-loss goes through the same state and the same score that retrieval uses.
+The passages' patterns stay those of the frozen encoder. For a made conversation, or where people wrote a rewrite, the query
+encoder learns the frozen encoder's vector of the question in full. Where only the passage is known that answers a question,
+the DPR loss goes through the same state and the same score that retrieval uses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.loop.trainer import Batches
 from langgraph_convcoa.training.losses import MemorySets, distillation_loss, dpr_loss, gated_states, memory_scores
@@ -25,8 +25,8 @@ _BUCKET = 16
 
 
 @dataclass(frozen=True)
-class TowerItem:
-    """A question in conversation, as a tower learns from it.
+class QueryItem:
+    """A question in conversation, as a query encoder learns from it.
 
     Attributes:
         ids: The token ids of question and turns.
@@ -46,7 +46,7 @@ class TowerItem:
 
 
 @dataclass(frozen=True, eq=False)
-class TowerData:
+class QueryEncoderData:
     """The vectors that the items of a training point into.
 
     Attributes:
@@ -63,7 +63,7 @@ class TowerData:
 
 
 @dataclass(frozen=True)
-class TowerLoss:
+class QueryEncoderLoss:
     """Distillation where a question in full is known, and the DPR loss where a gold passage is.
 
     Attributes:
@@ -79,7 +79,7 @@ class TowerLoss:
         negatives: Hard negatives of each question that a batch is given, drawn anew every time.
     """
 
-    data: TowerData
+    data: QueryEncoderData
     state_weight: float = 1.0
     gate: float = 0.0
     beta: float = 10.0
@@ -90,10 +90,10 @@ class TowerLoss:
     scale: float = 10.0
     negatives: int = 2
 
-    def represent(self, module: nn.Module, items: Sequence[TowerItem]) -> tuple[Tensor, ...]:
-        return (_tower(module)([item.ids for item in items]),)
+    def represent(self, module: nn.Module, items: Sequence[QueryItem]) -> tuple[Tensor, ...]:
+        return (_query_encoder(module)([item.ids for item in items]),)
 
-    def loss(self, module: nn.Module, vectors: tuple[Tensor, ...], items: Sequence[TowerItem]) -> Mapping[str, Tensor]:
+    def loss(self, module: nn.Module, vectors: tuple[Tensor, ...], items: Sequence[QueryItem]) -> Mapping[str, Tensor]:
         (found,) = vectors
         losses: dict[str, Tensor] = {}
         rows = [row for row, item in enumerate(items) if item.target >= 0]
@@ -107,7 +107,7 @@ class TowerLoss:
         # A batch without either teaches nothing, but is no error.
         return losses or {"nothing": found.sum() * 0.0}
 
-    def _dpr(self, found: Tensor, items: Sequence[TowerItem], patterns: Patterns) -> Tensor:
+    def _dpr(self, found: Tensor, items: Sequence[QueryItem], patterns: Patterns) -> Tensor:
         rows = [item.state for item in items]
         states = torch.from_numpy(self.data.states[rows]).to(found.device)
         questions = None if self.data.questions is None else torch.from_numpy(self.data.questions[rows]).to(found.device)
@@ -123,7 +123,7 @@ class TowerLoss:
         positives = torch.tensor([places[item.positive] for item in items], device=found.device)
         return dpr_loss(scores, positives, torch.from_numpy(gold).to(found.device), scale=self.scale)
 
-    def _sets(self, items: Sequence[TowerItem]) -> npt.NDArray[np.int64]:
+    def _sets(self, items: Sequence[QueryItem]) -> npt.NDArray[np.int64]:
         """The numbers of the batch's memory sets: the positives and some hard negatives of each, every one once."""
         chosen: set[int] = set()
         for item in items:
@@ -134,7 +134,7 @@ class TowerLoss:
 
 
 def mixed_batches(
-    items: Sequence[TowerItem], size: int, *, distilled_first: float = 0.5, steps: int | None = None
+    items: Sequence[QueryItem], size: int, *, distilled_first: float = 0.5, steps: int | None = None
 ) -> tuple[Batches, int]:
     """Batches of questions of about one length: first of those to distil, then half of these and half with gold passages.
 
@@ -174,7 +174,7 @@ def mixed_batches(
     return batches, len(batches(0, np.random.default_rng(0)))
 
 
-def _bucketed(items: Sequence[TowerItem], numbers: Sequence[int], size: int, random: np.random.Generator) -> list[list[int]]:
+def _bucketed(items: Sequence[QueryItem], numbers: Sequence[int], size: int, random: np.random.Generator) -> list[list[int]]:
     """The numbers in batches of one length each, in an order that is drawn: less padding is computed."""
     drawn = random.permutation(np.asarray(numbers, dtype=np.int64)).tolist()
     batches: list[list[int]] = []
@@ -184,7 +184,7 @@ def _bucketed(items: Sequence[TowerItem], numbers: Sequence[int], size: int, ran
     return [batches[number] for number in random.permutation(len(batches))]
 
 
-def _tower(module: nn.Module) -> TowerModule:
-    if not isinstance(module, TowerModule):
-        raise TypeError(f"A question tower is trained here, not {type(module).__name__}.")
+def _query_encoder(module: nn.Module) -> QueryEncoderModule:
+    if not isinstance(module, QueryEncoderModule):
+        raise TypeError(f"A query encoder is trained here, not {type(module).__name__}.")
     return module

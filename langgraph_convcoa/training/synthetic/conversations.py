@@ -1,4 +1,4 @@
-"""Conversations made from single-turn questions over titled articles: what distillation of the question tower learns from.
+"""Conversations made from single-turn questions over titled articles: what distillation of the query encoder learns from.
 
 A conversation is a few earlier questions of one article with their answers and a question that leans on them; its target is
 the same question in full. No model writes anything: the rules are in `ellipsis`.

@@ -7,7 +7,7 @@ from langgraph_convcoa.retrieval.query.conversation_state import (
     StateEncoder,
     conversational_state,
     history_pairs,
-    towered_states,
+    mixed_states,
     turn_text,
 )
 
@@ -38,16 +38,16 @@ def test_turns_that_fit_equally_are_averaged():
 
 def test_the_gate_leaves_a_question_that_means_what_it_says_to_the_state():
     x, t, s = unit(1, 0, 0), unit(1, 1, 0), unit(0, 0, 1)
-    states = towered_states(np.stack([x, t]), np.stack([x, x]), np.stack([s, s]), 0.5, 2.0)
+    states = mixed_states(np.stack([x, t]), np.stack([x, x]), np.stack([s, s]), 0.5, 2.0)
     np.testing.assert_allclose(states[0], s, atol=1e-6)
     np.testing.assert_allclose(states[1], unit(*((1 - t @ x) ** 2 * t + 0.5 * s)), atol=1e-6)
-    plain = towered_states(np.stack([x, t]), np.stack([x, x]), np.stack([s, s]), 0.5, 0.0)
+    plain = mixed_states(np.stack([x, t]), np.stack([x, x]), np.stack([s, s]), 0.5, 0.0)
     np.testing.assert_allclose(plain, np.stack([unit(*(x + 0.5 * s)), unit(*(t + 0.5 * s))]), atol=1e-6)
 
 
 def test_nothing_is_divided_by_no_length():
     x = unit(1, 0)
-    assert towered_states(x[None], x[None], np.zeros((1, 2), np.float32), 1.0, 1.0).tolist() == [[0.0, 0.0]]
+    assert mixed_states(x[None], x[None], np.zeros((1, 2), np.float32), 1.0, 1.0).tolist() == [[0.0, 0.0]]
 
 
 def test_a_turn_is_its_question_and_the_start_of_its_answer():

@@ -30,7 +30,7 @@ def test_it_is_small_and_says_what_it_is() -> None:
     model = default_model()
     assert model is not None
     assert model.encoder == DEFAULT_ENCODER
-    assert model.tower is not None
+    assert model.query_encoder is not None
     for words in ("CC BY-SA 4.0", "convcoa train", "mtrag", "Limits"):
         assert words in model.card
 

@@ -19,9 +19,8 @@ from langgraph_convcoa.retrieval.query.model import (
     is_default_encoder,
     model_for,
 )
-from langgraph_convcoa.retrieval.query.query_encoder import QuestionTower
-from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
-from langgraph_convcoa.retrieval.query.query_encoder_text import Reading
+from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
 from langgraph_convcoa.retrieval.query.state_weights import StateWeights
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
@@ -53,11 +52,11 @@ def model(name: str = "bag", d: int = D) -> RetrieverModel:
     )
 
 
-def towered(bert: SentenceTransformerEncoder, **settings: float) -> RetrieverModel:
-    module = TowerModule.of(bert.model_name, Reading(tokens=24), device="cpu")
+def encoded(bert: SentenceTransformerEncoder, **settings: float) -> RetrieverModel:
+    module = QueryEncoderModule.of(bert.model_name, Reading(tokens=24), device="cpu")
     for weight in module.learned().values():
         weight.mul_(1.3)
-    return RetrieverModel(encoder_identity(bert.name), tower=QuestionTower.of(module, bert.model_name), **settings)
+    return RetrieverModel(encoder_identity(bert.name), query_encoder=QueryEncoder.of(module, bert.model_name), **settings)
 
 
 def test_a_saved_model_is_the_same(tmp_path: Path, bert: SentenceTransformerEncoder) -> None:
@@ -72,10 +71,10 @@ def test_a_saved_model_is_the_same(tmp_path: Path, bert: SentenceTransformerEnco
     np.testing.assert_array_equal(found.weights.value, saved.weights.value)
     np.testing.assert_array_equal(found.state.gate, saved.state.gate)
     # Another takes its place, with nothing of the first left.
-    towered(bert, state_weight=0.5, gate=2.0).save(tmp_path / "m")
+    encoded(bert, state_weight=0.5, gate=2.0).save(tmp_path / "m")
     second = RetrieverModel.load(tmp_path / "m")
     assert second.weights is None
-    assert second.tower is not None
+    assert second.query_encoder is not None
     assert (second.state_weight, second.gate) == (0.5, 2.0)
     assert sorted(path.name for path in (tmp_path / "m").iterdir()) == ["config.json", "question_tower.safetensors"]
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
@@ -84,7 +83,7 @@ def test_a_saved_model_is_the_same(tmp_path: Path, bert: SentenceTransformerEnco
 def test_who_may_read_the_settings_may_read_the_weights(tmp_path: Path, bert: SentenceTransformerEncoder) -> None:
     plain = tmp_path / "plain"
     plain.touch()
-    for saved in (model(), towered(bert)):
+    for saved in (model(), encoded(bert)):
         saved.save(tmp_path / "m")
         modes = {file.stat().st_mode for file in (tmp_path / "m").iterdir()}
         assert modes == {plain.stat().st_mode}
@@ -100,7 +99,7 @@ def test_who_may_read_the_settings_may_read_the_weights(tmp_path: Path, bert: Se
         ({"tower": 3}, "no usable 'tower'"),
         ({"gate": "open"}, "no usable 'gate'"),
         ({"gate": -1}, "gate must be a number of at least 0"),
-        ({"tower": True}, "question tower"),
+        ({"tower": True}, "query encoder"),
     ],
 )
 def test_a_changed_config_is_one_clear_line(tmp_path: Path, change: dict[str, object], message: str) -> None:
@@ -193,8 +192,8 @@ def test_the_weights_rank_and_explain(encoder: BagOfWords) -> None:
     assert found[0].metadata["association"][0]["weight"] == pytest.approx(1.0)
 
 
-def test_the_tower_reads_questions_with_a_history_only(bert: SentenceTransformerEncoder) -> None:
-    trained = towered(bert, state_weight=0.5)
+def test_the_query_encoder_reads_questions_with_a_history_only(bert: SentenceTransformerEncoder) -> None:
+    trained = encoded(bert, state_weight=0.5)
     settings = {"encoder": bert, "k": 4, "lexical_weight": 0}
     plain = HopfieldRetriever.from_texts(TEXTS, model="untrained", **settings)
     retriever = HopfieldRetriever.from_texts(TEXTS, model=trained, **settings)
@@ -204,8 +203,8 @@ def test_the_tower_reads_questions_with_a_history_only(bert: SentenceTransformer
     assert scores(retriever.model_copy(update={"history_weight": 0.0}), "what is the river", HISTORY) == scores(
         plain, "what is the river"
     )
-    assert trained.tower is not None
-    (read,) = trained.tower.encode(["what is the river"], [HISTORY])
+    assert trained.query_encoder is not None
+    (read,) = trained.query_encoder.encode(["what is the river"], [HISTORY])
     state = plain._encode(["what is the river"], [HISTORY])[0]
     mixed = read + 0.5 * state
     np.testing.assert_allclose(
@@ -221,7 +220,7 @@ def test_the_tower_reads_questions_with_a_history_only(bert: SentenceTransformer
 
 def test_an_index_keeps_its_model(tmp_path: Path, bert: SentenceTransformerEncoder) -> None:
     documents = [Document(text, id=str(number)) for number, text in enumerate(TEXTS)]
-    trained = towered(bert, state_weight=0.5)
+    trained = encoded(bert, state_weight=0.5)
     HopfieldRetriever.from_documents(documents, encoder=bert, model=trained).save_pretrained(tmp_path / "beside")
     expected = scores(HopfieldRetriever.from_documents(documents, encoder=bert, model=trained, k=4), "who is it", HISTORY)
     (tmp_path / "beside").rename(tmp_path / "moved")

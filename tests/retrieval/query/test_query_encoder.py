@@ -1,4 +1,4 @@
-"""The question tower: what it reads, its differences from the encoder, its file."""
+"""The query encoder: what it reads, its differences from the encoder, its file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.query.query_encoder import QuestionTower
-from langgraph_convcoa.retrieval.query.query_encoder_file import Differences
-from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
-from langgraph_convcoa.retrieval.query.query_encoder_text import Reading
+from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
 from tests.retrieval.tiny_bert import WORDS, save_tiny_bert
 
 READING = Reading(tokens=16, turn_question=4, turn_answer=2)
@@ -27,15 +25,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save_tiny_bert(tmp_path_factory.mktemp("tower") / "bert"))
 
 
-def trained(base: str, size: float = 0.05) -> TowerModule:
-    module = TowerModule.of(base, READING, device="cpu").eval()
+def trained(base: str, size: float = 0.05) -> QueryEncoderModule:
+    module = QueryEncoderModule.of(base, READING, device="cpu").eval()
     generator = torch.Generator().manual_seed(1)
     for weight in module.learned().values():
         weight.add_(size * torch.randn(weight.shape, generator=generator))
     return module
 
 
-def vectors(module: TowerModule) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+def vectors(module: QueryEncoderModule) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     with torch.inference_mode():
         return np.concatenate([module([ids]).numpy() for ids in module.text.ids(QUESTIONS, HISTORIES)])
 
@@ -45,7 +43,7 @@ def words(ids: list[int]) -> str:
 
 
 def test_the_question_is_read_first_and_then_the_newest_turn(base: str) -> None:
-    text = TowerModule.of(base, READING, device="cpu").text
+    text = QueryEncoderModule.of(base, READING, device="cpu").text
     history = [("who stores memory", "the river"), ("what is a book", "a network the")]
     (ids,) = text.ids(["when was the book"], [history])
     # The fifth word of a question and the third of an answer are one too many; the oldest turn has what is left.
@@ -58,7 +56,7 @@ def test_the_question_is_read_first_and_then_the_newest_turn(base: str) -> None:
     st.lists(st.tuples(st.lists(st.sampled_from(WORDS), max_size=9), st.lists(st.sampled_from(WORDS), max_size=9)), max_size=6)
 )
 def test_as_many_tokens_as_there_is_room_for(base: str, turns: list[tuple[list[str], list[str]]]) -> None:
-    text = _TEXTS.setdefault(base, TowerModule.of(base, READING, device="cpu").text)
+    text = _TEXTS.setdefault(base, QueryEncoderModule.of(base, READING, device="cpu").text)
     history = [(" ".join(question), " ".join(answer)) for question, answer in turns]
     (ids,) = text.ids(["what is the network"], [history])
     assert words(ids).startswith("[CLS] what is the network [SEP]")
@@ -71,31 +69,31 @@ _TEXTS: dict[str, object] = {}
 
 
 def test_special_tokens_in_a_question_are_words(base: str) -> None:
-    text = TowerModule.of(base, READING, device="cpu").text
+    text = QueryEncoderModule.of(base, READING, device="cpu").text
     (ids,) = text.ids(["who " * 40], [[("what", "a")]])
     assert len(ids) == READING.tokens, "a long question is cut, and ends as every text does"
     assert words(ids).endswith("who [SEP]")
 
 
-def test_eight_bits_are_almost_the_trained_tower(base: str, tmp_path: Path) -> None:
+def test_eight_bits_are_almost_the_trained_query_encoder(base: str, tmp_path: Path) -> None:
     module = trained(base)
     expected = vectors(module)
-    exact, rounded = (QuestionTower.of(module, base, bits=bits) for bits in (32, 8))
+    exact, rounded = (QueryEncoder.of(module, base, bits=bits) for bits in (32, 8))
     np.testing.assert_allclose(exact.encode(QUESTIONS, HISTORIES), expected, atol=1e-5)
     found = rounded.encode(QUESTIONS, HISTORIES)
     assert ((found * expected).sum(axis=1) > 0.999).all()
-    untrained = QuestionTower(base, Differences({}, rounded.differences.base_hash), READING).encode(QUESTIONS, HISTORIES)
+    untrained = QueryEncoder(base, Differences({}, rounded.differences.base_hash), READING).encode(QUESTIONS, HISTORIES)
     assert ((untrained * expected).sum(axis=1) < 0.98).any(), "training changed something"
     rounded.save(tmp_path / "t.safetensors")
     exact.save(tmp_path / "exact.safetensors")
-    reloaded = QuestionTower.load(tmp_path / "t.safetensors")
+    reloaded = QueryEncoder.load(tmp_path / "t.safetensors")
     assert reloaded.reading == READING
     np.testing.assert_array_equal(reloaded.encode(QUESTIONS, HISTORIES), found)
     assert (tmp_path / "t.safetensors").stat().st_size < 0.6 * (tmp_path / "exact.safetensors").stat().st_size
 
 
-def test_the_average_of_two_towers_has_the_mean_of_their_weights(base: str, tmp_path: Path) -> None:
-    one, other = (QuestionTower.of(trained(base, size), base, bits=32) for size in (0.05, 0.02))
+def test_the_average_of_two_query_encoders_has_the_mean_of_their_weights(base: str, tmp_path: Path) -> None:
+    one, other = (QueryEncoder.of(trained(base, size), base, bits=32) for size in (0.05, 0.02))
     mean = one.averaged(other).module().learned()
     for name, weight in mean.items():
         expected = (one.module().learned()[name] + other.module().learned()[name]) / 2
@@ -103,31 +101,31 @@ def test_the_average_of_two_towers_has_the_mean_of_their_weights(base: str, tmp_
     assert any((weight - one.module().learned()[name]).abs().max() > 0.02 for name, weight in mean.items())
     foreign = str(save_tiny_bert(tmp_path / "other", seed=5))
     with pytest.raises(RetrievalError, match="no average"):
-        one.averaged(QuestionTower.of(trained(foreign), foreign))
+        one.averaged(QueryEncoder.of(trained(foreign), foreign))
 
 
 def test_a_vector_does_not_depend_on_its_batch(base: str) -> None:
-    tower = QuestionTower.of(trained(base), base)
-    together = tower.encode(QUESTIONS, HISTORIES)
-    tower.batch_size = 1
-    np.testing.assert_allclose(tower.encode(QUESTIONS, HISTORIES), together, atol=1e-5)
+    query_encoder = QueryEncoder.of(trained(base), base)
+    together = query_encoder.encode(QUESTIONS, HISTORIES)
+    query_encoder.batch_size = 1
+    np.testing.assert_allclose(query_encoder.encode(QUESTIONS, HISTORIES), together, atol=1e-5)
 
 
 def test_embeddings_and_the_lowest_layers_can_stay(base: str) -> None:
-    module = TowerModule.of(base, READING, device="cpu", frozen_layers=1)
+    module = QueryEncoderModule.of(base, READING, device="cpu", frozen_layers=1)
     trainable = {name for name, parameter in module.transformer.named_parameters() if parameter.requires_grad}
     assert trainable
     assert all(name.startswith("encoder.layer.1.") for name in trainable)
 
 
 def test_differences_of_another_encoder_are_refused(base: str, tmp_path: Path) -> None:
-    tower = QuestionTower.of(trained(base), base)
+    query_encoder = QueryEncoder.of(trained(base), base)
     other = str(save_tiny_bert(tmp_path / "other", seed=5))
     with pytest.raises(RetrievalError, match="was trained from other weights"):
-        QuestionTower(other, tower.differences, READING).encode(["who"], [[]])
+        QueryEncoder(other, query_encoder.differences, READING).encode(["who"], [[]])
     wide = str(save_tiny_bert(tmp_path / "wide", width=64))
     with pytest.raises(RetrievalError, match="not of one architecture"):
-        QuestionTower.of(trained(base), wide)
+        QueryEncoder.of(trained(base), wide)
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "version", "head", "missing"])
@@ -135,7 +133,7 @@ def test_a_damaged_file_is_one_clear_line(base: str, tmp_path: Path, damage: str
     from safetensors.torch import save_file
 
     path = tmp_path / "t.safetensors"
-    QuestionTower.of(trained(base), base).save(path)
+    QueryEncoder.of(trained(base), base).save(path)
     whole = path.read_bytes()
     if damage == "cut":
         path.write_bytes(whole[: len(whole) // 2])
@@ -147,7 +145,7 @@ def test_a_damaged_file_is_one_clear_line(base: str, tmp_path: Path, damage: str
         head = {"format": "convcoa question tower", "version": "9" if damage == "version" else "1"}
         save_file({"a": torch.zeros(1)}, path, metadata=head)
     with pytest.raises(RetrievalError) as error:
-        QuestionTower.load(path)
+        QueryEncoder.load(path)
     assert "t.safetensors" in str(error.value)
     assert "\n" not in str(error.value)
 

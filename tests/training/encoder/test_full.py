@@ -12,8 +12,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.memory import build_memory
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
-from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
-from langgraph_convcoa.retrieval.query.query_encoder_text import Reading, TowerText
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, QueryText, Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.encoder.full import FullItem, FullLoss, FullSettings, train_full
 from langgraph_convcoa.training.loop.gradient_cache import backward
@@ -38,8 +37,8 @@ def test_gradient_caching_gives_the_gradient_of_the_whole_batch(base: str) -> No
     gradients = []
     for chunk in (None, 1, 3):
         # In double precision, where the order of sums, which differs between processors, is far below the tolerance.
-        module = TowerModule.of(base, READING, device="cpu").train().double()
-        loss = FullLoss(memory, TowerText(module.text.tokenizer, Reading(tokens=24)), settings)
+        module = QueryEncoderModule.of(base, READING, device="cpu").train().double()
+        loss = FullLoss(memory, QueryText(module.text.tokenizer, Reading(tokens=24)), settings)
         losses = backward(module, loss, items, chunk=chunk)
         assert losses["dpr"] > 0
         gradients.append(torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None]))

@@ -1,4 +1,4 @@
-"""The question tower's loss, its batches, and its recipe from data to a model."""
+"""The query encoder's loss, its batches, and its recipe from data to a model."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.hopfield.sparsity import sparsemax
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
-from langgraph_convcoa.retrieval.query.query_encoder import QuestionTower
-from langgraph_convcoa.retrieval.query.query_encoder_file import Differences
-from langgraph_convcoa.retrieval.query.query_encoder_module import TowerModule
-from langgraph_convcoa.retrieval.query.query_encoder_text import Reading
+from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.head.data import encode_examples, with_tower
+from langgraph_convcoa.training.head.data import encode_examples, with_query_encoder
 from langgraph_convcoa.training.head.model import HopfieldHead
 from langgraph_convcoa.training.head.training import HeadSettings, reciprocal_rank_of, train_head
 from langgraph_convcoa.training.loop.settings import TrainingSettings
-from langgraph_convcoa.training.query_encoder.losses import TowerData, TowerItem, TowerLoss, mixed_batches
-from langgraph_convcoa.training.query_encoder.recipe import TowerRecipe, train_tower
+from langgraph_convcoa.training.query_encoder.losses import QueryEncoderData, QueryEncoderLoss, QueryItem, mixed_batches
+from langgraph_convcoa.training.query_encoder.recipe import QueryEncoderRecipe, train_query_encoder
 from tests.retrieval.conftest import BagOfWords
 from tests.retrieval.tiny_bert import save_tiny_bert
 
@@ -70,9 +68,9 @@ def single_turn() -> Dataset:
     return Dataset("things", tuple(asked), corpus)
 
 
-def recipe(**training: float) -> TowerRecipe:
+def recipe(**training: float) -> QueryEncoderRecipe:
     settings = {"steps": 6, "batch_size": 8, "learning_rate": 1e-3, "checkpoint_every": 2, **training}
-    return TowerRecipe(TrainingSettings(**settings), made=30, share=1.0, reading=READING)  # type: ignore[arg-type]
+    return QueryEncoderRecipe(TrainingSettings(**settings), made=30, share=1.0, reading=READING)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("gate", [0.0, 2.0])
@@ -80,14 +78,14 @@ def test_the_loss_is_that_of_the_scores_that_retrieval_uses(base: str, gate: flo
     random = np.random.default_rng(0)
     rows = random.normal(size=(7, 32)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    data = TowerData(rows[:2], rows[2:4], Patterns(rows, np.array([0, 3, 5, 7])), rows[4:6])
+    data = QueryEncoderData(rows[:2], rows[2:4], Patterns(rows, np.array([0, 3, 5, 7])), rows[4:6])
     items = [
-        TowerItem((2, 5, 3), target=1),
-        TowerItem((2, 6, 3), -1, 0, (0,), 0, (2,)),
-        TowerItem((2, 7, 3), -1, 1, (1, 2), 1, (0,)),
+        QueryItem((2, 5, 3), target=1),
+        QueryItem((2, 6, 3), -1, 0, (0,), 0, (2,)),
+        QueryItem((2, 7, 3), -1, 1, (1, 2), 1, (0,)),
     ]
-    module = TowerModule.of(base, READING, device="cpu").eval()
-    loss = TowerLoss(data, state_weight=0.5, gate=gate, distillation=2.0, contrast=0.0, scale=5.0, negatives=1)
+    module = QueryEncoderModule.of(base, READING, device="cpu").eval()
+    loss = QueryEncoderLoss(data, state_weight=0.5, gate=gate, distillation=2.0, contrast=0.0, scale=5.0, negatives=1)
     (vectors,) = loss.represent(module, items)
     found = loss.loss(module, (vectors,), items)
     assert found["cosine"].item() == pytest.approx(2 * (1 - float(vectors[0].detach() @ torch.from_numpy(rows[1]))), abs=1e-5)
@@ -111,8 +109,8 @@ def test_the_loss_is_that_of_the_scores_that_retrieval_uses(base: str, gate: flo
 
 
 def test_batches_distil_first_and_mix_then() -> None:
-    items = [TowerItem((1,) * (n % 5 + 1), target=n) for n in range(40)]
-    items += [TowerItem((1,) * 3, -1, n, (n,), n) for n in range(10)]
+    items = [QueryItem((1,) * (n % 5 + 1), target=n) for n in range(40)]
+    items += [QueryItem((1,) * 3, -1, n, (n,), n) for n in range(10)]
     batches, steps = mixed_batches(items, 8, distilled_first=0.5)
     epoch = batches(0, np.random.default_rng(3))
     assert epoch == batches(0, np.random.default_rng(3))
@@ -133,7 +131,7 @@ def test_the_recipe_makes_a_model_that_retrieves_better(base: str, tmp_path: Pat
     data = conversations()
     encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
     chosen = dataclasses.replace(recipe(steps=80), state_weights=(0.0, 1.0))
-    model = train_tower(
+    model = train_query_encoder(
         data,
         single_turn=[single_turn()],
         out=tmp_path / "m",
@@ -161,61 +159,61 @@ def test_the_recipe_makes_a_model_that_retrieves_better(base: str, tmp_path: Pat
 def test_a_stopped_training_goes_on_to_the_same_model(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
     arguments = {"single_turn": [single_turn()], "encoder": encoder, "recipe": recipe(), "device": "cpu"}
-    train_tower(conversations(), out=tmp_path / "whole", **arguments)
+    train_query_encoder(conversations(), out=tmp_path / "whole", **arguments)
     calls = 0
-    original = TowerLoss.loss
+    original = QueryEncoderLoss.loss
 
-    def stopping(self: TowerLoss, *given: object) -> object:
+    def stopping(self: QueryEncoderLoss, *given: object) -> object:
         nonlocal calls
         calls += 1
         if calls == 4:
             raise OSError("the power fails")
         return original(self, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TowerLoss, "loss", stopping)
+    monkeypatch.setattr(QueryEncoderLoss, "loss", stopping)
     with pytest.raises(OSError, match="power"):
-        train_tower(conversations(), out=tmp_path / "parts", **arguments)
+        train_query_encoder(conversations(), out=tmp_path / "parts", **arguments)
     with pytest.raises(InputError, match="--resume"):
-        train_tower(conversations(), out=tmp_path / "parts", **arguments)
-    train_tower(conversations(), out=tmp_path / "parts", resume=True, **arguments)
+        train_query_encoder(conversations(), out=tmp_path / "parts", **arguments)
+    train_query_encoder(conversations(), out=tmp_path / "parts", resume=True, **arguments)
     whole, parts = (load_file(tmp_path / name / "question_tower.safetensors") for name in ("whole", "parts"))
     assert whole.keys() == parts.keys()
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
     assert calls == 8, "the checkpoint after two steps was gone on from"
 
 
-def test_a_training_goes_on_from_another_tower(base: str) -> None:
+def test_a_training_goes_on_from_another_query_encoder(base: str) -> None:
     encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
     arguments = {"single_turn": [single_turn()], "encoder": encoder, "device": "cpu"}
-    first = train_tower(None, recipe=recipe(steps=20), **arguments).tower
+    first = train_query_encoder(None, recipe=recipe(steps=20), **arguments).query_encoder
     assert first is not None
     still = recipe(steps=1, learning_rate=1e-12, weight_decay=0.0)
-    second = train_tower(conversations(), recipe=still, start=first, **arguments).tower
+    second = train_query_encoder(conversations(), recipe=still, start=first, **arguments).query_encoder
     assert second is not None
     talk = [(("who stores the network", "a book"),)]
-    found, before = (tower.encode(["what is the river"], talk) for tower in (second, first))
+    found, before = (query_encoder.encode(["what is the river"], talk) for query_encoder in (second, first))
     np.testing.assert_allclose(found, before, atol=1e-3)
-    untrained = TowerModule.of(base, READING, device="cpu").eval()
+    untrained = QueryEncoderModule.of(base, READING, device="cpu").eval()
     with torch.no_grad():
         plain = untrained(untrained.text.ids(["what is the river"], talk)).numpy()
     assert np.abs(before - plain).max() > 0.01
 
 
-def test_a_head_on_a_tower_learns_with_it_and_ranks_as_the_saved_model_does(base: str, tmp_path: Path) -> None:
+def test_a_head_on_a_query_encoder_learns_with_it_and_ranks_as_the_saved_model_does(base: str, tmp_path: Path) -> None:
     encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
     data = conversations()
     chosen = dataclasses.replace(recipe(), state_weights=(0.7,), gate=1.5)
-    tower = train_tower(data, single_turn=[single_turn()], encoder=encoder, recipe=chosen, device="cpu")
-    assert (tower.state_weight, tower.gate) == (0.7, 1.5)
+    query_encoder = train_query_encoder(data, single_turn=[single_turn()], encoder=encoder, recipe=chosen, device="cpu")
+    assert (query_encoder.state_weight, query_encoder.gate) == (0.7, 1.5)
     training = TrainingSettings(epochs=20, batch_size=16, learning_rate=3e-3, checkpoint_every=0)
     settings = HeadSettings(training=training, identity=1e-3, share=1.0)
-    train_head(data, out=tmp_path / "m", encoder=encoder, settings=settings, on=tower, device="cpu")
+    train_head(data, out=tmp_path / "m", encoder=encoder, settings=settings, on=query_encoder, device="cpu")
     model = RetrieverModel.load(tmp_path / "m")
-    assert model.tower is not None
-    assert tower.tower is not None
+    assert model.query_encoder is not None
+    assert query_encoder.query_encoder is not None
     assert model.state is not None
-    before, after = tower.tower.differences.tensors, model.tower.differences.tensors
-    assert all(torch.equal(before[name], after[name]) for name in before), "the tower stays as it is"
+    before, after = query_encoder.query_encoder.differences.tensors, model.query_encoder.differences.tensors
+    assert all(torch.equal(before[name], after[name]) for name in before), "the query encoder stays as it is"
     assert (model.state_weight, model.gate) == (0.7, 1.5)
     head = HopfieldHead(encoder.dimension, association=False)
     with torch.no_grad():
@@ -223,9 +221,9 @@ def test_a_head_on_a_tower_learns_with_it_and_ranks_as_the_saved_model_does(base
             getattr(head, name).copy_(torch.from_numpy(getattr(model.state, name)))
         head.log_history_weight.fill_(np.log(model.settings["history_weight"]))
         head.log_history_beta.fill_(np.log(model.settings["history_beta"]))
-    found = with_tower(*encode_examples(data, encoder), data.examples, model.tower, 0.7, 1.5)
+    found = with_query_encoder(*encode_examples(data, encoder), data.examples, model.query_encoder, 0.7, 1.5)
     assert reciprocal_rank_of(head, *found) == pytest.approx(_rank(data, encoder, model), abs=1e-6)
-    assert _rank(data, encoder, model) > _rank(data, encoder, tower) + 0.02
+    assert _rank(data, encoder, model) > _rank(data, encoder, query_encoder) + 0.02
 
 
 def _rank(data: TrainingData, encoder: SentenceTransformerEncoder, model: RetrieverModel) -> float:
@@ -237,9 +235,9 @@ def _rank(data: TrainingData, encoder: SentenceTransformerEncoder, model: Retrie
 
 def test_what_cannot_be_trained_on(base: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--head"):
-        train_tower(conversations(), out=tmp_path / "m", encoder=BagOfWords())
+        train_query_encoder(conversations(), out=tmp_path / "m", encoder=BagOfWords())
     with pytest.raises(InputError, match="nothing to train on"):
-        train_tower(None, out=tmp_path / "m", encoder=base)
+        train_query_encoder(None, out=tmp_path / "m", encoder=base)
     assert not (tmp_path / "m").exists()
 
 
@@ -254,20 +252,20 @@ def test_a_resumed_training_names_the_setting_that_differs(base: str, tmp_path: 
     with monkeypatch.context() as patch:
         patch.setattr(RetrieverModel, "save", full)
         with pytest.raises(OSError, match="space"):
-            train_tower(conversations(), recipe=chosen, **arguments)
+            train_query_encoder(conversations(), recipe=chosen, **arguments)
     faster = dataclasses.replace(chosen, training=dataclasses.replace(chosen.training, learning_rate=0.5))
     with pytest.raises(InputError, match=r"learning_rate = .*, not 0\.5"):
-        train_tower(conversations(), recipe=faster, resume=True, **arguments)
+        train_query_encoder(conversations(), recipe=faster, resume=True, **arguments)
     seldom = dataclasses.replace(chosen, training=dataclasses.replace(chosen.training, checkpoint_every=3))
-    train_tower(conversations(), recipe=seldom, resume=True, **arguments)
+    train_query_encoder(conversations(), recipe=seldom, resume=True, **arguments)
 
 
-def test_a_tower_that_has_no_average_with_it_is_told_before_training(
+def test_a_query_encoder_that_has_no_average_with_it_is_told_before_training(
     base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "langgraph_convcoa.training.query_encoder.recipe.train", lambda *_, **__: pytest.fail("it was trained")
     )
-    other = QuestionTower(base, Differences({}, "another encoder's"), recipe().reading)
+    other = QueryEncoder(base, Differences({}, "another encoder's"), recipe().reading)
     with pytest.raises(RetrievalError, match="no average"):
-        train_tower(conversations(), encoder=base, recipe=recipe(), average_with=other, device="cpu")
+        train_query_encoder(conversations(), encoder=base, recipe=recipe(), average_with=other, device="cpu")
