@@ -1,23 +1,38 @@
-"""The action over tables (Pan et al. 2024b, section 3.4.3): runs the SQL that the planner wrote into the chain, read-only."""
+"""Action over tables (Pan et al. 2024b, section 3.4.3): runs the SQL that the planner wrote into the chain, read-only."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
     from langgraph_convcoa.actions.tables.engine import Engine
-    from langgraph_convcoa.actions.tables.schema import Table
+    from langgraph_convcoa.actions.tables.lookup import LookUp
     from langgraph_convcoa.actions.tables.sources import Sources
     from langgraph_convcoa.actions.tables.sql_guard import CheckedQuery
 
 _NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgres": "PostgreSQL", "mysql": "MySQL", "tsql": "SQL Server"}
+
+
+class DataAnalysisSettings(BaseModel):
+    """Limits of the queries of a `DataAnalysis`; those that a run sets go before the action's own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_rows: int | None = Field(
+        default=None, ge=1, le=1000, description="Rows of a result that are kept; the action's when left empty."
+    )
+    timeout: float | None = Field(
+        default=None, gt=0, le=3600, description="Seconds a query may take; the action's when left empty."
+    )
 
 
 class DataAnalysis:
@@ -25,8 +40,8 @@ class DataAnalysis:
 
     The planner reads the tables' columns, comments and a few values, and writes one SELECT as the `action_input`. It is
     parsed: a single SELECT of allow-listed functions over these tables passes. It runs read-only with limits on rows, time
-    and memory; what fails is written anew by the model, once a turn. Without a model a question is matched with columns and
-    values: "revenue of North in 2019" is looked up, what asks for reckoning is refused.
+    and memory; the model rewrites a query that fails, once a turn. Without a model a question is matched with columns and
+    values: "revenue of North in 2019" is looked up, a question whose answer must be computed is refused.
 
     Args:
         sources: CSV, TSV, Parquet, JSON, Excel, SQLite or DuckDB files, folders of them, or SQLAlchemy URLs; one or several. A
@@ -35,8 +50,8 @@ class DataAnalysis:
         name: What the planner and the chain call this action.
         description: What the tables are about, for the planner, in front of their columns.
         sample_values: Show the planner, and so the model's provider, a few values of each column.
-        max_rows: Rows of a result that are kept.
-        timeout: Seconds a query may take.
+        max_rows: Rows of a result that are kept, at most 1000.
+        timeout: Seconds a query may take, at most 3600.
         memory_limit: Memory that tables of files and the queries over them may take together.
         threads: Threads of a query over files.
         schema_budget: Characters of the tables' description at most.
@@ -76,28 +91,26 @@ class DataAnalysis:
         threads: int = 2,
         schema_budget: int = 6_000,
     ) -> None:
-        for value, least, what in (
-            (max_rows, 1, "max_rows"),
-            (timeout, 0.1, "timeout"),
-            (schema_budget, 200, "schema_budget"),
-        ):
-            if value < least:
-                raise InputError(f"{what} must be at least {least}, not {value}")
-        from langgraph_convcoa.actions.tables.sources import Limits, open_sources
+        try:
+            self._settings = DataAnalysisSettings(max_rows=max_rows, timeout=timeout)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise InputError(f"{first['loc'][0]}: {first['msg']}, not {first['input']}") from None
+        if schema_budget < 200:
+            raise InputError(f"schema_budget must be at least 200, not {schema_budget}")
+        from langgraph_convcoa.actions.tables.sources import open_sources
 
         self.name = name
         self._about = description
         self._sample_values = sample_values
-        self._max_rows = max_rows
-        self._timeout = timeout
         self._budget = schema_budget
-        self._engines: list[Engine] = open_sources(sources, tables, Limits(memory_limit, threads))
+        self._engines: list[Engine] = open_sources(sources, tables, memory_limit, threads)
 
     def description(self) -> str:
         """What the planner reads: how to write the query, and the tables as they are now."""
         from dataclasses import replace
 
-        from langgraph_convcoa.actions.tables.schema import describe
+        from langgraph_convcoa.actions.tables.engine import describe
 
         found = [table for engine in self._engines for table in engine.tables()]
         if not self._sample_values:
@@ -126,18 +139,15 @@ class DataAnalysis:
             engine.close()
 
     def _retrieve(self, request: ActionRequest) -> Document:
-        from langgraph_convcoa.actions.tables.evidence import evidence_from
+        from langgraph_convcoa.actions.tables.evidence import evidence_from, in_words
 
-        max_rows = int(request.settings.get("max_rows") or self._max_rows)
-        timeout = float(request.settings.get("timeout") or self._timeout)
+        limits = {**self._settings.model_dump(), **{name: value for name, value in request.settings.items() if value}}
+        max_rows, timeout = int(limits["max_rows"]), float(limits["timeout"])
         sql = request.action_input.strip()
-        if sql:
-            engine, query = self._checked(sql, max_rows)
-        else:
-            engine, query = self._looked_up(request.sub_question, max_rows, timeout)
+        engine, query = self._checked(sql or self._looked_up(request.sub_question, max_rows, timeout), max_rows)
         result = engine.run(query.executed, max_rows, timeout)
         source = ", ".join(dict.fromkeys(table.source for table in query.tables))
-        return evidence_from(result, query.shown, source, self.name, words=query.words, look_up=not sql)
+        return evidence_from(result, query.shown, source, self.name, words=in_words(query.parsed), look_up=not sql)
 
     def _checked(self, sql: str, max_rows: int) -> tuple[Engine, CheckedQuery]:
         """The query, and the engine whose tables it reads."""
@@ -154,26 +164,24 @@ class DataAnalysis:
         # Of several databases the one that has the tables says what is wrong with the query.
         raise next((error for error in refusals if "there is no table" not in str(error)), refusals[0])
 
-    def _looked_up(self, question: str, max_rows: int, timeout: float) -> tuple[Engine, CheckedQuery]:
-        from langgraph_convcoa.actions.tables.lookup import LookUp, find_look_up
+    def _looked_up(self, question: str, max_rows: int, timeout: float) -> str:
+        """The query for a question that names values of the tables, over the database where most of its words are found."""
+        from langgraph_convcoa.actions.tables.lookup import find_look_up
 
-        found: list[tuple[Engine, LookUp]] = []
-        reason = ""
+        found: list[tuple[LookUp, str]] = []
+        reasons: list[str] = []
         for engine in self._engines:
-            tables: list[Table] = engine.tables()
-            look_up = find_look_up(question, tables, _runner(engine, max_rows, timeout), engine.dialect)
+            look_up = find_look_up(
+                question, engine.tables(), partial(engine.run, max_rows=max_rows, seconds=timeout), engine.dialect
+            )
             if isinstance(look_up, str):
-                reason = reason or look_up
+                reasons.append(look_up)
             else:
-                found.append((engine, look_up))
+                found.append((look_up, engine.dialect))
         if not found:
             raise ActionInputError(
-                f"no SQL was written for the tables, and without it they only give values that a question names ({reason}); "
-                "a chat model writes SQL"
+                "no SQL was written for the tables, and without it they only give values that a question names "
+                f"({reasons[0]}); a chat model writes SQL"
             )
-        engine, best = max(found, key=lambda pair: len(pair[1].filters))
-        return self._checked(best.sql(engine.dialect), max_rows)
-
-
-def _runner(engine: Engine, max_rows: int, timeout: float) -> Any:
-    return lambda sql: engine.run(sql, max_rows, timeout)
+        best, dialect = max(found, key=lambda pair: len(pair[0].filters))
+        return best.sql(dialect)

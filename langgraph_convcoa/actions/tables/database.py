@@ -1,4 +1,4 @@
-"""Tables of a database behind a SQLAlchemy URL, read in read-only transactions."""
+"""Database engine: tables behind a SQLAlchemy URL, queried in read-only transactions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.engine import Result, TableError, interrupted_after, result_of
-from langgraph_convcoa.actions.tables.files import one_line
-from langgraph_convcoa.actions.tables.schema import Column, Table, samples_of
+from langgraph_convcoa.actions.tables.engine import Result, Table, TableError, columns_of, first_line, interrupted_after
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
@@ -50,7 +48,7 @@ class DatabaseTables:
         self._file = Path(self._url.database or "") if self._url.get_backend_name() == "sqlite" else None
         self.dialect = _DIALECTS.get(self._url.get_backend_name(), self._url.get_backend_name())
         self.source = _shown(self._url)
-        self._engine = self._made()
+        self._engine = self._create_engine()
         self.default_schema = ""
         try:
             self._tables = self._read()
@@ -59,7 +57,7 @@ class DatabaseTables:
             raise
 
     def tables(self) -> list[Table]:
-        """The tables with a few values of each column; read anew every minute, since others may change them."""
+        """The tables with a few values of each column; read again every minute, since others may change them."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             self._tables = self._read()
         return self._tables
@@ -70,14 +68,17 @@ class DatabaseTables:
 
         try:
             with self._read_only(seconds) as connection:
-                self._fence(connection)
+                self._restrict(connection)
+                raw = connection.connection.driver_connection
+                interrupt = getattr(raw, "interrupt", None) or getattr(raw, "cancel", None) or (lambda: None)
                 late = False
                 try:
-                    with self._watched(connection, seconds) as event:
+                    # A server keeps to the time itself; the second of grace is for its answer.
+                    with interrupted_after(seconds if self._file is not None else seconds + 1.0, interrupt) as event:
                         try:
                             streamed = connection.execution_options(stream_results=True, no_parameters=True)
                             with streamed.exec_driver_sql(sql) as cursor:
-                                return result_of(list(cursor.keys()), cursor.fetchmany(max_rows + 1), max_rows)
+                                return Result.of(cursor.keys(), cursor.fetchmany(max_rows + 1), max_rows)
                         finally:
                             late = event.is_set()
                 except DBAPIError as error:
@@ -93,7 +94,7 @@ class DatabaseTables:
         """Close the connections."""
         self._engine.dispose()
 
-    def _made(self) -> SQLEngine:
+    def _create_engine(self) -> SQLEngine:
         from sqlalchemy import create_engine
         from sqlalchemy.exc import SQLAlchemyError
         from sqlalchemy.pool import NullPool
@@ -139,11 +140,12 @@ class DatabaseTables:
                 if not connection.closed and not connection.invalidated:
                     connection.rollback()
 
-    def _fence(self, connection: Connection) -> None:
-        """What SQLite lets be read: these tables, and no more than a value of a megabyte."""
+    def _restrict(self, connection: Connection) -> None:
+        """Let SQLite read these tables only, and no value of more than a megabyte."""
         if self._file is None:
             return
-        raw = _sqlite(connection)
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
         raw.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_SQLITE_VALUE)
         raw.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         names = {table.name.casefold() for table in self._tables}
@@ -155,14 +157,6 @@ class DatabaseTables:
             return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_READ and inside else sqlite3.SQLITE_DENY
 
         raw.set_authorizer(allow)
-
-    @contextmanager
-    def _watched(self, connection: Connection, seconds: float) -> Iterator[Any]:
-        # The server watches the time itself; the second of grace is for its answer.
-        raw = connection.connection.driver_connection
-        interrupt = getattr(raw, "interrupt", None) or getattr(raw, "cancel", None) or (lambda: None)
-        with interrupted_after(seconds if self._file is not None else seconds + 1.0, interrupt) as late:
-            yield late
 
     def _read(self) -> list[Table]:
         from sqlalchemy.exc import SQLAlchemyError
@@ -205,16 +199,13 @@ class DatabaseTables:
         query: Any = select(*(column(c["name"]) for c in columns)).select_from(table(name, schema=schema or None))
         rows: Sequence[Any] = ()
         try:
-            with connection.begin_nested() if self.dialect == "postgres" else _plain():
+            with connection.begin_nested() if self.dialect == "postgres" else nullcontext():
                 rows = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
         except DBAPIError:
             # A table that this user may not read is described without values; a query then says so.
             rows = ()
-        described = tuple(
-            Column(c["name"], str(c["type"]), samples_of(row[n] for row in rows), c.get("comment") or "")
-            for n, c in enumerate(columns)
-        )
-        return Table(name, described, self.source, schema, comment)
+        described = [(c["name"], str(c["type"]), c.get("comment") or "") for c in columns]
+        return Table(name, columns_of(described, rows), self.source, schema, comment)
 
     def _unreachable(self, error: Exception) -> TableError:
         return TableError(
@@ -223,18 +214,13 @@ class DatabaseTables:
 
     def _told(self, error: BaseException) -> str:
         """An error's first line, without what the URL keeps secret."""
-        text = one_line(getattr(error, "orig", None) or error)
+        text = first_line(getattr(error, "orig", None) or error)
         hidden = [str(value) for key, value in self._url.query.items() if _SECRET_KEY.search(key)]
         secrets = [str(self._url.password or ""), *hidden]
         for secret in sorted(secrets, key=len, reverse=True):
             for form in {secret, quote(secret, safe=""), unquote(secret)}:
                 text = text.replace(form, "[hidden]") if form else text
         return text.rstrip(". ")
-
-
-@contextmanager
-def _plain() -> Iterator[None]:
-    yield
 
 
 def _parsed(url: str | URL) -> URL:
@@ -257,12 +243,6 @@ def _shown(url: URL) -> str:
         return str(url.database or "sqlite")
     host = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}"
     return f"{url.get_backend_name()}://{host}/{url.database or ''}"
-
-
-def _sqlite(connection: Connection) -> sqlite3.Connection:
-    raw = connection.connection.driver_connection
-    assert isinstance(raw, sqlite3.Connection)
-    return raw
 
 
 def _sqlstate(error: Any) -> str:

@@ -1,19 +1,50 @@
-"""What runs a checked query: read-only, with limits on rows, time and memory."""
+"""Tables that queries may read, their description for the planner, and the interface of engines that run queries."""
 
 from __future__ import annotations
 
+import json
+import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from langgraph_convcoa.actions.tables.schema import Table
 from langgraph_convcoa.errors import ConvCoAError
+
+_LONGEST_VALUE = 40
+_LONGEST_COMMENT = 160
+_SAMPLES = 6
 
 
 class TableError(ConvCoAError):
     """A table or a database cannot be opened or read."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its type as the database calls it, a few of its values, and its comment."""
+
+    name: str
+    type: str
+    samples: tuple[str, ...] = ()
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that queries may read. `schema` is empty for the default one; `source` is the file or the database."""
+
+    name: str
+    columns: tuple[Column, ...]
+    source: str
+    schema: str = ""
+    comment: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """The name that a query calls it by."""
+        return f"{self.schema}.{self.name}" if self.schema else self.name
 
 
 @dataclass(frozen=True)
@@ -23,6 +54,11 @@ class Result:
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     more: bool
+
+    @classmethod
+    def of(cls, columns: Iterable[str], rows: Sequence[Sequence[Any]], max_rows: int) -> Result:
+        """At most `max_rows` of the rows that were fetched, which are one more than these where there are more."""
+        return cls(tuple(columns), tuple(tuple(row) for row in rows[:max_rows]), len(rows) > max_rows)
 
 
 class Engine(Protocol):
@@ -59,7 +95,7 @@ class Engine(Protocol):
 def interrupted_after(seconds: float, interrupt: Callable[[], None]) -> Iterator[threading.Event]:
     """Call `interrupt` when the block takes longer; the event then says so.
 
-    Once more every second, because what is called between two steps of a query is not heard.
+    It is called once more every second, because an interrupt between two steps of a query has no effect.
     """
     late, done = threading.Event(), threading.Event()
 
@@ -80,6 +116,76 @@ def interrupted_after(seconds: float, interrupt: Callable[[], None]) -> Iterator
         watcher.join()
 
 
-def result_of(columns: Sequence[str], rows: Sequence[Sequence[Any]], max_rows: int) -> Result:
-    """A result of at most `max_rows` of the rows that were fetched, one more than these where there are more."""
-    return Result(tuple(columns), tuple(tuple(row) for row in rows[:max_rows]), len(rows) > max_rows)
+def columns_of(described: Iterable[tuple[str, str, str]], rows: Sequence[Sequence[object]]) -> tuple[Column, ...]:
+    """Columns from their names, types and comments, with sample values from rows.
+
+    Example:
+        >>> columns_of([("region", "VARCHAR", "")], [["North"], ["North"], [None], [3]])[0].samples
+        ('"North"', '3')
+    """
+    return tuple(
+        Column(name, type_, _samples(row[n] for row in rows), comment) for n, (name, type_, comment) in enumerate(described)
+    )
+
+
+def _samples(values: Iterable[object]) -> tuple[str, ...]:
+    """The first few distinct values, short and on one line each, as JSON shows them."""
+    found: dict[str, None] = {}
+    for value in values:
+        if value is None or isinstance(value, bytes | list | dict):
+            continue
+        text = str(value) if isinstance(value, int | float) else json.dumps(_one_line(str(value)), ensure_ascii=False)
+        if len(text) <= _LONGEST_VALUE:
+            found[text] = None
+        if len(found) == _SAMPLES:
+            break
+    return tuple(found)
+
+
+def describe(tables: Sequence[Table], budget: int) -> str:
+    """The tables as text of at most `budget` characters: where they are too many, without comments, values, then columns.
+
+    Example:
+        >>> describe([Table("sales", (Column("year", "BIGINT", ("2019",)),), "sales.csv")], 1000)
+        '- sales, from sales.csv: year BIGINT (2019)'
+    """
+    for samples, comments, columns in ((True, True, True), (True, False, True), (False, False, True), (False, False, False)):
+        text = "\n".join(_line(table, samples, comments, columns) for table in tables)
+        if len(text) <= budget:
+            return text
+    note = "\n- and further tables"
+    cut = text[: max(0, budget - len(note))]
+    return (cut[: cut.rfind("\n")] if "\n" in cut else cut) + note
+
+
+def _line(table: Table, samples: bool, comments: bool, columns: bool) -> str:
+    head = f"- {_quoted(table.full_name)}, from {_one_line(table.source)}"
+    if comments and table.comment:
+        head += f" ({_one_line(table.comment)[:_LONGEST_COMMENT]})"
+    if not columns:
+        return f"{head}: {len(table.columns)} columns"
+    described = []
+    for column in table.columns:
+        notes = [_one_line(column.comment)[:_LONGEST_COMMENT]] if comments and column.comment else []
+        notes += [", ".join(column.samples)] if samples and column.samples else []
+        text = f"{_quoted(column.name)} {_one_line(column.type)[:200]}"
+        described.append(f"{text} ({'; '.join(notes)})" if notes else text)
+    return f"{head}: {', '.join(described)}"
+
+
+def _quoted(name: str) -> str:
+    """A name in double quotes where it is not a plain word."""
+    if re.fullmatch(r"[A-Za-z_][\w.]*", name):
+        return name
+    escaped = _one_line(name).replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def first_line(error: object) -> str:
+    """The first line of an error's text, without terminal codes (sqlglot underlines with them)."""
+    lines = re.sub(r"\x1b\[\d*m", "", str(error)).strip().splitlines() or [type(error).__name__]
+    return lines[0][:300]

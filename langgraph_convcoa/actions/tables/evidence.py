@@ -1,4 +1,4 @@
-"""The result of a query as evidence: what was asked of which source, and the rows as a small table."""
+"""The result of a query as evidence: the query, its rows as a small table, and what it computes, in words."""
 
 from __future__ import annotations
 
@@ -9,22 +9,32 @@ from decimal import Decimal
 from typing import Any
 
 from langchain_core.documents import Document
+from sqlglot import exp
 
 from langgraph_convcoa.actions.tables.engine import Result
 
-QUOTED_ROWS = 5
-"""Rows that stand in the quote, beside the query; the others are in the table only."""
+_QUOTED_ROWS = 5
 _SENTENCES = 20
 _LONGEST_CELL = 200
 _LONGEST_TEXT = 8_000
 _LONGEST_QUOTE = 1_500
+_AGGREGATES = {
+    "Sum": "total",
+    "Avg": "average",
+    "Count": "number of",
+    "Max": "highest",
+    "Min": "lowest",
+    "Median": "median",
+    "Stddev": "standard deviation of",
+    "Variance": "variance of",
+}
 
 
 def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "", look_up: bool = False) -> Document:
     """A result as one document; its quote is the query and the first rows.
 
     The text begins with the quote, so that a figure stands where the question's words do, and ends with the rows as a table.
-    For a look-up, whose answer is copied from the text, it is the rows as sentences. `words` says what the query reckons.
+    For a look-up, whose answer is copied from the text, it is the rows as sentences. `words` says what the query computes.
 
     Example:
         >>> found = evidence_from(Result(("n",), ((3,),), False), "SELECT COUNT(*) AS n FROM sales", "sales.csv", "tables")
@@ -37,7 +47,10 @@ def evidence_from(result: Result, query: str, source: str, action: str, *, words
     """
     query = " ".join(query.split())
     quote = f"{query} gives {_spoken(result)}"[:_LONGEST_QUOTE] + (f" ({words[:_LONGEST_CELL]})" if words else "")
-    lines, cut = _sentences(result) if look_up else _table(result)
+    lines, cut = _table(result)
+    if look_up:
+        rows = result.rows[:_SENTENCES]
+        lines, cut = [f"{_spoken_row(result.columns, row)}." for row in rows] or ["There is no such row."], len(rows)
     note = f"\n(the first {cut} rows; there are more)" if cut < len(result.rows) or result.more else ""
     table = "\n".join(lines)
     id_ = f"{action}:{hashlib.sha256(f'{source} {query}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
@@ -72,18 +85,13 @@ def shown(value: Any) -> str:
 def _spoken(result: Result) -> str:
     if not result.rows:
         return "no rows"
-    rows = [_spoken_row(result.columns, row) for row in result.rows[:QUOTED_ROWS]]
-    more = len(result.rows) > QUOTED_ROWS or result.more
+    rows = [_spoken_row(result.columns, row) for row in result.rows[:_QUOTED_ROWS]]
+    more = len(result.rows) > _QUOTED_ROWS or result.more
     return "; ".join(rows) + ("; and further rows" if more else "")
 
 
 def _spoken_row(columns: Sequence[str], row: Sequence[Any]) -> str:
     return ", ".join(f"{name} {shown(value)}" for name, value in zip(columns, row, strict=True))
-
-
-def _sentences(result: Result) -> tuple[list[str], int]:
-    rows = result.rows[:_SENTENCES]
-    return [f"{_spoken_row(result.columns, row)}." for row in rows] or ["There is no such row."], len(rows)
 
 
 def _table(result: Result) -> tuple[list[str], int]:
@@ -101,3 +109,48 @@ def _table(result: Result) -> tuple[list[str], int]:
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def in_words(query: exp.Expr) -> str:
+    """The aggregates of a query, and what it puts first, in words; nothing for a plain list.
+
+    Example:
+        >>> import sqlglot
+        >>> in_words(sqlglot.parse_one("SELECT region FROM sales GROUP BY region ORDER BY SUM(revenue) DESC LIMIT 1"))
+        'highest total revenue'
+        >>> in_words(sqlglot.parse_one("SELECT COUNT(*) AS n, AVG(revenue) FROM sales"))
+        'number of rows, average revenue'
+    """
+    found: dict[str, None] = {}
+    named = {alias.alias.casefold(): alias.this for alias in query.find_all(exp.Alias)}
+    order, limited = query.args.get("order"), query.args.get("limit") is not None
+    ordered: set[int] = set()
+    if order is not None and limited and order.expressions:
+        first = order.expressions[0]
+        what = _meant(first.this, query, named)
+        ordered = {id(node) for node in [*what.walk(), *first.walk()]}
+        found[f"{'highest' if first.args.get('desc') else 'lowest'} {_named(what)}".strip()] = None
+    for node in query.dfs():
+        if type(node).__name__ in _AGGREGATES and id(node) not in ordered:
+            found[_named(node)] = None
+    return ", ".join(found)
+
+
+def _meant(node: exp.Expr, query: exp.Expr, named: dict[str, exp.Expr]) -> exp.Expr:
+    """What ORDER BY total, or ORDER BY 2, stands for."""
+    if isinstance(node, exp.Literal) and str(node.this).isdigit():
+        position = int(str(node.this)) - 1
+        if 0 <= position < len(query.selects):
+            return query.selects[position].unalias()
+    if isinstance(node, exp.Column) and not node.table:
+        return named.get(node.name.casefold(), node)
+    return node
+
+
+def _named(node: exp.Expr) -> str:
+    word = _AGGREGATES.get(type(node).__name__)
+    columns = dict.fromkeys(column.name for column in node.find_all(exp.Column))
+    if word is None:
+        inner = next((part for part in node.walk() if type(part).__name__ in _AGGREGATES), None)
+        return _named(inner) if inner is not None else " ".join(columns)
+    return f"{word} {' '.join(columns) or 'rows'}"

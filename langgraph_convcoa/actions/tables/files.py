@@ -1,4 +1,4 @@
-"""Tables in files: read into DuckDB in this process, which is then locked."""
+"""DuckDB engine: tables read from files into a database in memory, or of a DuckDB database, locked before any query."""
 
 from __future__ import annotations
 
@@ -6,37 +6,30 @@ import csv
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.engine import Result, TableError, interrupted_after, result_of
-from langgraph_convcoa.actions.tables.schema import Column, Table, samples_of
+from langgraph_convcoa.actions.tables.engine import Result, Table, TableError, columns_of, first_line, interrupted_after
 
 if TYPE_CHECKING:
     import duckdb
 
-_READERS = {
-    "csv": "read_csv",
-    "tsv": "read_csv",
-    "parquet": "read_parquet",
-    "json": "read_json",
-    "jsonl": "read_json",
-    "ndjson": "read_json",
-}
+_READERS = dict.fromkeys(("csv", "tsv"), "read_csv") | dict.fromkeys(("json", "jsonl", "ndjson"), "read_json")
+_READERS["parquet"] = "read_parquet"
 _EXCEL = ("xlsx", "xlsm")
 _SAMPLED_ROWS = 1_000
 _ABOUT_COLUMNS = """SELECT schema_name, table_name, column_name, data_type, comment FROM duckdb_columns()
     WHERE database_name = current_database() AND NOT internal ORDER BY table_oid, column_index"""
-_ABOUT_TABLES = """SELECT table_name, comment FROM duckdb_tables() WHERE NOT internal AND comment IS NOT NULL"""
+_ABOUT_TABLES = "SELECT table_name, comment FROM duckdb_tables() WHERE NOT internal AND comment IS NOT NULL"
 
 
 class DuckDBTables:
     """Tables of files, or of a DuckDB database, that queries can read and nothing else.
 
-    Files are read into a database in memory; then the files of the machine, extensions and settings are out of its reach, and
-    every query runs in a read-only transaction.
+    Once the tables are there, files of the machine, extensions and settings are out of reach, and every query runs in a
+    read-only transaction.
 
     Args:
         files: Name of a table -> CSV, TSV, Parquet, JSON or Excel file (each sheet of several becomes `name_sheet`).
@@ -89,25 +82,25 @@ class DuckDBTables:
                     cursor.execute("BEGIN TRANSACTION READ ONLY")
                     cursor.execute(sql)
                     columns = [column[0] for column in cursor.description or ()]
-                    return result_of(columns, cursor.fetchmany(max_rows + 1), max_rows)
+                    return Result.of(columns, cursor.fetchmany(max_rows + 1), max_rows)
                 except duckdb.Error as error:
                     if late.is_set():
                         raise TimeoutError(f"the query took more than {seconds:g} s") from None
-                    raise ActionInputError(f"the query failed: {one_line(error)}") from None
+                    raise ActionInputError(f"the query failed: {first_line(error)}") from None
         finally:
             cursor.close()
 
     def close(self) -> None:
         """Free the memory of the tables."""
         with self._lock:
-            # Let go of too: beside torch, an object that is held to the end makes DuckDB report leaks as Python exits.
+            # The reference goes too: beside torch, a connection that lives until Python exits makes DuckDB report leaks.
             connection = self.__dict__.pop("_connection", None)
             if connection is not None:
                 connection.close()
 
     def _check_open(self) -> None:
         if "_connection" not in self.__dict__:
-            raise TableError(f"the tables of {self.source} are closed: make them anew")
+            raise TableError(f"the tables of {self.source} are closed: open them again")
 
     def _open(self) -> None:
         import duckdb
@@ -125,17 +118,13 @@ class DuckDBTables:
                 str(self._database or ":memory:"), read_only=self._database is not None, config=settings
             )
         except duckdb.Error as error:
-            raise TableError(f"the database {self.source} cannot be opened: {one_line(error)}") from None
+            raise TableError(f"the database {self.source} cannot be opened: {first_line(error)}") from None
         try:
             for name, path in self._files.items():
                 self._read(name, path)
             # From here on nothing but the tables can be reached, and this cannot be taken back.
-            for setting in (
-                "python_enable_replacements = false",
-                "enable_external_access = false",
-                "lock_configuration = true",
-            ):
-                self._connection.execute(f"SET {setting}")
+            for name in ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true"):
+                self._connection.execute(f"SET {name}")
             self._tables = self._described()
         except BaseException:
             self._connection.close()
@@ -159,7 +148,7 @@ class DuckDBTables:
         import duckdb
 
         try:
-            # A path is a pattern to the readers; as a list it is one still, so its signs are put in brackets.
+            # The readers take a path as a pattern, even in a list: its special signs are put in brackets.
             pattern = re.sub(r"([\[?*])", r"[\1]", str(path))
             relation: duckdb.DuckDBPyRelation = getattr(self._connection, reader)(pattern)
             relation.create(name)
@@ -167,7 +156,7 @@ class DuckDBTables:
             limit = self._limits["memory_limit"]
             raise TableError(f"{shown} does not fit into {limit}: raise memory_limit, or put it into a database") from None
         except (duckdb.Error, RuntimeError, ValueError) as error:
-            raise TableError(f"{shown} cannot be read as a table: {one_line(error)}") from None
+            raise TableError(f"{shown} cannot be read as a table: {first_line(error)}") from None
         self._sources[name] = str(shown)
 
     def _described(self) -> list[Table]:
@@ -180,12 +169,8 @@ class DuckDBTables:
             where = f"{_identifier(schema)}.{_identifier(name)}"
             # The names come from the catalogue, not from a query.
             rows = self._connection.execute(f"SELECT * FROM {where} LIMIT {_SAMPLED_ROWS}").fetchall()  # noqa: S608
-            described = tuple(
-                Column(column, type_, samples_of(row[n] for row in rows), comment)
-                for n, (column, type_, comment) in enumerate(columns)
-            )
-            source = self._sources.get(name, self.source)
-            tables.append(Table(name, described, source, "" if schema == "main" else schema, comments.get(name, "")))
+            source, shown_schema = self._sources.get(name, self.source), "" if schema == "main" else schema
+            tables.append(Table(name, columns_of(columns, rows), source, shown_schema, comments.get(name, "")))
         if not tables:
             raise TableError(f"there is no table in {self.source}")
         return tables
@@ -197,7 +182,7 @@ def _identifier(name: str) -> str:
 
 
 def kind_of(path: Path) -> str:
-    """The ending of a table file without the dot and without .gz; empty for what is no table.
+    """The suffix of a table file without the dot and without .gz; empty for other files.
 
     Example:
         >>> kind_of(Path("sales.CSV.gz")), kind_of(Path("notes.txt"))
@@ -227,7 +212,7 @@ def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]
     try:
         book = load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # noqa: BLE001 - openpyxl raises what its zip and XML readers do
-        raise TableError(f"{path} cannot be read as an Excel file: {one_line(error)}") from None
+        raise TableError(f"{path} cannot be read as an Excel file: {first_line(error)}") from None
     try:
         sheets = [sheet for sheet in book.worksheets if sheet.max_row and sheet.max_column]
         if not sheets:
@@ -238,13 +223,7 @@ def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]
         book.close()
 
 
-def one_line(error: object) -> str:
-    """The first line of an error's text."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:300]
-
-
-def _stamp(paths: Any) -> tuple[tuple[str, int, int], ...]:
+def _stamp(paths: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
     found = []
     for path in paths:
         try:

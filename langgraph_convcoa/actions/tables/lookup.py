@@ -1,18 +1,17 @@
-"""Look-ups in tables without a model: the words of a question against the columns and their values. Nothing is reckoned."""
+"""Look-ups in tables without a model: matches a question's words with columns and their values, and computes nothing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from langgraph_convcoa.actions.tables.engine import Result
-from langgraph_convcoa.actions.tables.schema import Column, Table
+from langgraph_convcoa.actions.tables.engine import Column, Result, Table
 from langgraph_convcoa.text.words import content_words, stem, words
 
-_RECKONS = frozenset(
+_COMPUTES = frozenset(
     """highest lowest most least max maximum min minimum largest smallest biggest best worst top bottom total sum average
     mean median count many number compare compared difference differ more less fewer greater higher lower over under
     above below between before after since until during than per each every all growth grow increase decrease change
@@ -21,10 +20,10 @@ _RECKONS = frozenset(
 )
 """Words that ask for more than a look-up, unless a column or a value holds them."""
 _PLAIN = frozenset(map(stem, "value show tell give list find name much row entry record table data column".split()))  # noqa: SIM905
-_LONGEST_VALUE = 6
-"""Words of the longest value that is looked for."""
-_MOST_WORDS = 40
+_LONGEST_VALUE, _MOST_WORDS = 6, 40
+"""Words of the longest value that is looked for, and of a question."""
 _NUMERIC = re.compile(r"INT|DEC|NUM|FLOAT|DOUBLE|REAL|YEAR|SERIAL", re.IGNORECASE)
+_KEY = re.compile(r"year|date|month|(?:^|_)id$|number|code", re.IGNORECASE)
 _TEXT = re.compile(r"CHAR|TEXT|STRING|ENUM|UUID|CLOB", re.IGNORECASE)
 
 Run = Callable[[str], Result]
@@ -82,34 +81,26 @@ def _in_table(question: str, asked: Sequence[str], table: Table, run: Run, diale
         if parts and parts <= stems:
             look_up.asked.append(column.name)
             explained |= parts
-    explained |= {stem(word) for word in _name_words(table.name)}
+    explained.update(map(stem, _name_words(table.name)))
     for column in table.columns:
         for value, used in _values(column, asked, table, run, dialect):
             look_up.filters.setdefault(column.name, []).append(value)
             explained |= {stem(word) for word in used}
     _drop_numbers_by_chance(look_up)
-    # A column that is filtered by is shown in any case; it is asked for only where no other is.
-    rest = [name for name in look_up.asked if name not in look_up.filters]
-    look_up.asked = rest or []
-    wanted = dict.fromkeys([*content_words(question), *(stem(word) for word in asked if word in _RECKONS)])
+    # A column that is filtered by is shown in any case.
+    look_up.asked = [name for name in look_up.asked if name not in look_up.filters]
+    wanted = dict.fromkeys([*content_words(question), *(stem(word) for word in asked if word in _COMPUTES)])
     look_up.unexplained = [word for word in wanted if word not in explained]
     return look_up
 
 
 def _drop_numbers_by_chance(look_up: LookUp) -> None:
-    """A number that stands in several columns is meant for the one that the question names, if it names one."""
+    """Of numeric columns that hold a number of the question keep those that it names, else the one most like a key."""
     numeric = [column.name for column in look_up.table.columns if column.name in look_up.filters and _is_number(column)]
-    named = [name for name in numeric if name in look_up.asked]
-    if len(numeric) > 1:
-        for name in numeric:
-            if name not in (named or [_most_like_a_key(numeric)]):
-                del look_up.filters[name]
-
-
-def _most_like_a_key(names: Sequence[str]) -> str:
-    return next(
-        (name for name in names if re.search(r"year|date|month|(?:^|_)id$|number|code", name, re.IGNORECASE)), names[0]
-    )
+    kept = [name for name in numeric if name in look_up.asked] or sorted(numeric, key=lambda n: _KEY.search(n) is None)[:1]
+    for name in numeric:
+        if name not in kept:
+            del look_up.filters[name]
 
 
 def _is_number(column: Column) -> bool:
@@ -136,11 +127,7 @@ def _values(column: Column, asked: Sequence[str], table: Table, run: Run, dialec
 
 
 def _key(text: str) -> str:
-    text = text.casefold()
-    try:
-        return f"{float(text):g}" if re.fullmatch(r"-?\d+(?:\.\d+)?", text) else text
-    except ValueError:
-        return text
+    return f"{float(text):g}" if re.fullmatch(r"-?\d+(?:\.\d+)?", text) else text.casefold()
 
 
 def _spans(asked: Sequence[str], *, number: bool) -> Iterator[tuple[str, Sequence[str]]]:
@@ -171,6 +158,5 @@ def _place(table: Table) -> exp.Table:
 
 
 def _equals(column: str, values: Sequence[str], *, number: bool) -> exp.Expr:
-    literals: Mapping[bool, Callable[[str], exp.Expr]] = {True: exp.Literal.number, False: exp.Literal.string}
-    made = [literals[number](value) for value in values]
+    made: list[exp.Expr] = [(exp.Literal.number if number else exp.Literal.string)(value) for value in values]
     return exp.EQ(this=_named(column), expression=made[0]) if len(made) == 1 else _named(column).isin(*made)

@@ -1,10 +1,9 @@
-"""From what a user names (files, folders, database URLs) to the engines that query them."""
+"""Opens what a user names (files, folders, database URLs) as the engines that query it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,15 +17,7 @@ _URL = re.compile(r"[A-Za-z][\w+.-]*://")
 _ENDINGS = ".csv .tsv .parquet .json .jsonl .xlsx, an SQLite or DuckDB file"
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What the queries of files may use."""
-
-    memory: str
-    threads: int
-
-
-def open_sources(sources: Sources, tables: Sequence[str] | None, limits: Limits) -> list[Engine]:
+def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: str, threads: int) -> list[Engine]:
     """Engines over the sources: one for all files together, so that a query can join them, and one for each database.
 
     Raises:
@@ -43,12 +34,18 @@ def open_sources(sources: Sources, tables: Sequence[str] | None, limits: Limits)
     engines: list[Engine] = []
     try:
         for name, source in named:
-            if isinstance(source, str) or _is_database(source):
-                engines.append(_database(source, tables, limits))
+            if (duckdb := _duckdb_file(source)) is not None:
+                engines.append(DuckDBTables(database=duckdb, memory_limit=memory_limit, threads=threads))
+            elif isinstance(source, str):
+                engines.append(DatabaseTables(source, tables))
+            elif _database_kind(source) == "sqlite":
+                from sqlalchemy import URL
+
+                engines.append(DatabaseTables(URL.create("sqlite", database=str(source)), tables))
             else:
-                files[_free(name, files)] = source
+                files[_free_name(name, files)] = source
         if files:
-            engines.insert(0, DuckDBTables(files, memory_limit=limits.memory, threads=limits.threads))
+            engines.insert(0, DuckDBTables(files, memory_limit=memory_limit, threads=threads))
         _check_names(engines)
     except BaseException:
         for engine in engines:
@@ -63,7 +60,8 @@ def _named(sources: Sources) -> Iterator[tuple[str, str | Path]]:
         for name, source in sources.items():
             if not re.fullmatch(r"[A-Za-z]\w{0,62}", name):
                 raise InputError(f"the table name {name!r} must be a letter, then letters, digits or _")
-            yield from ((name if len(found) == 1 else own, one) for found in [list(_found(source))] for own, one in found)
+            found = list(_found(source))
+            yield from ((name if len(found) == 1 else own, one) for own, one in found)
         return
     for source in [sources] if isinstance(sources, str | Path) else sources:
         yield from _found(source)
@@ -87,16 +85,12 @@ def _found(source: str | Path) -> Iterator[tuple[str, str | Path]]:
         return
     if not path.is_file():
         raise TableError(f"there is no file {path}: check the path")
-    if not kind_of(path) and not _is_database(path):
+    if not kind_of(path) and not _database_kind(path):
         raise TableError(f"{path} is no table: give {_ENDINGS}")
     yield table_name(path.name.split(".")[0]), path
 
 
-def _is_database(path: Path) -> bool:
-    return _kind_of_database(path) != ""
-
-
-def _kind_of_database(path: Path) -> str:
+def _database_kind(path: Path) -> str:
     with path.open("rb") as file:
         head = file.read(16)
     if head.startswith(b"SQLite format 3\0"):
@@ -104,22 +98,18 @@ def _kind_of_database(path: Path) -> str:
     return "duckdb" if head[8:12] == b"DUCK" else ""
 
 
-def _database(source: str | Path, tables: Sequence[str] | None, limits: Limits) -> Engine:
+def _duckdb_file(source: str | Path) -> Path | None:
     if isinstance(source, Path):
-        if _kind_of_database(source) == "duckdb":
-            return DuckDBTables(database=source, memory_limit=limits.memory, threads=limits.threads)
-        from sqlalchemy import URL
-
-        return DatabaseTables(URL.create("sqlite", database=str(source)), tables)
-    if source.lower().startswith("duckdb://"):
-        path = Path(source.split(":///", 1)[-1])
-        if not path.is_file():
-            raise TableError(f"there is no DuckDB database at {path}: write duckdb:///path/to/file.duckdb")
-        return DuckDBTables(database=path, memory_limit=limits.memory, threads=limits.threads)
-    return DatabaseTables(source, tables)
+        return source if _database_kind(source) == "duckdb" else None
+    if not source.lower().startswith("duckdb://"):
+        return None
+    path = Path(source.split(":///", 1)[-1])
+    if not path.is_file():
+        raise TableError(f"there is no DuckDB database at {path}: write duckdb:///path/to/file.duckdb")
+    return path
 
 
-def _free(name: str, taken: Mapping[str, Path]) -> str:
+def _free_name(name: str, taken: Mapping[str, Path]) -> str:
     folded = {other.casefold() for other in taken}
     number, free = 1, name
     while free.casefold() in folded:

@@ -1,4 +1,4 @@
-"""The SQL guard: one SELECT over the given tables, of allow-listed parts, written anew from its parse, is all that passes.
+"""SQL guard: lets a single SELECT over the given tables through, made of allow-listed parts and rewritten from its parse.
 
 What is run is never the text that came in, but what sqlglot writes from the tree that was checked, with every name quoted: a
 difference between its reading and the database's can then hide nothing.
@@ -15,12 +15,9 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.functions import CLAUSES, FUNCTIONS, OTHER_FUNCTIONS, TYPES
-from langgraph_convcoa.actions.tables.schema import Table
-from langgraph_convcoa.actions.tables.words import in_words
+from langgraph_convcoa.actions.tables.engine import Table, first_line
 
-LONGEST_QUERY = 8_000
-"""Characters."""
+_LONGEST_QUERY = 8_000
 _MOST_GROWTH = 1_000
 """How many times as long as a value a text may become that a query makes of it."""
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
@@ -29,13 +26,46 @@ _FIELD = re.compile(r'"?(\w+)"?\s+[A-Z]')
 # Where a quoted name must be written exactly as it was created.
 _FOLDS_CASE = frozenset({"duckdb", "sqlite", "mysql", "tsql"})
 
+# What a query may be made of; everything else is refused.
+# sqlglot's classes of clauses, operators and names. Not here: INTO, locks, parameters, variables, table functions.
+_CLAUSES = frozenset(
+    """Select From Join Where Group Having Order Ordered Limit Offset Fetch Table TableAlias Column Identifier Literal Star
+    Alias Null Boolean Paren Neg Not Add Sub Mul Div IntDiv Mod DPipe EQ NEQ GT GTE LT LTE NullSafeEQ NullSafeNEQ Is
+    In Between Like ILike Escape Glob CTE With Subquery Union Except Intersect Distinct Window WindowSpec Qualify
+    Filter WithinGroup IgnoreNulls RespectNulls Interval IntervalSpan Var DataType DataTypeParam Tuple Values Cube
+    Rollup GroupingSets Bracket Dot Any All LimitOptions JSONPath JSONPathKey JSONPathRoot JSONPathSubscript""".split()  # noqa: SIM905
+)
+# sqlglot's classes of functions: aggregates, windows, arithmetic, text, dates. None reads files, settings or the system,
+# waits or writes.
+_FUNCTIONS = frozenset(
+    """Sum Count CountIf Avg Min Max Median Mode Quantile ApproxQuantile PercentileCont PercentileDisc ApproxDistinct Stddev
+    StddevPop StddevSamp Variance VariancePop Corr CovarPop CovarSamp AnyValue ArgMax ArgMin First Last GroupConcat
+    LogicalAnd LogicalOr FirstValue LastValue NthValue Lag Lead RowNumber Rank DenseRank PercentRank CumeDist Ntile
+    Abs Sign Round Ceil Floor Trunc Sqrt Cbrt Exp Ln Log Pow Greatest Least Coalesce Nullif If Case Cast TryCast
+    Exists And Or Xor Typeof Lower Upper Initcap Length Trim Substring Left Right StrPosition Concat ConcatWs Replace
+    StartsWith EndsWith Contains SplitPart Year Month Quarter Week WeekOfYear Day DayOfWeek DayOfWeekIso DayOfYear
+    DayOfMonth Hour Minute Second Monthname Dayname LastDay Extract DateTrunc TimestampTrunc DateDiff TimestampDiff
+    DateAdd DateSub Date Datetime DateFromParts ToDays TimeToUnix TsOrDsToDate TsOrDsToTimestamp TsOrDsAdd TsOrDsDiff
+    TimeToStr StrToTime StrToDate ToChar ToNumber CurrentDate CurrentTimestamp JSONExtract JSONExtractScalar""".split()  # noqa: SIM905
+)
+# Further functions, which sqlglot has no class for.
+_OTHER_FUNCTIONS = frozenset(
+    "age date date_part datetime ifnull julianday mean prefix suffix total unixepoch time".split()  # noqa: SIM905
+)
+# Types that a value may be cast to. Not here: PostgreSQL's regclass and its like, which look names up in the catalogue.
+_TYPES = frozenset(
+    """TINYINT UTINYINT SMALLINT USMALLINT INT UINT MEDIUMINT BIGINT UBIGINT INT128 UINT128 INT256 FLOAT DOUBLE DECIMAL
+    BIGDECIMAL CHAR NCHAR VARCHAR NVARCHAR TEXT BOOLEAN DATE DATE32 TIME TIMETZ TIMESTAMP TIMESTAMPTZ TIMESTAMPNTZ
+    TIMESTAMPLTZ TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS DATETIME DATETIME2 INTERVAL UUID YEAR""".split()  # noqa: SIM905
+)
+
 
 @dataclass(frozen=True)
 class CheckedQuery:
-    """A query that passed: as it is cited, what it reckons in words, as it is run (names quoted, rows limited), its tables."""
+    """A query that passed: as it is cited, its parse, as it is run (names quoted, rows limited), the tables that it reads."""
 
     shown: str
-    words: str
+    parsed: exp.Expr
     executed: str
     tables: tuple[Table, ...]
 
@@ -54,7 +84,7 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
         ActionInputError: The query is refused; the message says why, for whoever writes another.
 
     Example:
-        >>> from langgraph_convcoa.actions.tables.schema import Column
+        >>> from langgraph_convcoa.actions.tables.engine import Column
         >>> sales = Table("sales", (Column("year", "BIGINT"),), "sales.csv")
         >>> check_query("select max(year) from sales;", "duckdb", [sales], max_rows=10).executed
         'SELECT MAX("year") FROM "sales" LIMIT 10'
@@ -76,7 +106,7 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
         raise ActionInputError(f"the query reads none of the tables: {_listed(names)}")
     _check_columns(root, list(used.values()))
     _check_growth(root)
-    shown, words = root.sql(dialect=dialect, comments=False), in_words(root)
+    shown, parsed = root.sql(dialect=dialect, comments=False), root.copy()
     _name_tables(root, names, ctes, default_schema)
     _name_ctes(root, ctes)
     if dialect not in _FOLDS_CASE:
@@ -85,8 +115,8 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
     try:
         executed = root.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
     except sqlglot.errors.UnsupportedError as error:
-        raise ActionInputError(f"the query cannot be run: {_first_line(error)}") from None
-    return CheckedQuery(shown, words, executed, tuple(used.values()))
+        raise ActionInputError(f"the query cannot be run: {first_line(error)}") from None
+    return CheckedQuery(shown, parsed, executed, tuple(used.values()))
 
 
 def _bare(sql: str) -> str:
@@ -94,8 +124,8 @@ def _bare(sql: str) -> str:
     sql = (fence.group(1) if fence else sql).strip()
     if not sql:
         raise ActionInputError("there is no SQL: write one SELECT")
-    if len(sql) > LONGEST_QUERY:
-        raise ActionInputError(f"the query has more than {LONGEST_QUERY} characters: write a shorter one")
+    if len(sql) > _LONGEST_QUERY:
+        raise ActionInputError(f"the query has more than {_LONGEST_QUERY} characters: write a shorter one")
     return sql
 
 
@@ -116,16 +146,10 @@ def _parsed(sql: str, dialect: str) -> exp.Expr:
     except RecursionError:
         raise ActionInputError("the query is nested too deeply: write a simpler one") from None
     except Exception as error:  # noqa: BLE001 - the parser raises what it likes over text that is no SQL
-        raise ActionInputError(f"the query cannot be read as {dialect} SQL: {_first_line(error)}") from None
+        raise ActionInputError(f"the query cannot be read as {dialect} SQL: {first_line(error)}") from None
     if not isinstance(root, exp.Query):
         raise ActionInputError(f"only a SELECT is run, not {root.key.upper()}")
     return root
-
-
-def _first_line(error: Exception) -> str:
-    # sqlglot underlines the place with terminal codes.
-    text = re.sub(r"\x1b\[\d*m", "", str(error)).strip()
-    return (text.splitlines() or [type(error).__name__])[0][:200]
 
 
 def _names(tables: Sequence[Table], default_schema: str) -> dict[str, Table]:
@@ -162,16 +186,16 @@ def _ctes(root: exp.Expr, names: Mapping[str, Table]) -> dict[str, str]:
 def _check_class(node: exp.Expr, dialect: str) -> None:
     kind = type(node).__name__
     if isinstance(node, exp.Anonymous):
-        if str(node.this).lower() not in OTHER_FUNCTIONS:
+        if str(node.this).lower() not in _OTHER_FUNCTIONS:
             raise ActionInputError(f"the function {str(node.this)[:60].lower()} is not allowed")
     elif isinstance(node, exp.Func):
-        if kind not in FUNCTIONS:
+        if kind not in _FUNCTIONS:
             raise ActionInputError(f"the function {node.sql_names()[0].lower()} is not allowed")
     elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
         raise ActionInputError(f"a function is called by its bare name, not {node.sql(dialect)[:60]}")
-    elif kind not in CLAUSES:
+    elif kind not in _CLAUSES:
         raise ActionInputError(f"{kind.upper()} is not allowed in a query")
-    elif isinstance(node, exp.DataType) and node.this.name not in TYPES:
+    elif isinstance(node, exp.DataType) and node.this.name not in _TYPES:
         raise ActionInputError(f"the type {node.sql(dialect)[:60]} is not allowed")
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.tables.action import DataAnalysis
-from langgraph_convcoa.actions.tables.schema import Column, Table
+from langgraph_convcoa.actions.tables.engine import Column, Table
 from langgraph_convcoa.actions.tables.sql_guard import check_query
 from tests.postgres_server import postgres_server
 
