@@ -12,6 +12,9 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from langgraph_convcoa.text.terminal import one_line as one_line
+from langgraph_convcoa.text.terminal import printable as printable
+
 _FINAL = {
     "kept": "green",
     "corrected": "yellow",
@@ -20,34 +23,7 @@ _FINAL = {
     "unsupported": "red",
     "failed": "red",
 }
-_QUOTE_CHARACTERS = 240
 _REPORT_WIDTH = 140
-# Retrieved text must not steer the terminal: escape sequences, other control characters, changes of writing direction.
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def printable(text: str) -> str:
-    r"""The text without what a terminal would obey.
-
-    Example:
-        >>> printable("a\x1b[31mred\x07\nline")
-        'ared\nline'
-    """
-    return _CONTROL.sub("", text)
-
-
-def one_line(text: str, limit: int = _QUOTE_CHARACTERS) -> str:
-    r"""The text on one line, shortened at a word.
-
-    Example:
-        >>> one_line("one  two\nthree four", limit=14)
-        'one two three…'
-    """
-    line = " ".join(printable(text).split())
-    if len(line) <= limit:
-        return line
-    head = line[:limit]
-    return head.rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
 
 
 def citation_line(number: int, citation: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The figures of one method of a run, from its answers."""
+"""The figures of a question-answering run, computed from the answers of each method."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from langgraph_convcoa.evaluation.metrics.ratios import (
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
 from langgraph_convcoa.evaluation.runs.answered import Answered
 from langgraph_convcoa.evaluation.runs.measures import found_gold
+from langgraph_convcoa.evaluation.runs.sweeps import Variant
 
 LAST_ROUND = 15
 """Rounds from here on are one row of the curve."""
@@ -124,9 +125,24 @@ class MethodFigures:
     contradictions: dict[str, Any]
     agreement: list[dict[str, Any]] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return asdict(self)
+
+@dataclass(frozen=True)
+class RunFigures:
+    """The figures of a run by method, which its tables and plots show.
+
+    Attributes:
+        methods: The figures of each row, in order; rows without an answer yet are left out.
+        rows: What each row is.
+        measure: What says right in the curves and ratios: the judge's verdict, cover-EM without a judge.
+        baseline: The row that the others are tested against.
+        prices: Of a million tokens.
+    """
+
+    methods: tuple[MethodFigures, ...]
+    rows: tuple[Variant, ...]
+    measure: str
+    baseline: str
+    prices: Prices | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,18 +1,21 @@
-"""The report of a run: its figures by method, read from the run's folder one method at a time."""
+"""The report of a question-answering run, computed from the run's folder one method at a time, and its files."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED
-from langgraph_convcoa.evaluation.reports.details import detail_tables
-from langgraph_convcoa.evaluation.reports.figures import MethodFigures, Prices, Values, figures_of
-from langgraph_convcoa.evaluation.reports.tables import Table, main_tables
+from langgraph_convcoa.evaluation.reports.figures import Prices, RunFigures, Values, figures_of
+from langgraph_convcoa.evaluation.reports.kit import Page, Report, Table, can_draw
+from langgraph_convcoa.evaluation.reports.plots import plots_of
+from langgraph_convcoa.evaluation.reports.tables import detail_tables, main_tables
 from langgraph_convcoa.evaluation.runs.answered import Answered
 from langgraph_convcoa.evaluation.runs.conversations import Drawn
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
@@ -22,22 +25,16 @@ CLOSED_BOOK = "closed-book"
 COVER = "cover_em"
 
 
-@dataclass(frozen=True)
-class RunReport:
-    """What a run found.
+@dataclass(frozen=True, kw_only=True)
+class RunReport(RunFigures, Report):
+    """A run with its figures.
 
     Attributes:
         settings: What was asked of whom, as in the run's folder.
         folder: Where the answers are.
         questions, conversations: How many are to be asked.
         left_out: Questions of conversations without any known answer, which are not asked.
-        planned: Answers that there are to be.
-        answered: Answers that there are.
-        baseline: The row that the others are tested against.
-        measure: What says right in the curves and ratios: the judge's verdict, cover-EM without a judge.
-        methods: The figures of each row, in order; rows without an answer yet are left out.
-        rows: What each row is.
-        prices: Of a million tokens.
+        planned, answered: How many answers there are to be, and how many there are.
     """
 
     settings: dict[str, Any]
@@ -47,11 +44,6 @@ class RunReport:
     left_out: int
     planned: int
     answered: int
-    baseline: str
-    measure: str
-    methods: tuple[MethodFigures, ...]
-    rows: tuple[Variant, ...]
-    prices: Prices | None = None
 
     @property
     def partial(self) -> bool:
@@ -59,27 +51,50 @@ class RunReport:
         return self.answered < self.planned
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON data."""
-        return {
-            "settings": self.settings,
-            "questions": self.questions,
-            "conversations": self.conversations,
-            "left_out": self.left_out,
-            "planned": self.planned,
-            "answered": self.answered,
-            "partial": self.partial,
-            "baseline": self.baseline,
-            "measure": self.measure,
+        names = ("settings", "questions", "conversations", "left_out", "planned", "answered", "partial", "baseline", "measure")
+        return {name: getattr(self, name) for name in names} | {
             "prices": None if self.prices is None else asdict(self.prices),
-            "methods": {one.method: {k: v for k, v in one.to_dict().items() if k != "method"} for one in self.methods},
+            "methods": {one.method: {k: v for k, v in asdict(one).items() if k != "method"} for one in self.methods},
         }
 
     def tables(self) -> list[Table]:
-        """All tables."""
         return [*main_tables(self), *detail_tables(self)]
 
     def __rich__(self) -> Group:
-        return Group(*(table.__rich__() for table in main_tables(self)))
+        return Group(*main_tables(self))
+
+    def page(self) -> Page:
+        """The report to read."""
+        text = f"{self.questions:,} questions of {self.conversations:,} conversations, {len(self.rows)} methods."
+        if self.partial:
+            text += (
+                f" This report is PARTIAL: {self.answered:,} of {self.planned:,} answers are there; the same command resumes "
+                "the run."
+            )
+        if self.left_out:
+            text += f" {self.left_out:,} questions of conversations without any known answer were not asked."
+        if not can_draw():
+            text += " There are no plots, since matplotlib is not installed."
+        title = f"Question answering on {self.settings.get('data', 'data')}"
+        return Page(title, text, self.tables(), plots_of(self), self.settings)
+
+
+def write_report(report: RunReport, folder: str | Path) -> list[Path]:
+    """Write `report.md` with its pictures beside it, `report.html` and `report.json` into a folder that exists.
+
+    Raises:
+        InputError: They cannot be written.
+    """
+    places = [Path(folder) / f"report.{ending}" for ending in ("md", "html", "json")]
+    page = report.page()
+    for place in places[:2]:
+        page.save(place)
+    text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n"
+    try:
+        places[2].write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise InputError(f"the report cannot be written to {folder} ({error.strerror}): name another folder") from error
+    return places
 
 
 def report_of(

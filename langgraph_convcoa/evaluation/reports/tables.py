@@ -1,18 +1,13 @@
-"""The tables of a run's report: quality, costs, and what went wrong; as Markdown, as HTML's rows, and at a terminal."""
+"""The tables of a question-answering run: quality, costs, trouble, sweeps, rounds, verification, ratios and failures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
-from rich import table as rich_table
-from rich.text import Text
-
-from langgraph_convcoa.cli.console import one_line
-
-if TYPE_CHECKING:
-    from langgraph_convcoa.evaluation.reports.run import RunReport
+from langgraph_convcoa.evaluation.metrics.ratios import STATUSES
+from langgraph_convcoa.evaluation.reports.figures import LAST_ROUND, MethodFigures, RunFigures
+from langgraph_convcoa.evaluation.reports.kit import Table, percent, ratio, shown
+from langgraph_convcoa.evaluation.runs.sweeps import SWEPT
 
 NAMES = {
     "em": "EM",
@@ -22,184 +17,239 @@ NAMES = {
     "bleu": "BLEU",
     "gpt_em": "GPT-EM",
 }
-"""How the papers call the measures."""
+"""The measures by the names that the papers give them."""
 
-_CELL = 200
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: the first column names the row, the others are figures.
-
-    Attributes:
-        title: Of the table.
-        columns: Names of the columns.
-        rows: Cells, as many as columns.
-        note: What the figures are, in a sentence or two.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-    def markdown(self) -> str:
-        r"""The table in Markdown; what a cell holds cannot end it.
-
-        Example:
-            >>> print(Table("Costs", ("method", "calls"), (("a|b", "2"),)).markdown())
-            ## Costs
-            <BLANKLINE>
-            | method | calls |
-            | --- | ---: |
-            | a\|b | 2 |
-        """
-        cells = [self.columns, ("---", *["---:"] * (len(self.columns) - 1)), *self.rows]
-        lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in cells]
-        return "\n".join([f"## {self.title}", "", *([self.note, ""] if self.note else []), *lines])
-
-    def __rich__(self) -> rich_table.Table:
-        # Text, since a name may hold what rich takes for markup.
-        shown = rich_table.Table(title=Text(self.title), caption=Text(self.note) if self.note else None)
-        for place, name in enumerate(self.columns):
-            shown.add_column(Text(name), justify="right" if place else "left", no_wrap=not place)
-        for row in self.rows:
-            shown.add_row(*(Text(one_line(cell)) for cell in row))
-        return shown
+_Column = Callable[[MethodFigures], str]
 
 
-def main_tables(report: RunReport) -> list[Table]:
+def main_tables(run: RunFigures) -> list[Table]:
     """The tables that are shown at a terminal too."""
-    return [quality_table(report), cost_table(report), trouble_table(report)]
+    return [quality_table(run), cost_table(run), trouble_table(run)]
 
 
-def quality_table(report: RunReport) -> Table:
+def detail_tables(run: RunFigures) -> list[Table]:
+    """The further tables, of which there are figures."""
+    made = [
+        *(sweep_table(run, setting) for setting in SWEPT),
+        model_table(run),
+        round_table(run),
+        verification_table(run),
+        misled_table(run),
+        contradiction_table(run),
+        agreement_table(run),
+        error_table(run),
+    ]
+    return [table for table in made if table is not None]
+
+
+def quality_table(run: RunFigures) -> Table:
     """Every measure of every row, the main one with its interval and test."""
     # The main measure has its columns even where no answer has it, as of a judge that never said yes or no.
-    others = [name for name in NAMES if name != report.measure and any(name in one.quality for one in report.methods)]
-    measures = [report.measure, *others]
-    main = NAMES[report.measure]
-    gold = any(one.gold_found is not None for one in report.methods)
-    columns = ["method", main, "95%", "p", *(NAMES[name] for name in others), "corpus BLEU"]
-    rows = []
-    for one in report.methods:
-        cells = []
-        for name in measures:
-            found = one.quality.get(name)
-            cells.append("" if found is None else f"{found.mean:.3f}")
-            if name == report.measure:
-                cells += ["", ""] if found is None else [f"{found.low:.3f}-{found.high:.3f}", shown_p(found.p)]
-        rows.append((one.method, *cells, shown(one.corpus_bleu, 3), *([shown(one.gold_found, 3)] if gold else [])))
+    others = [name for name in NAMES if name != run.measure and any(name in one.quality for one in run.methods)]
+    main = NAMES[run.measure]
+    columns: dict[str, _Column] = {
+        main: _mean(run.measure),
+        "95%": lambda one: f"{found.low:.3f}-{found.high:.3f}" if (found := one.quality.get(run.measure)) else "",
+        "p": lambda one: shown_p(found.p) if (found := one.quality.get(run.measure)) else "",
+        **{NAMES[name]: _mean(name) for name in others},
+        "corpus BLEU": lambda one: shown(one.corpus_bleu),
+    }
     note = (
-        f"95%: bootstrap over conversations; p: {main} against {report.baseline}, paired randomisation over conversations. "
+        f"95%: bootstrap over conversations; p: {main} against {run.baseline}, paired randomisation over conversations. "
         "A question that failed counts 0."
     )
-    if gold:
-        columns.append("gold found")
+    if any(one.gold_found is not None for one in run.methods):
+        columns["gold found"] = lambda one: shown(one.gold_found)
         note += " gold found: share of questions with a passage that answers them among those retrieved."
-    return Table("Quality", tuple(columns), tuple(rows), note)
+    return _table("Quality", columns, run.methods, note)
 
 
-def cost_table(report: RunReport) -> Table:
+def cost_table(run: RunFigures) -> Table:
     """Costs a question, in the shape of Pan et al. 2024b, table 4."""
-    priced = report.prices is not None
-    columns = ["method", "input tokens", "output tokens", "total tokens", "seconds", "retrievals", "model calls"]
-    rows = []
-    for one in report.methods:
-        costs = one.costs
-        tokens = (f"{value:,.0f}" for value in (costs.input_tokens, costs.output_tokens, costs.tokens))
-        price = [shown(costs.price, 3)] if priced else []
-        rows.append((one.method, *tokens, f"{costs.seconds:.2f}", f"{costs.retrievals:.2f}", f"{costs.calls:.2f}", *price))
+    columns: dict[str, _Column] = {
+        "input tokens": lambda one: shown(one.costs.input_tokens, 0),
+        "output tokens": lambda one: shown(one.costs.output_tokens, 0),
+        "total tokens": lambda one: shown(one.costs.tokens, 0),
+        "seconds": lambda one: shown(one.costs.seconds, 2),
+        "retrievals": lambda one: shown(one.costs.retrievals, 2),
+        "model calls": lambda one: shown(one.costs.calls, 2),
+    }
     note = "Means over the questions, those that failed included. "
-    if report.prices is not None:
-        columns.append("price of 1,000 questions")
-        note += f"Prices of a million tokens: {report.prices.input:g} in, {report.prices.output:g} out. "
+    if run.prices is not None:
+        columns["price of 1,000 questions"] = lambda one: shown(one.costs.price)
+        note += f"Prices of a million tokens: {run.prices.input:g} in, {run.prices.output:g} out. "
     note += (
-        "Seconds are wall time with several conversations at the same time, a reply that was kept counting what it took to "
-        "come; the first method bears what is loaded and encoded once. A judge's calls are not in the table."
+        "Seconds are wall time with several conversations at the same time; a cached reply counts with the time that it "
+        "took at first, and the first method bears what is loaded and encoded once. A judge's calls are not in the table."
     )
-    return Table("Costs per question", tuple(columns), tuple(rows), note)
+    return _table("Costs per question", columns, run.methods, note)
 
 
-def trouble_table(report: RunReport) -> Table:
-    """What was asked, and what went wrong."""
-    columns = ("method", "asked", "failed", "malformed replies", "in questions", "unjudged", "no known answer")
-    rows = tuple(
-        (
-            one.method,
-            *(
-                f"{value:,}"
-                for value in (
-                    one.asked,
-                    one.failed,
-                    one.malformed,
-                    one.malformed_questions,
-                    one.unjudged,
-                    one.without_reference,
-                )
-            ),
-        )
-        for one in report.methods
-    )
+def trouble_table(run: RunFigures) -> Table:
+    """How many questions were asked, and how many failed."""
+    columns: dict[str, _Column] = {
+        "asked": lambda one: f"{one.asked:,}",
+        "failed": lambda one: f"{one.failed:,}",
+        "malformed replies": lambda one: f"{one.malformed:,}",
+        "in questions": lambda one: f"{one.malformed_questions:,}",
+        "unjudged": lambda one: f"{one.unjudged:,}",
+        "no known answer": lambda one: f"{one.without_reference:,}",
+    }
     note = (
         "failed: the model or the method gave no answer. malformed: replies that were not as the method asks for them. "
         "unjudged: the judge said neither yes nor no. no known answer: counted in the costs alone."
     )
-    return Table("What was asked, and what went wrong", columns, rows, note)
+    return _table("What was asked, and what went wrong", columns, run.methods, note)
 
 
-def shown(value: float | None, digits: int) -> str:
-    """A figure; nothing where there is none.
+def sweep_table(run: RunFigures, setting: str) -> Table | None:
+    """Accuracy and time by the value of a setting (Pan et al. 2024b, tables 7 and 8)."""
+    labels = {row.label for row in run.rows if row.swept == setting}
+    return _settings_table(run, f"Sweep of {SWEPT[setting]}", f"method and {SWEPT[setting]}", labels)
 
-    Example:
-        >>> shown(0.5, 2), shown(None, 2)
-        ('0.50', '')
-    """
-    return "" if value is None else f"{value:.{digits}f}"
+
+def model_table(run: RunFigures) -> Table | None:
+    """Accuracy and time by model (Pan et al. 2024b, table 10)."""
+    several = len({row.model for row in run.rows}) > 1
+    return _settings_table(run, "Models", "method and model", {row.label for row in run.rows if several and not row.swept})
+
+
+def round_table(run: RunFigures) -> Table | None:
+    """Accuracy, time and tokens by round (Pan et al. 2024b, table 11); None where no question has a history."""
+    numbers = sorted({entry.round for one in run.methods for entry in one.rounds})
+    if len(numbers) < 2:
+        return None
+    rows = []
+    for number in numbers:
+        entries = [next((entry for entry in one.rounds if entry.round == number), None) for one in run.methods]
+        most = max(entry.questions for entry in entries if entry is not None)
+        cells = [
+            " / ".join(filter(None, [shown(entry.right), f"{entry.seconds:.2f} s", f"{entry.tokens:,.0f}"])) if entry else ""
+            for entry in entries
+        ]
+        rows.append((f"{number} and later" if number == LAST_ROUND else str(number), f"{most:,}", *cells))
+    note = (
+        f"{NAMES[run.measure]} / seconds / tokens a question, by the rounds that the conversation has had with this one; "
+        "the questions of one round are others than those of the next."
+    )
+    return Table("By round", ("round", "questions", *(one.method for one in run.methods)), rows, note)
+
+
+def verification_table(run: RunFigures) -> Table | None:
+    """The sub-questions by what became of them."""
+
+    def share(status: str) -> _Column:
+        return lambda one: percent(one.verification["counts"][status] / one.verification["items"]) if one.verification else ""
+
+    def of(part: str, whole: str) -> _Column:
+        return lambda one: ratio(one.verification[part], one.verification[whole]) if one.verification else ""
+
+    columns: dict[str, _Column] = {
+        "sub-questions": lambda one: f"{one.verification['items']:,}" if one.verification else "",
+        "a question": lambda one: shown(one.sub_questions, 2),
+        "with a guess": of("guesses", "items"),
+        **{status: share(status) for status in STATUSES},
+        "kept and right": of("kept_right", "kept_known"),
+        "replaced though right": of("corrected_right", "corrected_known"),
+    }
+    note = (
+        "Shares of the sub-questions by what became of them. Whether a guess is right is known where the sub-question is the "
+        "question itself."
+    )
+    return _table_of_some("Verification", columns, [one for one in run.methods if one.verification is not None], note)
+
+
+def misled_table(run: RunFigures) -> Table | None:
+    """Right without retrieval and wrong with it (Pan et al. 2024a, table 5, Pan et al. 2024b, table 5)."""
+
+    def of(part: str, whole: str) -> _Column:
+        return lambda one: ratio(one.misled[part], one.misled[whole]) if one.misled else ""
+
+    columns = {
+        "misled": of("misled", "questions"),
+        "of what the model knew": of("misled", "known"),
+        "helped": of("helped", "questions"),
+    }
+    note = (
+        f"misled: {NAMES[run.measure]} says right of closed-book and wrong of the method; helped: the other way round. "
+        "The papers give no formula; this is one reading."
+    )
+    return _table_of_some("Misled by retrieval", columns, [one for one in run.methods if one.misled is not None], note)
+
+
+def contradiction_table(run: RunFigures) -> Table | None:
+    """Answers that contradict earlier ones (Pan et al. 2024b, table 6)."""
+    columns: dict[str, _Column] = {
+        "contradicting": lambda one: ratio(one.contradictions["contradicting"], one.contradictions["answers"]),
+        "could be compared": lambda one: f"{one.contradictions['comparable']:,}",
+    }
+    note = (
+        "Answers that say another thing than an earlier one of the same conversation on the same question or sub-question, of "
+        "the answers with earlier ones. Found by rule, without a model: less than a reader would find, and for methods with a "
+        "chain there is more to compare."
+    )
+    chosen = [one for one in run.methods if one.contradictions["answers"]]
+    return _table_of_some("Contradiction with earlier turns", columns, chosen, note)
+
+
+def agreement_table(run: RunFigures) -> Table | None:
+    """Agreement of the judge with exact match and cover-EM."""
+    rows = [
+        (
+            one.method,
+            NAMES[str(found["measure"])],
+            f"{found['answers']:,}",
+            percent(found["share"]),
+            shown(found["kappa"], 2),
+            str(found["only_judge"]),
+            str(found["only_measure"]),
+        )
+        for one in run.methods
+        for found in one.agreement
+    ]
+    columns = ("method", "measure", "answers", "agree", "Cohen's kappa", "right for the judge alone", "for the measure alone")
+    return Table("GPT-EM against the measures of strings", columns, rows) if rows else None
+
+
+def error_table(run: RunFigures) -> Table | None:
+    """The commonest reasons why questions failed."""
+    rows = [(one.method, f"{count:,}", reason) for one in run.methods for reason, count in one.errors.items()]
+    return Table("Failures", ("method", "questions", "why"), rows) if rows else None
 
 
 def shown_p(value: float | None) -> str:
-    """A p value.
+    """A p value, no finer than the draws that were made.
 
     Example:
         >>> shown_p(0.0005), shown_p(0.25), shown_p(None)
         ('≤0.001', '0.250', '')
     """
-    if value is None:
-        return ""
-    # Fewer draws than that were made.
-    return "≤0.001" if value <= 0.001 else f"{value:.3f}"
+    return "≤0.001" if value is not None and value <= 0.001 else shown(value)
 
 
-def percent(share: float | None) -> str:
-    """A share.
-
-    Example:
-        >>> percent(0.125), percent(None)
-        ('12.5%', '')
-    """
-    return "" if share is None else f"{share:.1%}"
-
-
-def ratio(part: int, whole: int) -> str:
-    """A part of a whole with its share.
-
-    Example:
-        >>> ratio(1, 4), ratio(0, 0)
-        ('1 of 4 (25.0%)', '')
-    """
-    return f"{part} of {whole} ({part / whole:.1%})" if whole else ""
+def _settings_table(run: RunFigures, title: str, column: str, labels: set[str]) -> Table | None:
+    columns: dict[str, _Column] = {
+        NAMES[run.measure]: _mean(run.measure),
+        "seconds": lambda one: shown(one.costs.seconds, 2),
+        "model calls": lambda one: shown(one.costs.calls, 2),
+        "total tokens": lambda one: shown(one.costs.tokens, 0),
+        "sub-questions": lambda one: shown(one.sub_questions, 2),
+    }
+    return _table_of_some(title, columns, [one for one in run.methods if one.method in labels], first=column)
 
 
-def joined(cells: Sequence[str]) -> str:
-    """The cells that hold something.
-
-    Example:
-        >>> joined(["0.50", "", "2 s"])
-        '0.50 / 2 s'
-    """
-    return " / ".join(cell for cell in cells if cell)
+def _mean(measure: str) -> _Column:
+    return lambda one: shown(found.mean) if (found := one.quality.get(measure)) else ""
 
 
-def _cell(text: str) -> str:
-    return one_line(text, _CELL).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+def _table(
+    title: str, columns: Mapping[str, _Column], methods: Sequence[MethodFigures], note: str = "", first: str = "method"
+) -> Table:
+    rows = [(one.method, *(cell(one) for cell in columns.values())) for one in methods]
+    return Table(title, (first, *columns), rows, note)
+
+
+def _table_of_some(
+    title: str, columns: Mapping[str, _Column], methods: Sequence[MethodFigures], note: str = "", first: str = "method"
+) -> Table | None:
+    return _table(title, columns, methods, note, first) if methods else None

@@ -23,8 +23,7 @@ from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods
 from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED, Judge
 from langgraph_convcoa.evaluation.reports.figures import Prices
-from langgraph_convcoa.evaluation.reports.files import write_report
-from langgraph_convcoa.evaluation.reports.run import RunReport, report_of
+from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
 from langgraph_convcoa.evaluation.runs.conversations import Drawn, draw
 from langgraph_convcoa.evaluation.runs.folder import MAY_CHANGE, RunFolder
 from langgraph_convcoa.evaluation.runs.measures import Measures

@@ -17,8 +17,7 @@ from rich.console import Console
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.significance import Sample, paired_test
 from langgraph_convcoa.evaluation.reports.figures import Prices, Values
-from langgraph_convcoa.evaluation.reports.files import write_report
-from langgraph_convcoa.evaluation.reports.run import RunReport, report_of
+from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
 from langgraph_convcoa.evaluation.runs.answered import Answered, Costs
 from langgraph_convcoa.evaluation.runs.conversations import Drawn, draw
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
@@ -208,8 +207,8 @@ def test_files_stand_alone_and_show_what_is_in_them_as_text(tmp_path: Path) -> N
 def test_without_matplotlib_the_report_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = drawn(2, 1)
     found = report(tmp_path, asked, answered(asked, "a", 0.5), ["a"])
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    monkeypatch.setattr("langgraph_convcoa.evaluation.reports.files.plots_available", lambda: False)
+    monkeypatch.setattr("langgraph_convcoa.evaluation.reports.plots.can_draw", lambda: False)
+    monkeypatch.setattr("langgraph_convcoa.evaluation.reports.run.can_draw", lambda: False)
     md, page, _ = write_report(found, tmp_path)
     assert "matplotlib is not installed" in md.read_text()
     assert "<img" not in page.read_text()
