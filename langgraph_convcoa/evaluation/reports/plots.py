@@ -64,8 +64,8 @@ def _rounds(run: RunFigures) -> Any:
     figure = new_figure(_WIDTH, 3.4)
     right, seconds = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
     for one in _lines(run):
-        known = [entry for entry in one.rounds if entry.right is not None]
-        right.plot([entry.round for entry in known], [entry.right for entry in known], ".-", label=one.method)
+        known = [(entry.round, entry.right) for entry in one.rounds if entry.right is not None]
+        right.plot([number for number, _ in known], [share for _, share in known], ".-", label=one.method)
         seconds.plot([entry.round for entry in one.rounds], [entry.seconds for entry in one.rounds], ".-")
     right.set(xlabel="round", ylabel=NAMES[run.measure], ylim=_SHARES)
     seconds.set(xlabel="round", ylabel="seconds per question", ylim=(0, None))
