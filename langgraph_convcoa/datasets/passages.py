@@ -1,4 +1,4 @@
-"""Passages of a file or folder, read as they are needed: millions of them need no more memory than those that are kept."""
+"""Passages of files, streamed: millions of them need no more memory than those that are kept."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.datasets.formats.qrecc import page_of
-from langgraph_convcoa.datasets.rows import Row, json_lines, optional_field, tab_rows, text_field
+from langgraph_convcoa.datasets.formats.conversations import page_of
+from langgraph_convcoa.datasets.queries import passage
+from langgraph_convcoa.datasets.rows import Row, json_lines, table_rows
 from langgraph_convcoa.errors import InputError
 
 _ID_KEYS = ("id", "_id", "passage_id")
@@ -19,19 +20,11 @@ _QUESTIONS = re.compile(r"^queries\.jsonl|_(?:lastturn|questions|rewrite)\.jsonl
 _FILES = (".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
 
 
-def read_passages(path: str | Path) -> Iterator[Document]:
-    """The passages of a file: JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names on top.
-
-    Raises:
-        InputError: The file cannot be read, or a row is not so; file and line are named.
-    """
-    return (_document(row, where) for where, row in _rows(Path(path)))
-
-
 def stream_passages(path: str | Path) -> Iterator[Document]:
     r"""The passages of a file, or of all passage files of a folder and those below it, one after the other.
 
-    Millions are read without being kept, to make an index of them. In a data set's folder the questions are passed over: its
+    A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names on top. Millions
+    are read without being kept, to make an index of them. In a data set's folder the questions are passed over: its
     `corpus.jsonl` alone is read where it has one. Whether an id is there twice is left to who takes them.
 
     Raises:
@@ -48,7 +41,7 @@ def stream_passages(path: str | Path) -> Iterator[Document]:
     if not place.exists():
         raise InputError(f"{place} does not exist; name a passage file (.jsonl or .tsv) or a folder of them.")
     files = _collection(place) if place.is_dir() else [place]
-    found = chain.from_iterable(read_passages(file) for file in files)
+    found = (_document(row) for file in files for row in _rows(file))
     first = next(found, None)
     if first is None:
         raise InputError(f"{place} has no passages: they are rows of .jsonl or .tsv files with an id and a text.")
@@ -81,18 +74,18 @@ def collect_passages(
         identity = str(document.id)
         if kept.setdefault(identity, document).page_content != document.page_content:
             raise InputError(f"The passage id {identity!r} stands for two texts; give each its own.")
-    for where, row in chain.from_iterable(_rows(file) for file in files):
-        identity = _identity(row, where)
+    for row in (row for file in files for row in _rows(file)):
+        identity = _identity(row)
         if identity in places:
-            raise InputError(f"{where}: the corpus holds the id {identity!r} twice, before that in {places[identity]}.")
+            raise row.error(f"the corpus holds the id {identity!r} twice, before that in {places[identity]}.")
         if others is not None and identity not in wanted and page_of(identity) not in wanted:
             if not others:
                 continue
             others -= 1
-        document = _document(row, where)
+        document = _document(row)
         if kept.setdefault(identity, document).page_content != document.page_content:
-            raise InputError(f"{where}: the passage id {identity!r} stands for two texts; give each its own.")
-        places[identity] = where
+            raise row.error(f"the passage id {identity!r} stands for two texts; give each its own.")
+        places[identity] = row.where
     return list(kept.values())
 
 
@@ -103,41 +96,35 @@ def load_distractors(specification: str) -> list[Document]:
         InputError: The file cannot be read, a row is bad, or N is no number above 0.
     """
     name, _, number = specification.rpartition(":")
-    if not name:
-        return list(read_passages(specification))
-    if not number.isascii() or not number.isdigit() or int(number) < 1:
+    if name and (not number.isascii() or not number.isdigit() or int(number) < 1):
         raise InputError(f"Distractors are written FILE:N with N above 0, not {specification!r}.")
-    return list(islice(read_passages(name), int(number)))
+    rows = _rows(Path(name or specification))
+    return [_document(row) for row in islice(rows, int(number) if name else None)]
 
 
 def _collection(folder: Path) -> list[Path]:
     own = [folder / name for name in ("corpus.jsonl", "corpus.jsonl.gz") if (folder / name).is_file()]
-    if own:
-        return own[:1]
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name.endswith(_FILES))
-    return [file for file in files if _has_passages(file)]
+    files = (file for file in folder.rglob("*") if file.is_file() and file.name.endswith(_FILES))
+    return own[:1] or [file for file in sorted(files) if _has_passages(file)]
 
 
 def _has_passages(file: Path) -> bool:
-    if _QUESTIONS.search(file.name):
-        return False
-    _, row = next(_rows(file), ("", {}))
+    row = Row({}, "") if _QUESTIONS.search(file.name) else next(_rows(file), Row({}, ""))
     return any(key in row for key in _ID_KEYS) and any(key in row for key in _TEXT_KEYS)
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Row]]:
-    rows = tab_rows(path) if ".tsv" in path.suffixes else json_lines(path)
+def _rows(path: Path) -> Iterator[Row]:
+    rows = table_rows(path) if ".tsv" in path.suffixes else json_lines(path)
     # Each file of FEVER's Wikipedia begins with a row that has neither.
-    return ((where, row) for where, row in rows if row.get("id") != "" or row.get("text"))
+    return (row for row in rows if row.get("id") != "" or row.get("text"))
 
 
-def _identity(row: Row, where: str) -> str:
-    return text_field(row, next((key for key in _ID_KEYS if key in row), "id"), where)
+def _identity(row: Row) -> str:
+    return row.text(next((key for key in _ID_KEYS if key in row), "id"))
 
 
-def _document(row: Row, where: str) -> Document:
+def _document(row: Row) -> Document:
     text = next((row[key] for key in _TEXT_KEYS if key in row), None)
     if not isinstance(text, str):
-        raise InputError(f"{where}: `text` must be a string.")
-    title = optional_field(row, "title", where)
-    return Document(id=_identity(row, where), page_content=text, metadata={"title": title} if title else {})
+        raise row.error("`text` must be a string.")
+    return passage(_identity(row), text, row.optional("title"))

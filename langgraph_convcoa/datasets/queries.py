@@ -1,7 +1,8 @@
-"""What a data set is: questions of conversations, and passages."""
+"""Data sets: questions of conversations, and passages."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ class Query:
         history: Earlier pairs of question and answer, oldest first.
         gold: Ids of the passages that answer it.
         rewrite: A form of the question that stands alone, empty where none is known.
-        answer: The reference answer, empty where none is known.
+        answer: The reference answer, by default the first of the references; empty where none is known.
         split: "train", "dev", ...
         conversation: The id of its conversation, empty where none is given.
         references: The answers that count as right, `answer` alone where the data set has no others; those that several people
@@ -42,6 +43,8 @@ class Query:
     def __post_init__(self) -> None:
         if not self.references and self.answer.strip():
             object.__setattr__(self, "references", (self.answer,))
+        elif self.references and not self.answer:
+            object.__setattr__(self, "answer", self.references[0])
 
     @property
     def conversation_id(self) -> str:
@@ -56,3 +59,13 @@ class Dataset:
     name: str
     queries: tuple[Query, ...]
     corpus: tuple[Document, ...]
+
+
+Entries = Iterator[Query | Document]
+"""The questions of a published file, and the passages that it carries."""
+
+
+def passage(identity: str, text: str, *titles: str) -> Document:
+    """A passage, its title made of the parts that are not empty."""
+    title = ", ".join(part for part in titles if part)
+    return Document(id=identity, page_content=text, metadata={"title": title} if title else {})

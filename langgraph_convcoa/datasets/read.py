@@ -1,23 +1,23 @@
-"""Reading a data set of any known format."""
+"""The reader of data sets: the library's own folder format, BEIR folders and published files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.datasets.folder import read_queries
+from langgraph_convcoa.datasets.formats.conversations import resolve_pages
 from langgraph_convcoa.datasets.formats.mtrag import is_beir, query_files, read_beir
-from langgraph_convcoa.datasets.formats.published import Record
-from langgraph_convcoa.datasets.formats.qrecc import resolve_pages
+from langgraph_convcoa.datasets.formats.published import PUBLISHED, read_published
 from langgraph_convcoa.datasets.passages import collect_passages, passage_files
 from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.datasets.recognise import PUBLISHED, read_published
+from langgraph_convcoa.datasets.rows import json_lines
 from langgraph_convcoa.errors import InputError
 
 KNOWN = f"a folder of queries.jsonl and corpus.jsonl (gzipped or not), or files of {PUBLISHED}"
+_FIELDS = ("id", "question", "history", "gold", "rewrite", "answer", "answers", "split", "conversation_id")
 
 
 def load_dataset(
@@ -30,7 +30,7 @@ def load_dataset(
     """Read a data set: a folder of `queries.jsonl[.gz]` and `corpus.jsonl[.gz]`, or one in a published format.
 
     A query is `{"id", "question", "history": [[question, answer], ...], "gold": [passage ids], ...}`, a passage
-    `{"id", "title", "text"}`; only `id`, `question` and `text` must be there.
+    `{"id", "title", "text"}`; only `id`, `question` and `text` must be there. Several right answers stand in `answers`.
 
     Published formats are recognised by their content: QReCC, TopiOCQA, QuAC, CoQA, MTRAG's generation tasks, folders in BEIR's
     form (MTRAG's retrieval), and those of Pan et al. 2024a: WebQuestions, BIG-bench's JSON tasks, Social IQa, TruthfulQA,
@@ -65,44 +65,65 @@ def load_dataset(
     return Dataset(name, tuple(resolve_pages(chosen, corpus)), corpus)
 
 
-def unique(queries: Iterable[Query]) -> list[Query]:
-    """All of them.
+def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], list[Path]]:
+    """The queries of a data set, the passages that stand beside them, and its passage files."""
+    if place.is_dir() and is_beir(place):
+        asked = set(query_files(place).values())
+        beir = _unique(read_beir(place))
+        return beir, [], [file for file in passage_files(place) if file not in asked and file.name != "qrels.tsv"]
+    if place.is_dir() and (queries := _find(place, "queries")) is not None:
+        corpus = _find(place, "corpus")
+        if corpus is None and required:
+            raise InputError(f"{place} has no corpus.jsonl or corpus.jsonl.gz.")
+        return _unique(_read_queries(queries)), [], [corpus] if corpus else []
+    found: list[Query | Document] = []
+    files = []
+    for file in sorted(place.iterdir()) if place.is_dir() else [place]:
+        entries = read_published(file)
+        if entries is not None:
+            found += entries
+        elif place.is_dir() and file in passage_files(place):
+            files.append(file)
+    if not found:
+        raise InputError(f"{place} is in no known format; name {KNOWN}.")
+    published = _unique(entry for entry in found if isinstance(entry, Query))
+    return published, [entry for entry in found if isinstance(entry, Document)], files
 
-    Raises:
-        InputError: An id is there twice; both places are named.
-    """
+
+def _read_queries(path: Path) -> Iterator[Query]:
+    """The rows of a `queries.jsonl`."""
+    for row in json_lines(path):
+        history = row.get("history") or []
+        if not isinstance(history, list) or not all(_is_turn(turn) for turn in history):
+            raise row.error("`history` must be a list of [question, answer].")
+        answers, answer = row.answers("answers"), row.optional("answer")
+        yield Query(
+            id=row.text("id"),
+            question=row.text("question"),
+            history=tuple((question, said or "") for question, said in history),
+            gold=tuple(dict.fromkeys(row.strings("gold"))),
+            rewrite=row.optional("rewrite"),
+            answer=answer,
+            references=tuple(dict.fromkeys([answer] * bool(answer.strip()) + [*answers])),
+            split=row.optional("split"),
+            conversation=row.optional("conversation_id"),
+            extra={key: value for key, value in row.items() if key not in _FIELDS},
+            where=row.where,
+        )
+
+
+def _is_turn(turn: object) -> bool:
+    return isinstance(turn, list) and len(turn) == 2 and isinstance(turn[0], str) and isinstance(turn[1], str | None)
+
+
+def _unique(queries: Iterable[Query]) -> list[Query]:
+    """All of them; an id that is there twice is an error that names both places."""
     seen: dict[str, Query] = {}
     for query in queries:
         if query.id in seen:
             raise InputError(f"{query.where}: the id {query.id!r} is there already, in {seen[query.id].where}.")
         seen[query.id] = query
     return list(seen.values())
-
-
-def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], list[Path]]:
-    """The queries of a data set, the passages that stand beside them, and its passage files."""
-    if place.is_dir() and is_beir(place):
-        asked = set(query_files(place).values())
-        records = list(read_beir(place))
-        files = [file for file in passage_files(place) if file not in asked and file.name != "qrels.tsv"]
-        return unique(record.query for record in records), [], files
-    if place.is_dir() and (queries := _find(place, "queries")) is not None:
-        corpus = _find(place, "corpus")
-        if corpus is None and required:
-            raise InputError(f"{place} has no corpus.jsonl or corpus.jsonl.gz.")
-        return unique(read_queries(queries)), [], [corpus] if corpus else []
-    found: list[Record] = []
-    files = []
-    for file in sorted(place.iterdir()) if place.is_dir() else [place]:
-        records_of = read_published(file)
-        if records_of is not None:
-            found += records_of
-        elif place.is_dir() and file in passage_files(place):
-            files.append(file)
-    if not found:
-        raise InputError(f"{place} is in no known format; name {KNOWN}.")
-    carried = [passage for record in found for passage in record.passages]
-    return unique(record.query for record in found), carried, files
 
 
 def _find(folder: Path, stem: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""Rows of JSON, JSON Lines and TSV files, plain or gzipped, each with its place for messages."""
+"""Rows of JSON, JSON Lines, CSV and TSV files, plain or gzipped, that know their file and line for messages."""
 
 from __future__ import annotations
 
@@ -7,31 +7,114 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from langgraph_convcoa.errors import InputError
 
-Row = dict[str, Any]
+
+class Row(dict[str, Any]):
+    """A JSON object or a table's row, whose fields are checked as they are read.
+
+    Args:
+        value: The object.
+        where: Its place for messages, such as "FILE, line N".
+
+    Raises:
+        InputError: The value is not an object; by every method: the field is not as the method says.
+
+    Example:
+        >>> Row({"id": 7, "answers": ["Ada", " ", "Ada"]}, "file, line 1").answers("answers")
+        ('Ada',)
+    """
+
+    def __init__(self, value: Any, where: str) -> None:
+        if not isinstance(value, dict):
+            raise InputError(f"{where}: must be a JSON object.")
+        super().__init__(value)
+        self.where = where
+
+    def error(self, message: str) -> InputError:
+        """An error that names the row."""
+        return InputError(f"{self.where}: {message}")
+
+    def text(self, key: str) -> str:
+        """A string that is not blank."""
+        value = self.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(f"`{key}` must be a string that is not empty.")
+        return value
+
+    def optional(self, key: str) -> str:
+        """A string, empty where it is null or absent."""
+        value = self.get(key)
+        if not isinstance(value, str | None):
+            raise self.error(f"`{key}` must be a string or null.")
+        return value or ""
+
+    def identity(self, key: str) -> str:
+        """A number or a string, as a string."""
+        value = self.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
+            raise self.error(f"`{key}` must be a number or a string.")
+        return str(value)
+
+    def strings(self, key: str) -> list[str]:
+        """A list of strings, empty where it is null or absent."""
+        value = self.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise self.error(f"`{key}` must be a list of strings.")
+        return value
+
+    def answers(self, key: str) -> tuple[str, ...]:
+        """One string or a list of them, without blanks and duplicates; empty where it is null or absent."""
+        value = self.get(key)
+        values = [] if value is None else [value] if isinstance(value, str) else value
+        if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
+            raise self.error(f"`{key}` must be a string or a list of strings.")
+        return tuple(dict.fromkeys(text.strip() for text in values if text.strip()))
+
+    def objects(self, key: str, *, optional: bool = False) -> list[Row]:
+        """A list of objects, which may be null or absent where it is optional."""
+        value = [] if optional and self.get(key) is None else self.get(key)
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            raise self.error(f"`{key}` must be a list of objects.")
+        return [Row(entry, self.where) for entry in value]
+
+    def object(self, key: str) -> Row:
+        """An object, empty where it is null or absent."""
+        value = self.get(key) or {}
+        if not isinstance(value, dict):
+            raise self.error(f"`{key}` must be an object.")
+        return Row(value, self.where)
 
 
-def json_lines(path: Path) -> Iterator[tuple[str, Row]]:
-    """The objects of a JSON Lines file with "FILE, line N"; read as they are needed.
+def paired(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Pairs of question and answer from texts in which they alternate.
+
+    Example:
+        >>> paired(["Who?", "Ada.", "When?"])
+        (('Who?', 'Ada.'), ('When?', ''))
+    """
+    return tuple(zip(texts[::2], [*texts[1::2], ""], strict=False))
+
+
+def json_lines(path: Path) -> Iterator[Row]:
+    """The objects of a JSON Lines file, read as they are needed.
 
     Raises:
         InputError: The file cannot be read, or a line is not UTF-8 or not a JSON object.
     """
-    for number, text in _lines(path):
+    for number, text in text_lines(path):
         where = f"{path}, line {number}"
         if not text.strip():
             continue
         try:
-            row = json.loads(text)
+            value = json.loads(text)
         except ValueError as error:
             raise InputError(f"{where}: not JSON ({error}).") from None
-        yield where, _object(row, where)
+        yield Row(value, where)
 
 
 def json_document(path: Path) -> Any:
@@ -40,47 +123,19 @@ def json_document(path: Path) -> Any:
     Raises:
         InputError: The file cannot be read, or is not UTF-8 or not JSON.
     """
-    text = "".join(text for _, text in _lines(path))
     try:
-        return json.loads(text)
+        return json.loads("".join(text for _, text in text_lines(path)))
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from None
 
 
-def json_items(values: Any, path: Path, key: str = "item") -> Iterator[tuple[str, Row]]:
-    """The objects of a list in a JSON file with "FILE, item N", from 1.
-
-    Raises:
-        InputError: It is no list, or an entry is no object.
-    """
-    if not isinstance(values, list):
-        raise InputError(f"{path}: must hold a list of objects.")
-    for number, value in enumerate(values, 1):
-        where = f"{path}, {key} {number}"
-        yield where, _object(value, where)
-
-
-def text_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines of a text file with "FILE, line N"; read as they are needed.
-
-    Raises:
-        InputError: The file cannot be read, or a line is not UTF-8.
-    """
-    return ((f"{path}, line {number}", text) for number, text in _lines(path))
-
-
-def tab_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """The rows of a TSV file, see `table_rows`."""
-    return table_rows(path, "\t")
-
-
-def table_rows(path: Path, delimiter: str) -> Iterator[tuple[str, Row]]:
-    """The rows of a table under the names of its first line, with "FILE, line N"; read as they are needed.
+def table_rows(path: Path, delimiter: str = "\t") -> Iterator[Row]:
+    """The rows of a CSV or TSV file under the names of its first line, read as they are needed.
 
     Raises:
         InputError: The file cannot be read, is not UTF-8, or a row has not as many fields as the first line.
     """
-    reader = csv.reader((text for _, text in _lines(path)), delimiter=delimiter)
+    reader = csv.reader((text for _, text in text_lines(path)), delimiter=delimiter)
     try:
         names = _long_row(reader) or []
         while (row := _long_row(reader)) is not None:
@@ -89,7 +144,7 @@ def table_rows(path: Path, delimiter: str) -> Iterator[tuple[str, Row]]:
                 continue
             if len(row) != len(names):
                 raise InputError(f"{where}: {len(row)} fields where the first line names {len(names)}.")
-            yield where, dict(zip(names, row, strict=True))
+            yield Row(dict(zip(names, row, strict=True)), where)
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num}: not {'TSV' if delimiter == chr(9) else 'CSV'} ({error}).") from None
 
@@ -103,64 +158,19 @@ def _long_row(reader: Iterator[list[str]]) -> list[str] | None:
         csv.field_size_limit(usual)
 
 
-def text_field(row: Row, key: str, where: str) -> str:
-    """A string that must be there and not be empty.
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their numbers, read as they are needed.
 
     Raises:
-        InputError: It is not.
+        InputError: The file cannot be read, or a line is not UTF-8.
     """
-    value = row.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{where}: `{key}` must be a string that is not empty.")
-    return value
-
-
-def optional_field(row: Row, key: str, where: str) -> str:
-    """A string, empty where it is null or absent.
-
-    Raises:
-        InputError: It is something else.
-    """
-    value = row.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InputError(f"{where}: `{key}` must be a string or null.")
-    return value
-
-
-def list_field(row: Row, key: str, where: str) -> list[Row]:
-    """A list of objects that must be there.
-
-    Raises:
-        InputError: It is not.
-    """
-    value = row.get(key)
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise InputError(f"{where}: `{key}` must be a list of objects.")
-    return value
-
-
-def _object(value: Any, where: str) -> Row:
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: must be a JSON object.")
-    return value
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    with _opened(path) as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError:
-                raise InputError(f"{path}, line {number}: not UTF-8; save the whole file as UTF-8.") from None
-            yield number, text
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Iterable[bytes]]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-            yield stream
+            for number, line in enumerate(stream, 1):
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError:
+                    raise InputError(f"{path}, line {number}: not UTF-8; save the whole file as UTF-8.") from None
+                yield number, text
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read: {error}.") from error

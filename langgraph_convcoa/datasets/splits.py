@@ -1,18 +1,22 @@
-"""Training and development parts, by conversation: one that is developed on is never trained on."""
+"""Training and development parts of a data set, split by conversation: none is in both."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
-from langgraph_convcoa.datasets.queries import Dataset, Query
+from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
 
 Part = Literal["train", "dev"]
 
 DEV_SHARE = 0.2
 """Share of the conversations that are the development part of a data set that has none of its own."""
+
+_NAMES = (("train", "train"), ("trn", "train"), ("dev", "dev"), ("val", "dev"), ("test", "test"), ("tst", "test"))
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,17 @@ class Split:
     left_out: int = 0
 
 
+def split_of(path: Path) -> str:
+    """The split that a file's name tells, empty where it tells none.
+
+    Example:
+        >>> [split_of(Path(name)) for name in ("qrecc_train.json", "val_v0.2.json", "reference.jsonl")]
+        ['train', 'dev', '']
+    """
+    words = re.split(r"[^a-z]+", path.name.lower())
+    return next((split for start, split in _NAMES if any(word.startswith(start) for word in words)), "")
+
+
 def in_dev_part(conversation: str, share: float = DEV_SHARE) -> bool:
     """Whether a conversation falls into the development part; the same on every machine and in every version.
 
@@ -45,7 +60,7 @@ def split_part(dataset: Dataset, part: Part, *, dev_share: float = DEV_SHARE) ->
     """The training or the development part.
 
     Where the data set has a split "dev", that is the development part, and the split "train" the training part, less the
-    conversations that are in "dev" as well. Otherwise the conversations are parted by a hash of their ids.
+    conversations that are in "dev" as well. Otherwise the conversations are split by a hash of their ids.
 
     Args:
         dataset: All splits of it.
@@ -55,22 +70,15 @@ def split_part(dataset: Dataset, part: Part, *, dev_share: float = DEV_SHARE) ->
     Raises:
         InputError: The part is empty.
     """
-    splits = {query.split for query in dataset.queries}
-    if "dev" in splits:
-        dev = [query for query in dataset.queries if query.split == "dev"]
-        if part == "dev":
-            return Split(replace(dataset, queries=tuple(dev)))
-        taken = {query.conversation_id for query in dev}
-        trainable = [query for query in dataset.queries if query.split in ("train", "")]
-        kept = [query for query in trainable if query.conversation_id not in taken]
-        return Split(_part(dataset, kept, part, splits), left_out=len(trainable) - len(kept))
+    dev = [query for query in dataset.queries if query.split == "dev"]
     trainable = [query for query in dataset.queries if query.split in ("train", "")]
-    kept = [query for query in trainable if in_dev_part(query.conversation_id, dev_share) == (part == "dev")]
-    return Split(_part(dataset, kept, part, splits), hashed=True)
-
-
-def _part(dataset: Dataset, queries: list[Query], part: Part, splits: set[str]) -> Dataset:
-    if not queries:
-        known = ", ".join(sorted(name for name in splits if name)) or "none"
+    if dev:
+        taken = {query.conversation_id for query in dev}
+        kept = dev if part == "dev" else [query for query in trainable if query.conversation_id not in taken]
+    else:
+        kept = [query for query in trainable if in_dev_part(query.conversation_id, dev_share) == (part == "dev")]
+    if not kept:
+        known = ", ".join(sorted({query.split for query in dataset.queries if query.split})) or "none"
         raise InputError(f"{dataset.name} has no queries for the {part} part; its splits: {known}.")
-    return replace(dataset, queries=tuple(queries))
+    left_out = len(trainable) - len(kept) if dev and part == "train" else 0
+    return Split(replace(dataset, queries=tuple(kept)), hashed=not dev, left_out=left_out)

@@ -169,7 +169,7 @@ def test_coqa(tmp_path):
     ]
     assert len(load_training_data([tmp_path / "coqa"], part="dev").examples) == 1
     story["answers"].pop()
-    with pytest.raises(InputError, match=r"bad\.json, story 1: 2 questions and 1 answers"):
+    with pytest.raises(InputError, match=r"bad\.json, item 1: 2 questions and 1 answers"):
         load_dataset(write_json(tmp_path / "bad.json", {"data": [story]}))
 
 
@@ -245,8 +245,8 @@ def test_the_form_of_beir(tmp_path):
         ([turn(1, "Who?", Rewrite="x"), turn(1, "What?", Rewrite="x")], r"item 2: the id 'qrecc-7-1' is there already, in"),
         ([turn(1, "Who?", Topic="x", Gold_passage={"id": "1"})], r"item 1: `text`"),
         ([{"conv_id": 1, "turn_id": 1, "question": "Who? [SEP] ", "positive_ctxs": []}], "item 1: `question` ends"),
-        (quac([asked(0, "When?", "x")], context=""), r"file\.json, article 1: `context`"),
-        (quac([asked(0, "When?", "x"), {"id": "a"}]), r"article 1: `question`"),
+        (quac([asked(0, "When?", "x")], context=""), r"file\.json, item 1: `context`"),
+        (quac([asked(0, "When?", "x"), {"id": "a"}]), r"item 1: `question`"),
         ([turn(1, "Who?", Rewrite="x")], r"has no passages; put a passage file"),
     ],
 )

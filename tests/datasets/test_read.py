@@ -7,7 +7,7 @@ import pytest
 
 from langgraph_convcoa.datasets.passages import load_distractors
 from langgraph_convcoa.datasets.read import load_dataset
-from langgraph_convcoa.datasets.rows import tab_rows
+from langgraph_convcoa.datasets.rows import table_rows
 from langgraph_convcoa.errors import InputError
 from tests import SHARED
 
@@ -155,8 +155,8 @@ def test_a_long_field_of_a_tsv_is_read_and_the_limit_of_csv_stays(tmp_path: Path
     usual = csv.field_size_limit()
     path = tmp_path / "passages.tsv"
     path.write_text("id\ttext\tother\n1\t" + "x" * 200_000 + "\ty\n", encoding="utf-8")
-    rows = tab_rows(path)
-    where, row = next(rows)
-    assert where.endswith("line 2")
+    rows = table_rows(path)
+    row = next(rows)
+    assert row.where.endswith("line 2")
     assert len(row["text"]) == 200_000
     assert csv.field_size_limit() == usual

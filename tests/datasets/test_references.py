@@ -57,7 +57,7 @@ def test_coqa_keeps_what_every_person_said(tmp_path: Path) -> None:
     assert second.history == (("Was she?", "yes"),)
     story["additional_answers"]["1"].pop()  # type: ignore[index]
     assert loaded(tmp_path / "other.json", {"data": [story]})[1].references == ("Ada", "her")
-    with pytest.raises(InputError, match=r"bad\.json, story 1: `1` must be a list of objects"):
+    with pytest.raises(InputError, match=r"bad\.json, item 1: `1` must be a list of objects"):
         loaded(tmp_path / "bad.json", {"data": [story | {"additional_answers": {"1": "x"}}]})
 
 

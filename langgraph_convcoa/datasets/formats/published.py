@@ -1,96 +1,79 @@
-"""What the readers of published formats share: a question with the passages that its file carries, and small conversions."""
+"""Recognition of published formats, by the first row of a file."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import csv
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from langchain_core.documents import Document
-
-from langgraph_convcoa.datasets.queries import Query
+from langgraph_convcoa.datasets.formats import conversations, mtrag, questions
+from langgraph_convcoa.datasets.queries import Entries
+from langgraph_convcoa.datasets.rows import Row, json_document, json_lines, table_rows, text_lines
 from langgraph_convcoa.errors import InputError
 
-_SPLITS = (("train", "train"), ("trn", "train"), ("dev", "dev"), ("val", "dev"), ("test", "test"), ("tst", "test"))
+PUBLISHED = "QReCC, TopiOCQA, QuAC, CoQA, MTRAG, WebQuestions, BIG-bench, Social IQa, TruthfulQA, StrategyQA, FEVER or ASQA"
+
+_FORMATS: tuple[tuple[Callable[[Row], bool], Callable[[Path, Iterable[Row]], Entries]], ...] = (
+    (conversations.is_topiocqa, conversations.read_topiocqa),
+    (conversations.is_qrecc, conversations.read_qrecc),
+    (conversations.is_quac, conversations.read_quac),
+    (conversations.is_coqa, conversations.read_coqa),
+    (mtrag.is_mtrag_task, mtrag.read_mtrag_tasks),
+    (questions.is_bigbench, questions.read_bigbench),
+    (questions.is_socialiqa, questions.read_socialiqa),
+    (questions.is_fever, questions.read_fever),
+    (questions.is_webquestions, questions.read_webquestions),
+    (questions.is_strategyqa, questions.read_strategyqa),
+    (questions.is_asqa, questions.read_asqa),
+)
 
 
-@dataclass(frozen=True)
-class Record:
-    """A question of a file, and the passages that stand beside it there; a passage may come with many questions."""
-
-    query: Query
-    passages: tuple[Document, ...] = ()
-
-
-Records = Iterator[Record]
-
-
-def split_of(path: Path) -> str:
-    """The split that a file's name tells, empty where it tells none.
-
-    Example:
-        >>> [split_of(Path(name)) for name in ("qrecc_train.json", "val_v0.2.json", "reference.jsonl")]
-        ['train', 'dev', '']
-    """
-    words = re.split(r"[^a-z]+", path.name.lower())
-    return next((split for start, split in _SPLITS if any(word.startswith(start) for word in words)), "")
-
-
-def alternating_turns(value: Any, key: str, where: str) -> tuple[tuple[str, str], ...]:
-    """Pairs of question and answer of a list in which they alternate.
+def read_published(path: Path) -> Entries | None:
+    """The questions and passages of a file in a published format; None where it is in none.
 
     Raises:
-        InputError: It is no list of strings.
-
-    Example:
-        >>> alternating_turns(["Who?", "Ada.", "When?"], "Context", "file, item 1")
-        (('Who?', 'Ada.'), ('When?', ''))
+        InputError: It cannot be read, or an entry is not as published; its file and place are named.
     """
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise InputError(f"{where}: `{key}` must be a list of strings, questions and answers in turn.")
-    texts = [*value, ""] if len(value) % 2 else value
-    return tuple(zip(texts[::2], texts[1::2], strict=True))
+    name = path.name.removesuffix(".gz")
+    if not path.is_file() or path.name.endswith(questions.PARAGRAPHS):
+        return None
+    first: Any = None
+    rows: Iterator[Row] = iter(())
+    if name.endswith(".csv"):
+        # The names alone: any other table in a folder is none of ours, well formed or not.
+        _, names = next(text_lines(path), (1, ""))
+        known = set(next(csv.reader([names]), [])) >= questions.TRUTHFULQA
+        return questions.read_truthfulqa(path, table_rows(path, ",")) if known else None
+    if name.endswith(".json"):
+        places = list(_places(path, json_document(path)))
+        first, rows = places[0][0] if places else None, (Row(value, where) for value, where in places)
+    elif name.endswith(".jsonl"):
+        first, rows = next(json_lines(path), None), json_lines(path)
+    if not isinstance(first, dict):
+        return None
+    head = Row(first, str(path))
+    return next((read(path, rows) for is_one, read in _FORMATS if is_one(head)), None)
 
 
-def number_field(row: dict[str, Any], key: str, where: str) -> str:
-    """A number or a string that must be there, as a string.
-
-    Raises:
-        InputError: It is not.
-    """
-    value = row.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
-        raise InputError(f"{where}: `{key}` must be a number or a string.")
-    return str(value)
-
-
-def answer_list(row: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
-    """The answers of a row, which may have one string or a list of them; those that are blank or there twice are left out.
-
-    Raises:
-        InputError: It is neither.
-
-    Example:
-        >>> answer_list({"answers": ["Ada", " ", "Ada"]}, "answers", "file, item 1")
-        ('Ada',)
-    """
-    value = row.get(key)
-    values = [] if value is None else [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
-        raise InputError(f"{where}: `{key}` must be a string or a list of strings.")
-    return tuple(dict.fromkeys(text.strip() for text in values if text.strip()))
-
-
-def passage(identity: str, text: str, *titles: str) -> Document:
-    """A passage; its title is made of the parts that are not empty."""
-    title = ", ".join(part for part in titles if part)
-    return Document(id=identity, page_content=text, metadata={"title": title} if title else {})
-
-
-def no_gold(extra: dict[str, Any], gold: Sequence[str]) -> dict[str, Any]:
-    """The extra fields, with `answerable` false where no passage is gold: published sets have many questions without one."""
-    return extra if gold else extra | {"answerable": False}
+def _places(path: Path, value: Any) -> Iterator[tuple[Any, str]]:
+    """The entries of a JSON file with their places: of a list, of the list in it, or of its parts by id."""
+    if isinstance(value, list):
+        yield from ((entry, f"{path}, item {number}") for number, entry in enumerate(value, 1))
+        return
+    if not isinstance(value, dict):
+        return
+    for key, label in (("data", "item"), ("examples", "example")):
+        if isinstance(value.get(key), list):
+            task = {questions.TASK: str(value.get("name") or path.name.partition(".")[0])} if key == "examples" else {}
+            for number, entry in enumerate(value[key], 1):
+                yield (entry | task if isinstance(entry, dict) else entry), f"{path}, {label} {number}"
+            return
+    parts = [part for part in value.values() if isinstance(part, dict) and part]
+    if any(isinstance(one := next(iter(part.values())), dict) and questions.is_asqa(Row(one, "")) for part in parts):
+        for split, part in value.items():
+            if not isinstance(part, dict):
+                raise InputError(f"{path}: {split!r} must be an object of questions by id.")
+            for identity, entry in part.items():
+                named = {"sample_id": identity, "split": split}
+                yield (entry | named if isinstance(entry, dict) else entry), f"{path}, {split} {identity}"

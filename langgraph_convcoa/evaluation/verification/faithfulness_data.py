@@ -42,7 +42,7 @@ def load_judgements(file: str | Path) -> list[Judgement]:
     Raises:
         InputError: The file cannot be read, or a row lacks a field or has a wrong one; the message names the line.
     """
-    return [_judgement(row, where) for where, row in json_lines(Path(file))]
+    return [_judgement(row, row.where) for row in json_lines(Path(file))]
 
 
 def _judgement(row: dict[str, Any], where: str) -> Judgement:

@@ -1,0 +1,275 @@
+r"""The question sets that Pan et al. 2024a evaluate on, as published; they are single-turn, and most come without passages.
+
+- WebQuestions (Berant et al. 2013): a list of {"url", "utterance", "targetValue": "(list (description \"Ada Lovelace\")
+  (description London))"}; or without Freebase, JSON Lines or a list of {"question", "answers": [...]}, as hubs and DrQA (there
+  "answer") give it.
+- JSON tasks of BIG-bench (Srivastava et al. 2022): {"name", "examples": [{"input", "target": "..." or [...]}, ...]}, or in
+  place of the target, of questions with choices, "target_scores": {"choice": 1, "other": 0}.
+- Social IQa (Sap et al. 2019): JSON Lines of {"context", "question", "answerA", "answerB", "answerC"}. The right answers, 1 to
+  3, stand line by line in `train-labels.lst` beside `train.jsonl`, or are a letter in "correct" (1.4).
+- TruthfulQA (Lin et al. 2022): a CSV with the columns "Question", "Best Answer", "Correct Answers", "Incorrect Answers" and
+  others; several answers in a field are separated by ";". The best answer is the first of those that count as right.
+- StrategyQA (Geva et al. 2021): a list of {"qid", "question", "answer": true, "decomposition": [...], "facts", "evidence"}.
+  The evidence names paragraphs of `strategyqa_train_paragraphs.json`, {"id": {"title", "content"}}, which are the passages
+  where that file stands beside the questions.
+- FEVER (Thorne et al. 2018): JSON Lines of {"id", "claim", "label": "SUPPORTS", "evidence": [[[_, _, page, sentence], ...]]}.
+  The label is the answer. Its passages are the pages of the Wikipedia dump, `wiki-*.jsonl` of {"id", "text", "lines"}.
+- ASQA (Stelmakh et al. 2022): {"train": {...}, "dev": {id: {"ambiguous_question", "qa_pairs": [{"question", "short_answers":
+  [...]}], "annotations": [{"long_answer"}]}}}; or the same rows with "sample_id" as JSON Lines or a list. The long answers are
+  what counts as right.
+
+Questions that have no id get the number of their row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.datasets.formats.conversations import UNANSWERABLE
+from langgraph_convcoa.datasets.queries import Entries, Query, passage
+from langgraph_convcoa.datasets.rows import Row, json_document, text_lines
+from langgraph_convcoa.datasets.splits import split_of
+from langgraph_convcoa.errors import InputError
+
+_DESCRIPTION = re.compile(r'\(description\s+(?:"((?:[^"\\]|\\.)*)"|([^()\s][^()]*?))\s*\)')
+_ESCAPE = re.compile(r"\\(.)")
+_SOCIAL_ANSWERS = ("answerA", "answerB", "answerC")
+TRUTHFULQA = {"Question", "Best Answer", "Correct Answers"}
+"""Columns of TruthfulQA."""
+TASK = "BIG-bench task"
+"""Key of the name of an example's task, which stands at the top of its file."""
+_LABELS = ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")
+_CLAIM = "Does the evidence support or refute this claim? Answer SUPPORTS, REFUTES or NOT ENOUGH INFO."
+PARAGRAPHS = "_paragraphs.json"
+"""End of the name of StrategyQA's files of paragraphs, which hold no questions."""
+
+
+def multiple_choice(row: Row, question: str, choices: Sequence[str], right: Sequence[int]) -> tuple[str, tuple[str, ...]]:
+    """A question with its choices after it, in the form of Pan et al. 2024a, and the right ones, bare and with their letters.
+
+    Args:
+        row: Where it stands, for messages.
+        question: As it was put.
+        choices: The answers to choose from.
+        right: Places of the right ones, from 0; none where they are not known.
+
+    Raises:
+        InputError: There are more choices than letters.
+
+    Example:
+        >>> multiple_choice(Row({}, "file, line 1"), "Which is blue?", ["grass", "the sky"], [1])
+        ('Which is blue? (A) grass (B) the sky', ('the sky', '(B) the sky'))
+    """
+    if len(choices) > len(ascii_uppercase):
+        raise row.error(f"{len(choices)} choices, and only {len(ascii_uppercase)} letters for them.")
+    bare = [choice.strip() for choice in choices]
+    lettered = [f"({letter}) {choice}" for letter, choice in zip(ascii_uppercase, bare, strict=False)]
+    references = [form[place] for form in (bare, lettered) for place in right]
+    return " ".join([question.strip(), *lettered]), tuple(dict.fromkeys(references))
+
+
+def is_webquestions(row: Row) -> bool:
+    """Whether an object is a question of WebQuestions."""
+    lists = isinstance(row.get("answers", row.get("answer")), list)
+    plain = "question" in row and lists and row.keys() <= {"question", "answer", "answers", "url"}
+    return plain or {"utterance", "targetValue"} <= row.keys()
+
+
+def read_webquestions(path: Path, rows: Iterable[Row]) -> Entries:
+    """The questions of WebQuestions."""
+    split = split_of(path)
+    for number, row in enumerate(rows, 1):
+        if "utterance" in row:
+            question, answers = row.text("utterance"), _described(row)
+        else:
+            question, answers = row.text("question"), row.answers("answers" if "answers" in row else "answer")
+        yield Query(_numbered("webquestions", split, number), question, references=answers, split=split, where=row.where)
+
+
+def _described(row: Row) -> tuple[str, ...]:
+    value = row.get("targetValue")
+    if not isinstance(value, str) or not value.lstrip().startswith("(list"):
+        raise row.error('`targetValue` must be as in (list (description "...")).')
+    found = (_ESCAPE.sub(r"\1", quoted) or bare for quoted, bare in _DESCRIPTION.findall(value))
+    return tuple(dict.fromkeys(text.strip() for text in found if text.strip()))
+
+
+def is_bigbench(row: Row) -> bool:
+    """Whether an object is an example of a task of BIG-bench, with the task's name in it."""
+    return {TASK, "input"} <= row.keys() and ("target" in row or "target_scores" in row)
+
+
+def read_bigbench(path: Path, rows: Iterable[Row]) -> Entries:
+    """The examples of a task of BIG-bench.
+
+    Many tasks, date understanding among them, write the right choice first. The choices are therefore put in an order that
+    depends on their texts alone, as BIG-bench's own evaluation permutes them: else "(A)" would always be right.
+    """
+    split = split_of(path)
+    for number, row in enumerate(rows, 1):
+        question = row.text("input").strip()
+        if "target_scores" in row:
+            scores = row.object("target_scores")
+            if not scores or not all(isinstance(score, int | float) for score in scores.values()):
+                raise row.error("`target_scores` must be an object of numbers.")
+            choices = _ordered(question, scores)
+            best = max(scores.values())
+            right = [place for place, choice in enumerate(choices) if scores[choice] == best and best > 0]
+            question, references = multiple_choice(row, question, choices, right)
+        else:
+            references = row.answers("target")
+        name = f"{row[TASK]}-{number}"
+        yield Query(name, question, references=references, split=split, extra={"task": row[TASK]}, where=row.where)
+
+
+def _ordered(question: str, choices: Iterable[str]) -> list[str]:
+    return sorted(choices, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
+
+
+def is_socialiqa(row: Row) -> bool:
+    """Whether an object is a question of Social IQa."""
+    return {"context", "question", *_SOCIAL_ANSWERS} <= row.keys()
+
+
+def read_socialiqa(path: Path, rows: Iterable[Row]) -> Entries:
+    """The questions of Social IQa, without answers where there are no labels; there must be as many labels as questions."""
+    split, number = split_of(path), 0
+    file = path.with_name(f"{path.name.partition('.json')[0]}-labels.lst")
+    labels = [text.strip() for _, text in text_lines(file) if text.strip()] if file.is_file() else None
+    for number, row in enumerate(rows, 1):
+        if labels is not None and number > len(labels):
+            raise row.error(f"{file.name} has {len(labels)} labels, and none for this question.")
+        label = str((labels[number - 1] if labels else row.get("correct") or row.get("label")) or "").strip().upper()
+        if label not in ("", *"ABC123"):
+            raise row.error(f"the label must be 1 to 3 or A to C, not {label!r}.")
+        right = ["ABC123".index(label) % 3] if label else []
+        asked = f"{row.text('context').strip()} {row.text('question').strip()}"
+        question, references = multiple_choice(row, asked, [row.text(key) for key in _SOCIAL_ANSWERS], right)
+        yield Query(_numbered("socialiqa", split, number), question, references=references, split=split, where=row.where)
+    if labels is not None and number < len(labels):
+        raise InputError(f"{file}: {len(labels)} labels for the {number} questions of {path.name}.")
+
+
+def read_truthfulqa(path: Path, rows: Iterable[Row]) -> Entries:
+    """The questions of TruthfulQA."""
+    split = split_of(path)
+    for number, row in enumerate(rows, 1):
+        best, correct, incorrect = (
+            [part.strip() for part in texts if part.strip()]
+            for texts in (
+                [row.optional("Best Answer")],
+                row.optional("Correct Answers").split(";"),
+                row.optional("Incorrect Answers").split(";"),
+            )
+        )
+        yield Query(
+            id=f"truthfulqa-{number}",
+            question=row.text("Question"),
+            references=tuple(dict.fromkeys([*best, *correct])),
+            split=split,
+            extra={"category": row.get("Category", ""), "incorrect": incorrect},
+            where=row.where,
+        )
+
+
+def is_strategyqa(row: Row) -> bool:
+    """Whether an object is a question of StrategyQA."""
+    return {"qid", "question"} <= row.keys() and isinstance(row.get("answer", True), bool)
+
+
+def read_strategyqa(path: Path, rows: Iterable[Row]) -> Entries:
+    """The questions of StrategyQA, to be answered with yes or no, and the paragraphs of their evidence."""
+    split = split_of(path)
+    paragraphs = {str(one.id): one for file in sorted(path.parent.glob(f"*{PARAGRAPHS}")) for one in _paragraphs(file)}
+    for row in rows:
+        answer = row.get("answer")
+        if not isinstance(answer, bool | None):
+            raise row.error("`answer` must be true or false.")
+        gold = tuple(dict.fromkeys(identity for identity in _names(row.get("evidence")) if identity in paragraphs))
+        yield from (paragraphs[identity] for identity in gold)
+        extra = {key: row[key] for key in ("decomposition", "facts", "term") if key in row}
+        yield Query(
+            id=row.identity("qid"),
+            question=row.text("question"),
+            gold=gold,
+            answer="" if answer is None else "yes" if answer else "no",
+            split=split,
+            extra=extra | UNANSWERABLE if paragraphs and not gold else extra,
+            where=row.where,
+        )
+
+
+def _paragraphs(file: Path) -> Iterator[Document]:
+    for identity, value in Row(json_document(file), str(file)).items():
+        row = Row(value, f"{file}, paragraph {identity!r}")
+        yield passage(identity, row.text("content"), row.optional("title"))
+
+
+def _names(value: Any) -> Iterator[str]:
+    """The strings of lists in lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _names(entry)
+
+
+def is_fever(row: Row) -> bool:
+    """Whether an object is a claim of FEVER."""
+    return {"id", "claim"} <= row.keys()
+
+
+def read_fever(path: Path, rows: Iterable[Row]) -> Entries:
+    """The claims of FEVER, each put as a question that names the labels."""
+    split = split_of(path)
+    for row in rows:
+        label = row.optional("label")
+        if label and label not in _LABELS:
+            raise row.error(f"`label` must be one of {', '.join(_LABELS)}.")
+        try:
+            # Older rows have one group without the inner lists.
+            pages = [sentence[2] for group in row.get("evidence") or () for sentence in group]
+        except (TypeError, IndexError, KeyError):
+            raise row.error("`evidence` must be a list of lists of [annotation, evidence, page, sentence].") from None
+        claim = row.text("claim").strip()
+        yield Query(
+            id=row.identity("id"),
+            question=f"{claim} {_CLAIM}",
+            gold=tuple(dict.fromkeys(page for page in pages if isinstance(page, str))),
+            answer=label,
+            split=split,
+            extra={"claim": claim} | (UNANSWERABLE if label == _LABELS[2] else {}),
+            where=row.where,
+        )
+
+
+def is_asqa(row: Row) -> bool:
+    """Whether an object is a question of ASQA."""
+    return "ambiguous_question" in row
+
+
+def read_asqa(path: Path, rows: Iterable[Row]) -> Entries:
+    """The questions of ASQA; `extra["short_answers"]` holds those of each way to understand one."""
+    split = split_of(path)
+    for row in rows:
+        long = (annotation.optional("long_answer").strip() for annotation in row.objects("annotations", optional=True))
+        pairs = row.objects("qa_pairs", optional=True)
+        yield Query(
+            id=row.identity("sample_id"),
+            question=row.text("ambiguous_question"),
+            references=tuple(dict.fromkeys(answer for answer in long if answer)),
+            split=row.optional("split") or split,
+            extra={"short_answers": [list(pair.answers("short_answers")) for pair in pairs]},
+            where=row.where,
+        )
+
+
+def _numbered(name: str, split: str, number: int) -> str:
+    return "-".join(part for part in (name, split, str(number)) if part)
