@@ -1,4 +1,4 @@
-"""Retrieval methods compared on the same questions: `convcoa evaluate retrieval`."""
+"""Comparison of retrieval methods on the same questions: `convcoa evaluate retrieval`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.retrieval.pool import Pool, index_pool, passage_pool
-from langgraph_convcoa.evaluation.retrieval.rankers import METHODS, Ranker, Rankers, check_methods
-from langgraph_convcoa.evaluation.retrieval.report import (
-    METRICS,
-    Measured,
-    MethodResult,
-    RetrievalReport,
-    SourcesReport,
-    results_of,
+from langgraph_convcoa.evaluation.retrieval.rankers import (
+    PLAIN,
+    Pool,
+    Ranker,
+    Rankers,
+    check_methods,
+    index_pool,
+    passage_pool,
 )
+from langgraph_convcoa.evaluation.retrieval.report import METRICS, Measured, RetrievalReport, SourcesReport, results_of
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
 from langgraph_convcoa.retrieval.index.index import Index
@@ -30,24 +30,13 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for
 from langgraph_convcoa.retrieval.retriever_model import opened_model
 
-__all__ = [
-    "METHODS",
-    "MethodResult",
-    "RetrievalReport",
-    "SourcesReport",
-    "default_methods",
-    "evaluate_retrieval",
-    "evaluate_sources",
-]
-
 _BATCH = 64
-_PLAIN = METHODS[:6]
 
 
 def default_methods(model: RetrieverModel | None, *, index: bool = False) -> tuple[str, ...]:
     """The methods that are compared unless others are named: with a trained model those before and after training."""
     ours = ("untrained-dense", "untrained", "trained-dense", "trained") if model else ("dense", "hybrid")
-    return ours if index else (*_PLAIN, *ours)
+    return ours if index else (*PLAIN, *ours)
 
 
 def evaluate_retrieval(
@@ -150,7 +139,7 @@ def evaluate_sources(
 
 
 def _check_model(model: RetrieverModel | None, encoder: Encoder) -> None:
-    """Raise before minutes of encoding what would be raised after them."""
+    """Raise before minutes of encoding an error that would come after them."""
     if model is None:
         raise InputError("There is no trained model to measure; name one that convcoa train made with --model.")
     if model.encoder_folder is None:

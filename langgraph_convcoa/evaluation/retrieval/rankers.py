@@ -1,21 +1,23 @@
-"""The retrieval methods that are compared; what they share over a pool is made once, when it is first needed."""
+"""Pool of documents and questions, and the retrieval methods that rank it; what they share is computed once, when needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
+from langchain_core.documents import Document
 
-from langgraph_convcoa.datasets.queries import Query
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.retrieval.pool import Pool
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
 from langgraph_convcoa.retrieval.encoders.choice import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.delegating import DelegatingEncoder
 from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
+from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory import Memory, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel
@@ -41,12 +43,12 @@ question as it was put; two-turns, history, rewrite: the same on the question wi
 with all turns before it (latest first), on its rewrite. question-parts: `question` over the parts that long passages are
 split into for `hybrid`: what the split gives, without the retriever. hybrid (or hopfield): `HopfieldRetriever` as it comes;
 untrained: the same without what training gave; trained: the same with the model that is measured. dense, untrained-dense and
-trained-dense are these without the lexical channel."""
+trained-dense are these without BM25."""
 
-RETRIEVER_METHODS = METHODS[6:]
-"""Methods of `HopfieldRetriever`, which can search an index too."""
+PLAIN, _RETRIEVER_METHODS = METHODS[:6], METHODS[6:]
+"""Those without, and those of `HopfieldRetriever`, which can search an index too."""
 
-DEPTH = 100
+_DEPTH = 100
 """How many documents of a ranking count."""
 
 Ranker = Callable[[Sequence[Query]], list[list[str]]]
@@ -56,11 +58,72 @@ _ALIASES = {"hopfield": "hybrid", "dense": "hybrid-dense"}
 
 def check_methods(methods: Sequence[str], *, index: bool = False) -> None:
     """Raise InputError where a method is unknown or none is named, or where one cannot search an index."""
-    known = RETRIEVER_METHODS if index else METHODS
+    known = _RETRIEVER_METHODS if index else METHODS
     unknown = [method for method in methods if method not in known and method != "hopfield"]
     if unknown or not methods:
         what = "retrieval method over an index" if index else "retrieval method"
         raise InputError(f"Unknown {what} {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(known)}.")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Documents, and the queries of which at least one gold passage is among them.
+
+    Attributes:
+        name: The data set's.
+        documents: How many documents there are.
+        queries: Those that are asked.
+        left_out: How many are not, since none of their gold passages is there.
+        passages: The documents; none where an index holds them.
+        index: What holds them otherwise.
+    """
+
+    name: str
+    documents: int
+    queries: tuple[Query, ...]
+    left_out: int
+    passages: tuple[Document, ...] = ()
+    index: Index | None = None
+
+
+def passage_pool(dataset: Dataset, distractors: Iterable[Document] = ()) -> Pool:
+    """A data set's passages and distractors; of these those with an id or a text that is there already are not added.
+
+    Raises:
+        InputError: No query has a gold passage in the pool.
+    """
+    pool = [document for document in dataset.corpus if document.page_content.strip()]
+    ids, texts = {document.id for document in pool}, {document.page_content for document in pool}
+    for document in distractors:
+        if document.id not in ids and document.page_content not in texts and document.page_content.strip():
+            ids.add(document.id)
+            texts.add(document.page_content)
+            pool.append(document)
+    asked = _asked(dataset, {str(identity) for identity in ids})
+    return Pool(dataset.name, len(pool), tuple(asked), len(dataset.queries) - len(asked), tuple(pool))
+
+
+def index_pool(dataset: Dataset, index: Index) -> Pool:
+    """The documents of an index; a query's gold passages are looked for among their ids.
+
+    Raises:
+        InputError: No query has a gold passage in the index.
+        RetrievalError: The index is damaged.
+    """
+    ids: set[str] = set()
+    for _, passages in index.snapshot().batches():
+        ids.update(document_id(passage.document) for passage in passages)
+    asked = _asked(dataset, ids)
+    return Pool(dataset.name, len(ids), tuple(asked), len(dataset.queries) - len(asked), index=index)
+
+
+def _asked(dataset: Dataset, ids: set[str]) -> Sequence[Query]:
+    queries = [query for query in dataset.queries if any(identity in ids for identity in query.gold)]
+    if not queries:
+        first = next((query for query in dataset.queries if query.gold), None)
+        place = f" (the first: {first.gold[0]!r}, {first.where or first.id})" if first else ""
+        raise InputError(f"No query of {dataset.name} has a gold passage among the documents that are searched{place}.")
+    return queries
 
 
 class Rankers:
@@ -86,7 +149,7 @@ class Rankers:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._pool = pool
-        self._encoder = RememberingEncoder(encoder)
+        self._encoder = _RememberingEncoder(encoder)
         self._model = model
         self._cache = cache
         self._progress = progress
@@ -132,8 +195,8 @@ class Rankers:
             model: RetrieverModel | str | None = {"hybrid": None, "untrained": UNTRAINED}.get(kind, self._model)
             own = own_encoder(self._model) if kind == "trained" else None
             if own is not None:
-                # Trained along with the model: the passages are encoded anew.
-                encoder = RememberingEncoder(own)
+                # Trained along with the model: it encodes the passages again.
+                encoder = _RememberingEncoder(own)
             memory = self._pool.index or self._memory(encoder)
             self._retrievers[kind] = HopfieldRetriever(memory=memory, encoder=encoder, model=model, **self._settings)
         return self._retrievers[kind]
@@ -146,7 +209,7 @@ class Rankers:
             rankings = []
             for query in queries:
                 scores = index.scores([query.question])[0]
-                best = np.argsort(-scores, kind="stable")[:DEPTH]
+                best = np.argsort(-scores, kind="stable")[:_DEPTH]
                 rankings.append([str(passages[i].id) for i in best if scores[i] > 0])
             return rankings
 
@@ -154,7 +217,7 @@ class Rankers:
 
     def _dense(self, patterns: Vectors, owners: Sequence[str], method: str) -> Ranker:
         def rank(queries: Sequence[Query]) -> list[list[str]]:
-            states = self._encoder.encode_queries([query_text(query, method) for query in queries])
+            states = self._encoder.encode_queries([_query_text(query, method) for query in queries])
             return [_documents(owners[i] for i in np.argsort(-(patterns @ state), kind="stable")) for state in states]
 
         return rank
@@ -167,18 +230,18 @@ class Rankers:
             owners = {str(p.document.id): document_id(p.document) for _, passages in batches for p in passages}
 
         def rank(queries: Sequence[Query]) -> list[list[str]]:
-            k = 2 * DEPTH
+            k = 2 * _DEPTH
             while True:
                 found = retriever.search_batch([query.question for query in queries], [query.history for query in queries], k)
                 rankings = [_documents(owners[identity] for identity, _ in hits) for hits in found]
-                if k >= len(owners) or all(len(ranking) >= DEPTH for ranking in rankings):
+                if k >= len(owners) or all(len(ranking) >= _DEPTH for ranking in rankings):
                     return rankings
                 k *= 2
 
         return rank
 
 
-class RememberingEncoder(DelegatingEncoder):
+class _RememberingEncoder(DelegatingEncoder):
     """An encoder that encodes each query text once, since every method asks the same questions."""
 
     def __init__(self, encoder: Encoder) -> None:
@@ -194,7 +257,7 @@ class RememberingEncoder(DelegatingEncoder):
         return np.stack([self._known[text] for text in texts])
 
 
-def query_text(query: Query, method: str) -> str:
+def _query_text(query: Query, method: str) -> str:
     """What the plain encoder reads of a query: method question, two-turns, history or rewrite."""
     match method:
         case "two-turns":
@@ -211,4 +274,4 @@ def query_text(query: Query, method: str) -> str:
 
 def _documents(ids: Iterable[str]) -> list[str]:
     """The first ids, each once."""
-    return list(islice(dict.fromkeys(ids), DEPTH))
+    return list(islice(dict.fromkeys(ids), _DEPTH))

@@ -1,4 +1,4 @@
-"""What a comparison of retrieval methods found: by source, and over sources."""
+"""Report of a comparison of retrieval methods: measures, intervals and tests, for each source and over all of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Group
-from rich.table import Table
 
 from langgraph_convcoa.evaluation.metrics.ranking import ndcg, recall, reciprocal_rank
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 
 METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
     "MRR": reciprocal_rank,
@@ -41,10 +40,6 @@ class Measured:
     values: npt.NDArray[np.float64]
     conversations: tuple[str, ...]
 
-    def sample(self) -> Sample:
-        """For intervals."""
-        return Sample(self.values, self.conversations)
-
     def less(self, other: Measured) -> Sample:
         """The differences on the queries that both were asked."""
         shared, mine, others = np.intersect1d(self.rows, other.rows, return_indices=True)
@@ -59,7 +54,7 @@ class MethodResult:
     Attributes:
         queries: How many it was asked, over all sources.
         metrics: The mean of each measure; over several sources the mean of their means.
-        seconds: What all of them took.
+        seconds: The time that all of them took.
         intervals: 95% intervals of the means, by a bootstrap over conversations.
         p_values: Of a paired randomisation test against the baseline, on the queries that both were asked; none for itself.
     """
@@ -82,7 +77,7 @@ class MethodResult:
 
 
 @dataclass(frozen=True)
-class RetrievalReport:
+class RetrievalReport(Report):
     """The measures of each method over one pool.
 
     Attributes:
@@ -117,15 +112,15 @@ class RetrievalReport:
             "methods": {name: result.to_dict() for name, result in self.methods.items()},
         }
 
-    def __rich__(self) -> Table:
+    def tables(self) -> tuple[Table, ...]:
         part = f" ({self.part})" if self.part else ""
         left_out = f", {self.left_out} left out (no gold passage in the pool)" if self.left_out else ""
         title = f"{self.dataset}{part}: {self.queries} queries, {self.documents} documents{left_out}"
-        return _table(title, self.methods, self.baseline)
+        return (_table(title, self.methods, self.baseline),)
 
 
 @dataclass(frozen=True)
-class SourcesReport:
+class SourcesReport(Report):
     """Several sources, and the mean over them, each source counting alike.
 
     Attributes:
@@ -146,46 +141,32 @@ class SourcesReport:
             "macro": {name: result.to_dict() for name, result in self.macro.items()},
         }
 
-    def __rich__(self) -> Group:
-        title = f"macro: mean over {len(self.sources)} sources"
-        return Group(*(report.__rich__() for report in self.sources), _table(title, self.macro, self.baseline))
+    def tables(self) -> tuple[Table, ...]:
+        own = [table for report in self.sources for table in report.tables()]
+        return (*own, _table(f"macro: mean over {len(self.sources)} sources", self.macro, self.baseline))
 
 
 def results_of(
-    sources: Sequence[Mapping[str, Measured]],
-    seconds: Mapping[str, float],
-    baseline: str,
-    *,
-    resamples: int = 2000,
-    seed: int = 0,
+    sources: Sequence[Mapping[str, Measured]], seconds: Mapping[str, float], baseline: str, *, resamples: int, seed: int
 ) -> dict[str, MethodResult]:
-    """Means, intervals and tests of each method that every source has measures of.
-
-    Args:
-        sources: The measures of each source by method.
-        seconds: By method.
-        baseline: The method that the others are tested against.
-        resamples: Of the bootstrap; the test makes five times as many.
-        seed: Of both.
-    """
+    """Means, intervals and tests of each method from its measures in every source; the test makes five times the resamples."""
     results = {}
     for method in sources[0]:
-        measured = [source[method] for source in sources if method in source]
-        if len(measured) < len(sources):
-            continue
+        measured = [source[method] for source in sources]
         if not all(len(part.rows) for part in measured):
             if len(sources) == 1:
                 results[method] = MethodResult(0, dict.fromkeys(METRICS, 0.0), seconds[method])
             continue
         means = np.mean([part.values.mean(axis=0) for part in measured], axis=0)
-        low, high = bootstrap_interval([part.sample() for part in measured], resamples=resamples, seed=seed)
+        low, high = bootstrap_interval(
+            [Sample(part.values, part.conversations) for part in measured], resamples=resamples, seed=seed
+        )
         p_values = {}
         if method != baseline:
             differences = [part.less(source[baseline]) for part, source in zip(measured, sources, strict=True)]
             if all(len(sample.values) for sample in differences):
-                p_values = dict(
-                    zip(METRICS, paired_test(differences, resamples=5 * resamples, seed=seed).tolist(), strict=True)
-                )
+                tested = paired_test(differences, resamples=5 * resamples, seed=seed)
+                p_values = dict(zip(METRICS, tested.tolist(), strict=True))
         results[method] = MethodResult(
             sum(len(part.rows) for part in measured),
             dict(zip(METRICS, means.tolist(), strict=True)),
@@ -197,14 +178,11 @@ def results_of(
 
 
 def _table(title: str, methods: Mapping[str, MethodResult], baseline: str) -> Table:
-    table = Table(title=title)
-    table.caption = f"95% interval of MRR over conversations; p: MRR against {baseline}, paired randomisation"
-    table.add_column("method", no_wrap=True)
-    for name in ("MRR", "95%", *list(METRICS)[1:], "p", "queries"):
-        table.add_column(name, justify="right", no_wrap=True)
+    first, *others = METRICS
+    rows = []
     for name, result in methods.items():
-        low, high = result.intervals.get("MRR", (0.0, 0.0))
-        p = f"{result.p_values['MRR']:.4f}" if result.p_values else ""
-        others = (f"{result.metrics[metric]:.3f}" for metric in list(METRICS)[1:])
-        table.add_row(name, f"{result.metrics['MRR']:.3f}", f"{low:.3f}-{high:.3f}", *others, p, str(result.queries))
-    return table
+        low, high = result.intervals.get(first, (0.0, 0.0))
+        measures = [shown(result.metrics[first]), f"{low:.3f}-{high:.3f}", *(shown(result.metrics[other]) for other in others)]
+        rows.append([name, *measures, shown(result.p_values.get(first), 4), str(result.queries)])
+    note = f"95% interval of MRR over conversations; p: MRR against {baseline}, paired randomisation"
+    return Table(title, ("method", first, "95%", *others, "p", "queries"), rows, note)
