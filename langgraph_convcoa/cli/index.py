@@ -16,7 +16,7 @@ from langgraph_convcoa.text.choices import one_of
 if TYPE_CHECKING:
     from langchain_core.documents import Document
 
-DTYPES: tuple[Literal["float32", "float16", "bfloat16", "int8"], ...] = ("float32", "float16", "bfloat16", "int8")
+DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 _DEFAULT_MAX_MB = 1000.0
 
 
@@ -77,7 +77,7 @@ def index(
     first = next(documents)
     from langgraph_convcoa.cli.console import consoles, print_json
     from langgraph_convcoa.retrieval.hybrid.ann import ApproximateStage, approximate_settings
-    from langgraph_convcoa.retrieval.index.opening import open_or_create, put_approximate
+    from langgraph_convcoa.retrieval.index.index import open_or_create, put_approximate
     from langgraph_convcoa.retrieval.memory import EMPTY
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 

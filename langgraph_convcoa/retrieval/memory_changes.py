@@ -11,8 +11,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.index.documents import Passage
-from langgraph_convcoa.retrieval.index.entries import check_owners, content_digest, encoded, groups_of, select
+from langgraph_convcoa.retrieval.index.documents import Passage, check_owners, content_digest, encoded, groups_of, select
 from langgraph_convcoa.retrieval.memory import Memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType

@@ -20,8 +20,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
 from langgraph_convcoa.retrieval.hits import named_documents
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateStage, approximate_settings
-from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.index.opening import open_or_create
+from langgraph_convcoa.retrieval.index.index import Index, open_or_create
 from langgraph_convcoa.retrieval.memory import EMPTY, Memory, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder
@@ -118,7 +117,7 @@ class HopfieldRetriever(SearchingRetriever):
             encoder: An encoder, LangChain embeddings or a model name; all-MiniLM-L6-v2 when None.
             path: A folder for an index on disk. It is made there, read and encoded batch by batch; where it is already,
                 documents that it does not have are added, so that a run that was killed can be run again.
-            dtype: How patterns are stored: "float32" (also when None), "float16", "bfloat16" or "int8".
+            dtype: How patterns are stored: "float32" (also when None) or "int8".
             cache: Where encoded patterns are kept between runs: a `PatternCache` or the path of one.
             progress: True for a bar on standard error, or a function called with (done, total).
             **settings: The class's other attributes, such as `approximate=True`.

@@ -24,9 +24,9 @@ from langgraph_convcoa.retrieval.hybrid.ann import approximate_settings
 from langgraph_convcoa.retrieval.hybrid.ann_channel import ApproximateChannel
 from langgraph_convcoa.retrieval.hybrid.bm25_channel import LexicalChannel
 from langgraph_convcoa.retrieval.index.documents import Passage
-from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.index.save import encoder_of, save_memory
+from langgraph_convcoa.retrieval.index.index import Index, encoder_of
 from langgraph_convcoa.retrieval.index.snapshot import Snapshot
+from langgraph_convcoa.retrieval.index.writer import save_memory
 from langgraph_convcoa.retrieval.memory import Memory
 from langgraph_convcoa.retrieval.memory_changes import with_documents, without
 from langgraph_convcoa.retrieval.progress import Progress
@@ -89,7 +89,7 @@ class MemoryRetriever(BaseRetriever):
         Args:
             path: A folder that is empty, does not exist or holds an index. Where it is the index that is searched, only the
                 settings are saved: its documents are already.
-            dtype: "float32", "float16", "bfloat16" or "int8"; as the patterns are when None.
+            dtype: "float32" or "int8"; as the patterns are when None.
 
         Raises:
             InputError: An id or metadata cannot be stored.

@@ -18,8 +18,8 @@ from langgraph_convcoa.retrieval.hits import Hit, best_sets, hit_document
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, approximate_settings
 from langgraph_convcoa.retrieval.hybrid.ann_channel import ApproximateChannel, patterns_of
 from langgraph_convcoa.retrieval.hybrid.ann_search import needs_graph
-from langgraph_convcoa.retrieval.index.documents import Outdated
 from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.snapshot import StaleSnapshot
 from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, Turn, history_pairs
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever_inputs import query_text
@@ -96,7 +96,7 @@ class SearchingRetriever(MemoryRetriever):
         """The best passages for each query state, and the memory as it was searched."""
         for _ in range(_SEARCHES - 1):
             view = self._view()
-            with suppress(Outdated):
+            with suppress(StaleSnapshot):
                 return view, self._hits(view, queries, states, k, threshold)
         view = self._view()
         return view, self._hits(view, queries, states, k, threshold)

@@ -48,7 +48,7 @@ def test_an_index_of_mostly_replaced_documents_is_compacted(docs: Path, made: Pa
     for version in range(3):
         (docs / "sparsemax.txt").write_text(f"Version {version} of the text.")
         assert convcoa("index", docs, "--out", made).exit_code == 0
-    assert [path.name for path in made.glob("*.bin")] == ["patterns.2.bin"]
+    assert len(list(made.glob("*.bin"))) == 1
     assert Index(made).head.rows <= 6
 
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_indexed_is_one_line(docs: Path, made: Path, tmp_path: Pa
     assert "does not exist" in error_of(convcoa("index", tmp_path / "nowhere", "--out", tmp_path / "other"))
     assert not (tmp_path / "other").exists()
     assert "holds other files" in error_of(convcoa("index", docs, "--out", docs))
-    assert "--dtype must be one of float32, float16, bfloat16, int8, not 'int4'" in error_of(
+    assert "--dtype must be one of float32, int8, not 'int4'" in error_of(
         convcoa("index", docs, "--out", made, "--dtype", "int4")
     )
     assert "as float32, not int8" in error_of(convcoa("index", docs, "--out", made, "--dtype", "int8"))

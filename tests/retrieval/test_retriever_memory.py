@@ -44,7 +44,7 @@ def test_an_index_finds_what_a_memory_finds(on_disk, encoder):
     ]
 
 
-@pytest.mark.parametrize("dtype", [None, "float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", [None, "int8"])
 def test_saved_and_opened_again(tmp_path, encoder, dtype):
     retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, k=3, dtype=dtype)
     retriever.save_pretrained(tmp_path / "index")
@@ -119,9 +119,9 @@ def test_a_memory_in_memory_is_saved_with_its_changes_and_a_saved_one_in_place_o
 
 def test_an_index_saved_to_another_folder_leaves_out_what_was_deleted(tmp_path, on_disk, encoder):
     on_disk.delete(["d3"])
-    on_disk.save_pretrained(tmp_path / "copy", dtype="float16")
+    on_disk.save_pretrained(tmp_path / "copy", dtype="int8")
     copy = HopfieldRetriever.from_pretrained(tmp_path / "copy", encoder=encoder)
-    assert copy.memory.allowed(None) is None
+    assert copy.memory.snapshot().allowed(None) is None
     assert [[hit[0] for hit in hits] for hits in results(copy)] == [[hit[0] for hit in hits] for hits in results(on_disk)]
     with pytest.raises(InputError, match="cannot become int8 in its place"):
         on_disk.save_pretrained(on_disk.memory.path, dtype="int8")

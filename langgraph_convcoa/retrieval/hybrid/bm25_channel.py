@@ -52,7 +52,7 @@ class LexicalChannel:
 
         Raises:
             RetrievalError: The passages cannot be read.
-            Outdated: The index has changed since the snapshot; search again.
+            StaleSnapshot: The index has changed since the snapshot; search again.
         """
         with self._lock:
             self._follow(view)

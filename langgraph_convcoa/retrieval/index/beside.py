@@ -15,8 +15,8 @@ from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, approxim
 from langgraph_convcoa.retrieval.hybrid.ann_channel import ApproximateChannel, behind
 from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
 from langgraph_convcoa.retrieval.hybrid.bm25_channel import LexicalChannel
-from langgraph_convcoa.retrieval.index.file import WriterLock
 from langgraph_convcoa.retrieval.index.snapshot import Snapshot
+from langgraph_convcoa.retrieval.index.writer import WriterLock
 from langgraph_convcoa.retrieval.progress import Progress
 
 _LOGGER = logging.getLogger(__name__)

@@ -1,41 +1,45 @@
-"""The database of an index: its connections, and what it says of the pattern file."""
+"""The SQLite database of an index: its head, the blocks of its pattern file, its documents and their passages."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.files import sqlite_connection, sqlite_stamp
+from langgraph_convcoa.retrieval.index.documents import Entry, Passage
+from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
-FORMAT_VERSION = 1
-"""Version of the index as a whole; an index of another one is not opened."""
+FORMAT_VERSION = 2
+"""Version of the index as a whole; an index of another version is not opened."""
 
 DATABASE = "index.sqlite"
 
 _APPLICATION_ID = 0x434F4349
-_WAIT_SECONDS = 30.0
+_KEYS_PER_QUERY = 500
 _SCHEMA = (
     "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), body TEXT NOT NULL, checksum INTEGER NOT NULL)",
-    "CREATE TABLE blocks (first INTEGER PRIMARY KEY, sizes BLOB NOT NULL, keys BLOB NOT NULL, patterns INTEGER NOT NULL,"
-    " scales INTEGER NOT NULL, checksum INTEGER NOT NULL)",
+    "CREATE TABLE blocks (first INTEGER PRIMARY KEY, sizes BLOB NOT NULL, keys BLOB NOT NULL, scales BLOB NOT NULL,"
+    " patterns INTEGER NOT NULL, checksum INTEGER NOT NULL)",
     "CREATE TABLE documents (id TEXT PRIMARY KEY, digest BLOB NOT NULL, first INTEGER NOT NULL UNIQUE, last INTEGER NOT NULL)",
     "CREATE TABLE passages (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, metadata TEXT NOT NULL,"
     " spans BLOB NOT NULL, checksum INTEGER NOT NULL)",
-    "CREATE TABLE deleted (first INTEGER PRIMARY KEY, last INTEGER NOT NULL)",
+    f"PRAGMA application_id={_APPLICATION_ID}",
+    f"PRAGMA user_version={FORMAT_VERSION}",
 )
-_TABLES = ("head", "blocks", "documents", "passages", "deleted")
 
 Keys = npt.NDArray[np.int64]
-"""Numbers of passages, given once and never again; in the order of the patterns they only grow."""
+"""Numbers of passages from 1, given once and never again; in the order of the patterns they only grow."""
 
 
 @dataclass(frozen=True)
@@ -43,222 +47,58 @@ class Head:
     """The one row that says what an index is; it changes with every commit.
 
     Attributes:
-        index: The id that all files of the index carry.
+        index: An id made with the index.
         dtype: How patterns are stored.
-        dimension: Length of a pattern.
+        dimension: Length d of a pattern.
         encoder: The encoder's name, its fingerprint.
-        model: How to make that encoder again, where that can be told.
+        model: How to make that encoder again, where that is known.
         settings: The retriever's settings.
-        generation: Which pattern files are in use.
-        rows: How many of their rows count.
+        file: Name of the pattern file.
+        rows: How many rows of the pattern file count.
         next_key: The key of the next passage.
         commits: How often the index has changed.
-        deleted: Checksum of the deleted ranges.
     """
 
     index: str
-    dtype: str
+    dtype: PatternType
     dimension: int
     encoder: str
     model: dict[str, str] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    generation: int = 1
+    file: str = ""
     rows: int = 0
     next_key: int = 1
     commits: int = 0
-    deleted: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
-    """Rows of the pattern file under one checksum: whole memory sets.
+    """Consecutive rows of the pattern file under one checksum: the rows of whole passages.
 
     Attributes:
         first: The first of its rows.
-        sizes: Rows of each memory set.
-        keys: The passage of each memory set.
+        sizes: How many rows each passage has.
+        keys: The key of each passage, negative where the passage is deleted.
+        scales: The scale of each row of int8; empty for float32.
         patterns: CRC-32 of the rows.
-        scales: CRC-32 of their scales, 0 where there are none.
     """
 
     first: int
-    sizes: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int32]
     keys: Keys
-    patterns: int
-    scales: int = 0
+    scales: npt.NDArray[np.float32]
+    patterns: int = 0
 
     @property
-    def rows(self) -> int:
-        """How many rows."""
-        return int(self.sizes.sum())
-
-    def checksum(self) -> int:
-        """CRC-32 of what the database says of the block."""
-        sizes, keys = self.sizes.astype("<i4").tobytes(), self.keys.astype("<i8").tobytes()
-        return zlib.crc32(keys, zlib.crc32(sizes, zlib.crc32(f"{self.first}\0{self.patterns}\0{self.scales}".encode())))
+    def rows(self) -> slice:
+        """Its rows in the pattern file."""
+        return slice(self.first, self.first + int(self.sizes.sum()))
 
 
-class Database:
-    """The database of the index in a folder; a connection of its own for every use, so that threads and forks share none.
-
-    Args:
-        folder: The folder of the index.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.path = folder / DATABASE
-
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees one state of the index throughout, and that writers wait for.
-
-        Raises:
-            RetrievalError: There is no index, it is of another version, damaged, or cannot be read.
-        """
-        # May write, since a reader must undo what a killed writer left half done; it never makes the file.
-        with self._connected("rw") as connection:
-            connection.execute("BEGIN")
-            self._check(connection)
-            yield connection
-
-    @contextmanager
-    def writing(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection whose changes come to stand all at once when the block ends without an error, or not at all."""
-        with self._connected("rwc" if create else "rw") as connection:
-            connection.execute("PRAGMA synchronous=EXTRA")
-            # What is deleted shall be gone from the file too.
-            connection.execute("PRAGMA secure_delete=ON")
-            connection.execute("BEGIN IMMEDIATE")
-            if create and self._blank(connection):
-                for statement in _SCHEMA:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
-            self._check(connection)
-            yield connection
-            connection.execute("COMMIT")
-
-    def exists(self) -> bool:
-        """Whether there is an index, of whatever version and state; an unfinished first save is none."""
-        if not self.path.is_file():
-            return False
-        with self._connected("rw") as connection:
-            return not self._blank(connection)
-
-    def shrink(self) -> None:
-        """Give the space of what was deleted back to the disk."""
-        with self._connected("rw") as connection:
-            connection.execute("VACUUM")
-
-    def integrity(self) -> str:
-        """What SQLite finds amiss in its file; "ok" when nothing."""
-        with self._connected("rw") as connection:
-            return str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
-
-    @contextmanager
-    def _connected(self, mode: str) -> Iterator[sqlite3.Connection]:
-        if mode != "rwc" and not self.path.is_file():
-            raise RetrievalError(f"{self.folder} holds no index; make one with `convcoa index PATH --out {self.folder}`.")
-        try:
-            # Rolls back on closing what was not committed.
-            uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-            with closing(sqlite3.connect(uri, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)) as connection:
-                yield connection
-        except sqlite3.OperationalError as error:
-            raise RetrievalError(f"The index {self.folder} cannot be used: {_advice(error)}.") from error
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise self.damaged(str(error)) from error
-
-    def damaged(self, reason: str) -> RetrievalError:
-        """The error for what does not fit together."""
-        return RetrievalError(f"The index {self.folder} is damaged ({reason}); restore it from a copy, or build it again.")
-
-    def _blank(self, connection: sqlite3.Connection) -> bool:
-        return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
-
-    def _check(self, connection: sqlite3.Connection) -> None:
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if application != _APPLICATION_ID:
-            if self._blank(connection):
-                raise RetrievalError(f"{self.folder} holds an index whose first save was not finished; build it again.")
-            raise RetrievalError(f"{self.path} is damaged or the database of another program; name another folder.")
-        if version != FORMAT_VERSION:
-            raise RetrievalError(
-                f"The index {self.folder} is of version {version}, and this library reads version {FORMAT_VERSION}; "
-                "build the index again, or install the version of the library that made it."
-            )
-
-    # The head, blocks and deleted ranges ------------------------------------------------------------------------------
-
-    def head(self, connection: sqlite3.Connection) -> Head:
-        """What the index is at present."""
-        row = connection.execute("SELECT body, checksum FROM head").fetchone()
-        with self.decoding("its head"):
-            if row is None or zlib.crc32(row[0].encode()) != row[1]:
-                raise self.damaged("its head does not match its checksum")
-            return Head(**json.loads(row[0]))
-
-    def put_head(self, connection: sqlite3.Connection, head: Head) -> None:
-        """Store the head."""
-        body = json.dumps(asdict(head))
-        connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (body, zlib.crc32(body.encode())))
-
-    def blocks(self, connection: sqlite3.Connection, head: Head, start: int = 0) -> list[Block]:
-        """The blocks of the pattern file from row `start` on, in order; they are checked to follow one another to the end."""
-        found, end = [], start
-        for first, sizes, keys, patterns, scales, checksum in connection.execute(
-            "SELECT * FROM blocks WHERE first >= ? ORDER BY first", (start,)
-        ):
-            with self.decoding("its list of blocks"):
-                block = Block(
-                    first, np.frombuffer(sizes, "<i4").astype(np.int64), np.frombuffer(keys, "<i8"), patterns, scales
-                )
-                if block.checksum() != checksum or first != end or len(block.keys) != len(block.sizes):
-                    raise self.damaged(f"what it says of the block of patterns at row {first} does not match its checksum")
-            end += block.rows
-            found.append(block)
-        if end != head.rows:
-            raise self.damaged(f"its blocks hold {end} patterns of {head.rows}")
-        return found
-
-    def last_block(self, connection: sqlite3.Connection, head: Head) -> Block | None:
-        """The block at the end, if there is any."""
-        row = connection.execute("SELECT max(first) FROM blocks").fetchone()
-        return self.blocks(connection, head, row[0])[-1] if row[0] is not None else None
-
-    def put_block(self, connection: sqlite3.Connection, block: Block) -> None:
-        """Store a block, in place of one that starts at the same row."""
-        sizes, keys = block.sizes.astype("<i4").tobytes(), block.keys.astype("<i8").tobytes()
-        row = (block.first, sizes, keys, block.patterns, block.scales, block.checksum())
-        connection.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?)", row)
-
-    def deleted(self, connection: sqlite3.Connection, head: Head) -> Keys:
-        """The ranges of keys that are deleted, (m, 2), first and last."""
-        ranges = self.deleted_ranges(connection)
-        if deleted_checksum(ranges) != head.deleted:
-            raise self.damaged("its list of deleted documents does not match its checksum")
-        return ranges
-
-    def deleted_ranges(self, connection: sqlite3.Connection) -> Keys:
-        """The ranges as they are stored."""
-        rows = connection.execute("SELECT first, last FROM deleted ORDER BY first").fetchall()
-        with self.decoding("its list of deleted documents"):
-            return np.array(rows, dtype=np.int64).reshape(-1, 2)
-
-    def clear(self, connection: sqlite3.Connection, *tables: str) -> None:
-        """Empty tables, all when none is named."""
-        for table in tables or _TABLES:
-            connection.execute(f"DELETE FROM {table}")  # noqa: S608 -- names of this module
-
-    @contextmanager
-    def decoding(self, what: str) -> Iterator[None]:
-        """Errors of reading as damage: a changed bit may make a value one of another type."""
-        try:
-            yield
-        except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
-            raise self.damaged(f"{what} cannot be read: {type(error).__name__}") from error
+def damaged(folder: Path, reason: str) -> RetrievalError:
+    """The error for an index that does not fit together."""
+    what = " ".join(reason.split())
+    return RetrievalError(f"The index {folder} is damaged ({what}); restore it from a copy, or build it again.")
 
 
 def is_index(path: str | Path) -> bool:
@@ -266,13 +106,223 @@ def is_index(path: str | Path) -> bool:
     return (Path(path) / DATABASE).is_file()
 
 
-def deleted_checksum(ranges: Keys) -> int:
-    """CRC-32 of the deleted ranges, (m, 2)."""
-    return zlib.crc32(ranges.astype("<i8").tobytes())
+def exists(folder: Path) -> bool:
+    """Whether there is an index, of whatever version and state; an unfinished first save is none."""
+    if not is_index(folder):
+        return False
+    with _connected(folder) as connection:
+        return not _blank(connection)
 
 
-def _advice(error: sqlite3.OperationalError) -> str:
-    reason = str(error)
+def shrink(folder: Path) -> None:
+    """Give the space of what was deleted back to the disk."""
+    with _connected(folder) as connection:
+        connection.execute("VACUUM")
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[Transaction]:
+    """One state of the database, which writers leave as it is until the block ends.
+
+    Raises:
+        RetrievalError: There is no index, it is of another version, damaged, or cannot be read.
+    """
+    with _connected(folder) as connection:
+        connection.execute("BEGIN")
+        yield Transaction(connection, folder)
+
+
+@contextmanager
+def writing(folder: Path, *, create: bool = False) -> Iterator[Transaction]:
+    """The database to be changed: all changes are committed when the block ends without an error, or none."""
+    with _connected(folder, create=create) as connection:
+        connection.execute("PRAGMA synchronous=EXTRA")
+        # What is deleted shall be gone from the file too.
+        connection.execute("PRAGMA secure_delete=ON")
+        connection.execute("BEGIN IMMEDIATE")
+        if create and _blank(connection):
+            for statement in _SCHEMA:
+                connection.execute(statement)
+        yield Transaction(connection, folder)
+        connection.execute("COMMIT")
+
+
+class Transaction:
+    """One state of an index's database: what it holds and, within `writing`, changes to it."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
+        self._connection = connection
+        self._folder = folder
+        application, version = sqlite_stamp(connection)
+        if application != _APPLICATION_ID:
+            if _blank(connection):
+                raise RetrievalError(f"{folder} holds an index whose first save was not finished; build it again.")
+            raise RetrievalError(f"{folder / DATABASE} is damaged or the database of another program; name another folder.")
+        if version != FORMAT_VERSION:
+            raise RetrievalError(
+                f"The index {folder} is of version {version}, and this library reads version {FORMAT_VERSION}; remove the "
+                "folder and build the index again, or install the version of the library that made it."
+            )
+
+    def check_integrity(self) -> None:
+        """Raise RetrievalError where SQLite finds its file damaged."""
+        finding = str(self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+        if finding != "ok":
+            raise damaged(self._folder, finding)
+
+    def clear(self) -> None:
+        """Remove all documents and passages."""
+        for table in ("documents", "passages"):
+            self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 -- names of this module
+
+    # Head and blocks ----------------------------------------------------------------------------------------------------
+
+    def head(self) -> Head:
+        """What the index is."""
+        row = self._connection.execute("SELECT body, checksum FROM head").fetchone()
+        with self._decoding("its head"):
+            if row is None or _checksum(row[0]) != row[1]:
+                raise damaged(self._folder, "its head does not match its checksum")
+            return Head(**json.loads(row[0]))
+
+    def put_head(self, head: Head) -> None:
+        """Store the head as that of one more commit."""
+        body = json.dumps(asdict(replace(head, commits=head.commits + 1)))
+        self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (body, _checksum(body)))
+
+    def blocks(self) -> list[Block]:
+        """All blocks of the pattern file in order, checked to follow one another to the end."""
+        found, end = [], 0
+        for row in self._connection.execute("SELECT * FROM blocks ORDER BY first"):
+            found.append(self._block(row))
+            if found[-1].first != end:
+                raise damaged(self._folder, f"the block of patterns at row {end} is missing")
+            end = found[-1].rows.stop
+        if end != (rows := self.head().rows):
+            raise damaged(self._folder, f"its blocks hold {end} patterns of {rows}")
+        return found
+
+    def last_block(self) -> Block | None:
+        """The block at the end, if there is any."""
+        row = self._connection.execute("SELECT * FROM blocks ORDER BY first DESC LIMIT 1").fetchone()
+        return None if row is None else self._block(row)
+
+    def put_blocks(self, blocks: Iterable[Block], *, all_of_them: bool = False) -> None:
+        """Store blocks in place of those that start at the same rows, or of all."""
+        if all_of_them:
+            self._connection.execute("DELETE FROM blocks")
+        self._connection.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?)", map(_block_row, blocks))
+
+    def _block(self, row: tuple[Any, ...]) -> Block:
+        with self._decoding("its list of blocks"):
+            first, sizes, keys, scales, patterns, checksum = row
+            if _checksum(*row[:-1]) != checksum:
+                raise damaged(self._folder, f"the record of the block of patterns at row {first} does not match its checksum")
+            return Block(
+                first, np.frombuffer(sizes, "<i4"), np.frombuffer(keys, "<i8"), np.frombuffer(scales, "<f4"), patterns
+            )
+
+    # Documents and passages ---------------------------------------------------------------------------------------------
+
+    def put_entries(self, entries: Iterable[Entry], key: int) -> int:
+        """Store documents, their passages numbered from `key` on; the next key is returned."""
+        for entry in entries:
+            first = key
+            for passage in entry.passages:
+                document, spans = passage.document, np.array(passage.spans, dtype="<i4").tobytes()
+                row = (key, str(document.id), document.page_content, json.dumps(document.metadata), spans)
+                self._connection.execute("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
+                key += 1
+            self._connection.execute("INSERT INTO documents VALUES (?, ?, ?, ?)", (entry.id, entry.digest, first, key - 1))
+        return key
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Delete documents that are there, and mark their passages as deleted in the blocks."""
+        ranges = []
+        for identity in ids:
+            found = self._connection.execute(
+                "DELETE FROM documents WHERE id = ? RETURNING first, last", (identity,)
+            ).fetchone()
+            self._connection.execute("DELETE FROM passages WHERE key BETWEEN ? AND ?", found)
+            ranges.append(found)
+        if not ranges:
+            return
+        firsts, lasts = np.array(sorted(ranges), dtype=np.int64).T
+        changed = []
+        for block in self.blocks():
+            nearest = np.maximum(np.searchsorted(firsts, block.keys, side="right") - 1, 0)
+            dead = (firsts[nearest] <= block.keys) & (block.keys <= lasts[nearest])
+            if dead.any():
+                changed.append(replace(block, keys=np.where(dead, -block.keys, block.keys)))
+        self.put_blocks(changed)
+
+    def digests(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """The `content_digest` of each of these documents that is there."""
+        return dict(self._select("SELECT id, digest FROM documents WHERE id IN", ids))
+
+    def owners(self, ids: Sequence[str]) -> dict[str, str]:
+        """The document of each of these passages that is there."""
+        query = (
+            "SELECT passages.id, documents.id FROM passages JOIN documents"
+            " ON documents.first = (SELECT max(first) FROM documents WHERE first <= passages.key) WHERE passages.id IN"
+        )
+        return dict(self._select(query, ids))
+
+    def ranges(self) -> Keys:
+        """The first and last key of each document, (documents, 2)."""
+        with self._decoding("its list of documents"):
+            rows = self._connection.execute("SELECT first, last FROM documents").fetchall()
+            return np.array(rows, dtype=np.int64).reshape(-1, 2)
+
+    def count_documents(self) -> int:
+        """How many documents there are."""
+        return int(self._connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+
+    def passages(self, keys: Sequence[int]) -> dict[int, Passage]:
+        """The passages of these keys that are there."""
+        return {row[0]: self._passage(row) for row in self._select("SELECT * FROM passages WHERE key IN", keys)}
+
+    def _passage(self, row: tuple[Any, ...]) -> Passage:
+        _, identity, text, metadata, spans, checksum = row
+        with self._decoding(f"the passage {identity!r}"):
+            if _checksum(*row[:-1]) != checksum:
+                raise damaged(self._folder, f"the passage {identity!r} does not match its checksum")
+            document = Document(id=identity, page_content=text, metadata=json.loads(metadata))
+            return Passage(document, [(a, b) for a, b in np.frombuffer(spans, "<i4").reshape(-1, 2).tolist()])
+
+    def _select(self, query: str, values: Sequence[Any]) -> list[Any]:
+        rows = []
+        for start in range(0, len(values), _KEYS_PER_QUERY):
+            part = values[start : start + _KEYS_PER_QUERY]
+            rows += self._connection.execute(f"{query} ({','.join('?' * len(part))})", part).fetchall()
+        return rows
+
+    @contextmanager
+    def _decoding(self, what: str) -> Iterator[None]:
+        """Errors of decoding as damage: a changed bit may make a value one of another type."""
+        try:
+            yield
+        except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+            raise damaged(self._folder, f"{what} cannot be read: {type(error).__name__}") from error
+
+
+@contextmanager
+def _connected(folder: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+    """A connection of its own for every use, so that threads and forks share none; what is not committed is rolled back."""
+    if not create and not is_index(folder):
+        raise RetrievalError(f"{folder} holds no index; make one with `convcoa index PATH --out {folder}`.")
+
+    def worded(error: Exception) -> RetrievalError:
+        if isinstance(error, sqlite3.OperationalError):
+            return RetrievalError(f"The index {folder} cannot be used: {_advice(str(error))}.")
+        return damaged(folder, str(error))
+
+    # A reader may write too: it undoes what a killed writer left half done.
+    with sqlite_connection(folder / DATABASE, "rwc" if create else "rw", autocommit=True, error=worded) as connection:
+        yield connection
+
+
+def _advice(reason: str) -> str:
     if "full" in reason or "disk I/O" in reason:
         return f"{reason}: make room on the disk; what was committed before is kept"
     if "locked" in reason:
@@ -280,3 +330,21 @@ def _advice(error: sqlite3.OperationalError) -> str:
     if "readonly" in reason or "unable to open" in reason:
         return f"{reason}: check the permissions of the folder"
     return reason
+
+
+def _blank(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+
+
+def _block_row(block: Block) -> tuple[Any, ...]:
+    arrays = (block.sizes.astype("<i4"), block.keys.astype("<i8"), block.scales.astype("<f4"))
+    row: tuple[Any, ...] = (block.first, *(array.tobytes() for array in arrays), block.patterns)
+    return *row, _checksum(*row)
+
+
+def _checksum(*values: int | str | bytes) -> int:
+    """CRC-32 of the values of a row."""
+    total = 0
+    for value in values:
+        total = zlib.crc32(value if isinstance(value, bytes) else f"{value}\0".encode("utf-8", "replace"), total)
+    return total

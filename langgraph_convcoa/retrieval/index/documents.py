@@ -1,27 +1,29 @@
-"""The documents of an index, and their passages, in its database."""
+"""Documents as an index stores them: split into passages, compared with those that are there, and encoded."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import sqlite3
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.documents.split import Span
-from langgraph_convcoa.retrieval.index.database import Database, deleted_checksum
-
-_KEYS_PER_QUERY = 500
+from langgraph_convcoa.retrieval.documents.split import Span, identify, pattern_text, split_documents, windows
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.encoders.cache import encode_patterns as encode_texts
+from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.scoring.patterns import PatternType, encode_patterns
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A passage, and where its windows stand in its text."""
+    """A passage, and the spans of its windows in its text."""
 
     document: Document
     spans: list[Span]
@@ -29,102 +31,163 @@ class Passage:
 
 @dataclass(frozen=True)
 class Entry:
-    """A document to be stored: its id, what tells its content from another, and its passages."""
+    """A document to be stored: its id, a hash of its content (`content_digest`) and its passages."""
 
     id: str
     digest: bytes
     passages: list[Passage]
 
 
-class Outdated(RetrievalError):
-    """A passage was deleted between the search that found it and its reading."""
+class StoredSets(NamedTuple):
+    """Patterns as they are stored: rows (N, d), the scales (N,) of int8 rows, and how many rows each passage has, (n,)."""
+
+    values: npt.NDArray[Any]
+    scales: npt.NDArray[np.float32] | None
+    sizes: npt.NDArray[np.int64]
 
 
-class Catalogue(Database):
-    """The database with its documents and passages."""
+class Selection(NamedTuple):
+    """The documents of a batch that are to be encoded: those that are new, and those that replace another."""
 
-    def put_entries(self, connection: sqlite3.Connection, entries: Iterable[Entry], key: int) -> int:
-        """Store documents, their passages numbered from `key` on; the next key is returned."""
-        for entry in entries:
-            first = key
-            for passage in entry.passages:
-                body = _packed(passage)
-                row = (key, *body, _passage_checksum(key, body))
-                connection.execute("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)", row)
-                key += 1
-            connection.execute("INSERT INTO documents VALUES (?, ?, ?, ?)", (entry.id, entry.digest, first, key - 1))
-        return key
+    ids: list[str]
+    fresh: list[Entry]
+    changed: list[Entry]
+    unchanged: int
 
-    def remove(self, connection: sqlite3.Connection, ids: Iterable[str]) -> int:
-        """Delete documents by their ids; the new checksum of the deleted ranges is returned."""
-        for identity in ids:
-            row = connection.execute("DELETE FROM documents WHERE id = ? RETURNING first, last", (identity,)).fetchone()
-            connection.execute("DELETE FROM passages WHERE key BETWEEN ? AND ?", row)
-            connection.execute("INSERT INTO deleted VALUES (?, ?)", row)
-        return deleted_checksum(self.deleted_ranges(connection))
 
-    def digests(self, connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, bytes]:
-        """What tells the content of each of these documents that is there."""
-        return dict(_select(connection, "SELECT id, digest FROM documents WHERE id IN", ids))
+def groups_of(passages: Iterable[Passage]) -> Iterator[tuple[str, list[Passage]]]:
+    """Consecutive passages grouped into the documents that they are parts of, each with the document's id."""
+    group: list[Passage] = []
+    for passage in passages:
+        if group and not _follows(group[0].document, passage.document, len(group)):
+            yield _document_id(group[0].document), group
+            group = []
+        group.append(passage)
+    if group:
+        yield _document_id(group[0].document), group
 
-    def owners(self, connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, str]:
-        """The document that each of these passages is of, of those that are there."""
-        query = (
-            "SELECT passages.id, documents.id FROM passages JOIN documents"
-            " ON documents.first = (SELECT max(first) FROM documents WHERE first <= passages.key) WHERE passages.id IN"
+
+def entries_of(passages: Iterable[Passage]) -> Iterator[Entry]:
+    """Consecutive passages as documents to be stored."""
+    for identity, group in groups_of(passages):
+        yield Entry(identity, content_digest(group), group)
+
+
+def content_digest(passages: Iterable[Passage]) -> bytes:
+    """A hash of the ids, texts and metadata of a document's passages."""
+    digest = hashlib.sha256()
+    for passage in passages:
+        document = passage.document
+        content = [document.id, document.page_content, json.dumps(document.metadata, sort_keys=True)]
+        digest.update(json.dumps(content).encode())
+    return digest.digest()
+
+
+def select(
+    documents: Sequence[Document], encoder: Encoder, *, replace: bool, digests: Callable[[Sequence[str]], dict[str, bytes]]
+) -> Selection:
+    """Split documents with text into passages, and leave out those that are stored already.
+
+    Args:
+        documents: At least one.
+        encoder: Its limit of tokens says how long a passage may be.
+        replace: Whether a document replaces one with its id and another content; otherwise that is an error.
+        digests: Gives the `content_digest` of the stored documents among some ids.
+
+    Raises:
+        InputError: An id or metadata cannot be stored.
+        RetrievalError: An id is used twice.
+    """
+    named = {document.id for document in documents if document.id is not None}
+    identified = identify(_distinct(documents))
+    # The windows are found when they are encoded.
+    entries = list(entries_of(Passage(passage, []) for passage in split_documents(identified, encoder)))
+    stored = digests([entry.id for entry in entries])
+    changed = [entry for entry in entries if entry.id in stored and entry.id in named and stored[entry.id] != entry.digest]
+    if changed and not replace:
+        raise RetrievalError(
+            f"The document id {changed[0].id!r} is there already with another content; update the document, "
+            "or give every document an id of its own."
         )
-        return dict(_select(connection, query, ids))
-
-    def check_documents(self, ids: Sequence[str]) -> None:
-        """See that these documents are there.
-
-        Raises:
-            InputError: One is not.
-        """
-        with self.reading() as connection:
-            there = self.digests(connection, ids)
-            unknown = next((identity for identity in ids if identity not in there), None)
-            owner = self.owners(connection, [unknown]).get(unknown) if unknown is not None else None
-        if unknown is not None:
-            hint = f": it is a passage of {owner!r}, which can only be deleted as a whole" if owner else ""
-            raise InputError(f"There is no document {unknown!r} in the index {self.folder}{hint}; nothing was deleted.")
-
-    def ranges(self, connection: sqlite3.Connection) -> list[tuple[str, int, int]]:
-        """Each document's id and its first and last key, in the order of the keys."""
-        return connection.execute("SELECT id, first, last FROM documents ORDER BY first").fetchall()
-
-    def count_documents(self, connection: sqlite3.Connection) -> int:
-        """How many documents there are."""
-        return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
-
-    def passages(self, connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, Passage]:
-        """The passages of these keys that are there."""
-        rows = _select(connection, "SELECT * FROM passages WHERE key IN", keys)
-        return {row[0]: self._passage(row) for row in rows}
-
-    def _passage(self, row: tuple[int, str, str, str, bytes, int]) -> Passage:
-        key, identity, text, metadata, spans, checksum = row
-        with self.decoding(f"the passage {identity!r}"):
-            if _passage_checksum(key, (identity, text, metadata, spans)) != checksum:
-                raise self.damaged(f"the passage {identity!r} does not match its checksum")
-            document = Document(id=identity, page_content=text, metadata=json.loads(metadata))
-            return Passage(document, [(int(a), int(b)) for a, b in np.frombuffer(spans, "<i4").reshape(-1, 2)])
+    fresh = [entry for entry in entries if entry.id not in stored]
+    ids = [str(document.id) for document in identified]
+    return Selection(ids, fresh, changed, len(entries) - len(fresh) - len(changed))
 
 
-def _packed(passage: Passage) -> tuple[str, str, str, bytes]:
-    spans = np.array(passage.spans, dtype="<i4").tobytes()
-    return str(passage.document.id), passage.document.page_content, json.dumps(passage.document.metadata), spans
+def check_owners(entries: Iterable[Entry], owners: Mapping[str, str], replaced: Collection[str]) -> None:
+    """Raise RetrievalError for a passage whose id is that of a stored passage of another document, by `owners`."""
+    for entry in entries:
+        for passage in entry.passages:
+            owner = owners.get(str(passage.document.id))
+            if owner is not None and owner not in replaced:
+                raise RetrievalError(
+                    f"The id {passage.document.id!r} of a passage of {entry.id!r} is that of a passage of {owner!r} already; "
+                    "give every document an id of its own."
+                )
 
 
-def _select(connection: sqlite3.Connection, query: str, values: Sequence[Any]) -> list[Any]:
-    rows = []
-    for start in range(0, len(values), _KEYS_PER_QUERY):
-        part = values[start : start + _KEYS_PER_QUERY]
-        rows += connection.execute(f"{query} ({','.join('?' * len(part))})", part).fetchall()
-    return rows
+def encoded(
+    entries: Sequence[Entry], encoder: Encoder, dtype: PatternType, cache: PatternCache | None, progress: Progress = False
+) -> tuple[list[Entry], StoredSets]:
+    """The documents with the windows of their passages, and the pattern of each passage followed by those of its windows."""
+    texts: list[str] = []
+    sizes: list[int] = []
+    filled = []
+    for entry in entries:
+        passages = []
+        for passage in entry.passages:
+            document = passage.document
+            spans = windows(document.page_content)
+            texts += [pattern_text(document), *(document.page_content[start:end] for start, end in spans)]
+            sizes.append(1 + len(spans))
+            passages.append(Passage(document, spans))
+        filled.append(Entry(entry.id, entry.digest, passages))
+    values, scales = encode_patterns(encode_texts(encoder, texts, cache, progress), dtype)
+    return filled, StoredSets(values, scales, np.array(sizes, dtype=np.int64))
 
 
-def _passage_checksum(key: int, body: tuple[str, str, str, bytes]) -> int:
-    identity, text, metadata, spans = body
-    checksum = zlib.crc32(f"{key}\0{identity}\0{metadata}\0".encode("utf-8", "replace"))
-    return zlib.crc32(spans, zlib.crc32(text.encode("utf-8", "replace"), checksum))
+def check_storable(document: Document) -> None:
+    """Raise InputError for a document whose id or metadata cannot be stored."""
+    try:
+        str(document.id).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"The document id {document.id!r} holds half a character; give it another id.") from None
+    for name, value in document.metadata.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError):
+            good = False
+        else:
+            good = isinstance(name, str)
+        if not good:
+            raise InputError(
+                f"The metadata {name!r} ({type(value).__name__}) of the document {document.id!r} cannot be stored; "
+                "give text, numbers, lists or dicts under names that are text."
+            )
+
+
+def _distinct(documents: Iterable[Document]) -> list[Document]:
+    """Documents without repetitions of one id and content."""
+    kept: list[Document] = []
+    seen: dict[str, Document] = {}
+    for document in documents:
+        check_storable(document)
+        if document.id is not None:
+            before = seen.setdefault(document.id, document)
+            if before is not document and before == document:
+                continue
+        kept.append(document)
+    return kept
+
+
+def _follows(first: Document, passage: Document, count: int) -> bool:
+    """Whether a passage is part count + 1 of the document that `first` is part 1 of."""
+    name = first.metadata.get("document_id")
+    parts = name is not None and first.id == f"{name}#1"
+    return parts and passage.id == f"{name}#{count + 1}" and passage.metadata.get("document_id") == name
+
+
+def _document_id(first: Document) -> str:
+    name = first.metadata.get("document_id")
+    # A document of one passage has its own id, whatever its metadata says.
+    return str(name) if name is not None and first.id == f"{name}#1" else str(first.id)

@@ -1,41 +1,55 @@
-"""The index: a memory of passages and their patterns in a folder, that is searched where it lies."""
+"""An index: passages and their patterns in a folder, searched there without being read into memory."""
 
 from __future__ import annotations
 
-import dataclasses
+import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
+from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.documents.split import Span
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings
 from langgraph_convcoa.retrieval.index.beside import Beside
-from langgraph_convcoa.retrieval.index.build import Committed, ingest
-from langgraph_convcoa.retrieval.index.database import Head
-from langgraph_convcoa.retrieval.index.documents import Catalogue, Passage
-from langgraph_convcoa.retrieval.index.file import WriterLock
-from langgraph_convcoa.retrieval.index.save import new_head, prepare_folder
+from langgraph_convcoa.retrieval.index.database import Head, exists, reading, shrink, writing
+from langgraph_convcoa.retrieval.index.documents import check_owners, encoded, select
 from langgraph_convcoa.retrieval.index.snapshot import Checked, Snapshot
-from langgraph_convcoa.retrieval.index.verify import verify
-from langgraph_convcoa.retrieval.index.write import gathered, remove, rewrite
-from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.index.writer import (
+    WriterLock,
+    append,
+    new_head,
+    prepare_folder,
+    remove,
+    rewrite,
+    stored_sets,
+)
+from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
+_LOGGER = logging.getLogger(__name__)
 _OPENINGS = 5
+_BATCH_DOCUMENTS = 256
+_BATCH_CHARACTERS = 500_000
+
+
+class Committed(NamedTuple):
+    """What one commit did: the ids of the documents in the order they came, and how many were of which kind."""
+
+    ids: list[str]
+    added: int
+    updated: int
+    unchanged: int
 
 
 class Index:
-    """An index in a folder: memory-mapped patterns, and a database of documents, metadata and settings beside them.
+    """An index in a folder: a memory-mapped file of patterns, and a database of documents, metadata and settings.
 
     Opening reads no pattern; each block of patterns is compared with its checksum before its first use. Any number of
     processes may read while one writes, and see each commit from their next search on. A process that is killed leaves the
@@ -45,7 +59,7 @@ class Index:
         path: The folder.
 
     Attributes:
-        beside: Its lexical channel and its approximate stage.
+        beside: Its BM25 index and its ANN index.
 
     Raises:
         RetrievalError: There is no index, it is of another version, damaged or cut short.
@@ -65,9 +79,8 @@ class Index:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._database = Catalogue(self.path)
         self._lock = WriterLock(self.path)
-        self._checked = Checked()
+        self._checked: Checked = set()
         self._guard = threading.Lock()
         self.beside = Beside(self.path, self._lock)
         self._current: Snapshot | None = None
@@ -77,26 +90,25 @@ class Index:
     def create(
         cls, path: str | Path, encoder: Encoder, *, dtype: PatternType = "float32", settings: Mapping[str, Any] | None = None
     ) -> Index:
-        """Make an index of nothing.
+        """Make an empty index.
 
         Args:
             path: A folder that is empty or does not exist.
             encoder: What its documents will be encoded with.
-            dtype: How patterns are stored.
+            dtype: How patterns are stored: "float32" or "int8".
             settings: Settings of a retriever, kept with it.
 
         Raises:
             InputError: There is no such type.
-            RetrievalError: The folder holds something, cannot be made, or the encoder cannot be told from another.
+            RetrievalError: The folder holds something or cannot be made, or the encoder has no name.
         """
         folder = Path(path)
-        database = Catalogue(folder)
-        if database.exists():
+        if exists(folder):
             raise RetrievalError(f"{folder} holds an index already; open it, or name another folder.")
         head = new_head(encoder, dtype, settings)
         prepare_folder(folder)
         with WriterLock(folder).held():
-            rewrite(database, head, [], [])
+            rewrite(folder, head, [], [])
         return cls(folder)
 
     def __repr__(self) -> str:
@@ -105,7 +117,23 @@ class Index:
     def __len__(self) -> int:
         return len(self.snapshot())
 
-    # What it is ---------------------------------------------------------------------------------------------------------
+    # Reading ------------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """The present state, which a search sees from its start to its end."""
+        with self._guard:
+            for attempt in range(_OPENINGS):
+                try:
+                    self._current = Snapshot.load(self.path, self._checked, self._current)
+                    break
+                except FileNotFoundError as error:
+                    # Replaced by another file between the reading of the head and the opening of the file.
+                    if attempt == _OPENINGS - 1:
+                        raise RetrievalError(
+                            f"{error.filename} is missing; restore it from a copy, or build the index again."
+                        ) from error
+            assert self._current is not None
+            return self._current
 
     @property
     def head(self) -> Head:
@@ -120,48 +148,18 @@ class Index:
     @property
     def document_count(self) -> int:
         """How many documents it holds."""
-        with self._database.reading() as connection:
-            return self._database.count_documents(connection)
-
-    # Reading ------------------------------------------------------------------------------------------------------------
-
-    def snapshot(self) -> Snapshot:
-        """The present state, which a search sees from its start to its end."""
-        with self._guard:
-            for attempt in range(_OPENINGS):
-                try:
-                    self._current = Snapshot.load(self._database, self._checked, self._current)
-                    break
-                except FileNotFoundError as error:
-                    # Replaced by another generation between the reading of the head and the opening of the file.
-                    if attempt == _OPENINGS - 1:
-                        raise RetrievalError(
-                            f"{error.filename} is missing; restore it from a copy, or build the index again."
-                        ) from error
-            assert self._current is not None
-            return self._current
+        with reading(self.path) as database:
+            return database.count_documents()
 
     @property
     def patterns(self) -> Patterns:
-        """The patterns of all memory sets, those of deleted passages too."""
+        """The patterns of all passages, those of deleted passages too."""
         return self.snapshot().patterns
 
     @property
     def passages(self) -> Sequence[Document]:
-        """The passages by the number of their memory set, read when they are asked for; a deleted one is an empty document."""
+        """The passages by their number, read when they are asked for; a deleted one is an empty document."""
         return self.snapshot().passages
-
-    def fetch(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages of these memory sets, with their windows."""
-        return self.snapshot().fetch(numbers)
-
-    def set_spans(self, index: int) -> list[Span]:
-        """Where the windows of a passage stand in its text."""
-        return self.snapshot().set_spans(index)
-
-    def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-        """(n,), True for the memory sets that are not deleted and meet the condition; None where all do."""
-        return self.snapshot().allowed(condition)
 
     def verify(self) -> None:
         """Read everything and compare it with its checksums.
@@ -169,13 +167,9 @@ class Index:
         Raises:
             RetrievalError: Something is damaged; the message says what.
         """
-
-        def load() -> Snapshot:
-            with self._guard:
-                self._current, self._checked = None, Checked()
-            return self.snapshot()
-
-        verify(self._database, load)
+        with self._guard:
+            self._current, self._checked = None, set()
+        self.snapshot().verify()
 
     # Writing ------------------------------------------------------------------------------------------------------------
 
@@ -188,10 +182,21 @@ class Index:
         cache: PatternCache | None = None,
         progress: Progress = False,
     ) -> Iterator[Committed]:
-        """`add_documents`, or with `replace` `update`, one commit at a time."""
+        """`add_documents`, or with `replace` `update`, one commit at a time; what is given back has been committed."""
         self.snapshot().check_encoder(encoder)
-        with self._lock.held():
-            yield from ingest(self._database, documents, encoder, replace=replace, cache=cache, progress=progress)
+        total = len(documents) if isinstance(documents, Sized) else None
+        empty = 0
+        with self._lock.held(), track(progress, total, "Indexing") as advance:
+            for batch in _batches(documents):
+                found = [document for document in batch if document.page_content.strip()]
+                empty += len(batch) - len(found)
+                if len(found) < len(batch) and replace:
+                    self._refuse_emptying(batch)
+                if found:
+                    yield self._commit(found, encoder, replace, cache)
+                advance(len(batch))
+        if empty:
+            _LOGGER.warning("Left out %d document(s) without text.", empty)
 
     def add_documents(
         self,
@@ -203,8 +208,15 @@ class Index:
     ) -> list[str]:
         """Add documents; when this returns they are on the disk.
 
-        A document that is there already, with the same id and content, is passed over, so that a run that was killed can
-        be run again. Memory stays bounded by the batch, of up to 256 documents.
+        A document that is there already with the same id and content is passed over without being encoded, so that a run
+        that was killed can be run again; one without an id gets one made of its title and text. Memory stays bounded by the
+        batch, of up to 256 documents.
+
+        Args:
+            documents: Read as they are needed.
+            encoder: The one that the index was built with.
+            cache: Where encoded patterns are kept between runs.
+            progress: A bar, a callback or nothing, in documents.
 
         Returns:
             The ids of the documents, in order; those without text are left out.
@@ -216,7 +228,7 @@ class Index:
         """
         done = self.ingest(documents, encoder, cache=cache, progress=progress)
         ids = [identity for batch in done for identity in batch.ids]
-        self.keep_up()
+        self.beside.keep_up(self.snapshot())
         return ids
 
     def update(
@@ -231,7 +243,7 @@ class Index:
         done = self.ingest(documents, encoder, replace=True, cache=cache, progress=progress)
         ids = [identity for batch in done for identity in batch.ids]
         self.beside.forget_words(self.snapshot())
-        self.keep_up()
+        self.beside.keep_up(self.snapshot())
         return ids
 
     def delete(self, ids: Iterable[str]) -> None:
@@ -242,27 +254,30 @@ class Index:
         """
         names = list(dict.fromkeys([ids] if isinstance(ids, str) else ids))
         with self._lock.held():
-            self._database.check_documents(names)
+            with reading(self.path) as database:
+                there = database.digests(names)
+                unknown = [name for name in names if name not in there]
+                owners = database.owners(unknown[:1])
+            for name in unknown[:1]:
+                hint = f": it is a passage of {owners[name]!r}, which can only be deleted as a whole" if owners else ""
+                raise InputError(f"There is no document {name!r} in the index {self.path}{hint}; nothing was deleted.")
             if names:
-                remove(self._database, names)
+                remove(self.path, names)
                 self.beside.forget_words(self.snapshot())
 
     def compact(self) -> None:
-        """Write the index anew without what was deleted; readers go on with what they see."""
+        """Write the patterns again without those that were deleted; readers keep what they see."""
         with self._lock.held():
             snapshot = self.snapshot()
-            alive = snapshot.alive
-            numbers = np.arange(len(snapshot.keys)) if alive is None else np.flatnonzero(alive)
-            head = dataclasses.replace(snapshot.head, generation=snapshot.head.generation + 1)
-            sets = ((snapshot.keys[part], stored) for part, stored in gathered(snapshot.patterns, numbers))
-            rewrite(self._database, head, sets, None)
+            numbers, head = snapshot.numbers, snapshot.head
+            rewrite(self.path, head, stored_sets(snapshot.patterns, numbers, snapshot.keys[numbers], head.dtype), None)
             # The index is compacted; where readers keep the database busy, its file only stays larger.
             with suppress(RetrievalError):
-                self._database.shrink()
+                shrink(self.path)
             self.beside.compacted(self.snapshot())
 
     def save_lexical(self) -> bool:
-        """Write the lexical index beside the patterns, so that the next process need not read all passages for it.
+        """Write the BM25 index to the folder, so that the next process need not read all passages for it.
 
         `add_documents` does it where there is one and much is missing in it (more than 256 passages and 1 in 200); a
         deletion, an update and `compact` always, so that no word of what was deleted stays. Where it cannot be written, False
@@ -273,10 +288,10 @@ class Index:
     def save_approximate(
         self, settings: ApproximateSettings, *, passage_weight: float = 1.0, progress: Progress = False
     ) -> bool:
-        """Bring the graph of the approximate stage up to date and write it beside the patterns.
+        """Bring the ANN index up to date and write it to the folder.
 
         Args:
-            settings: Of the stage; a graph of other settings is built anew.
+            settings: Of the ANN index; one of other settings is rebuilt.
             passage_weight: w of the search.
             progress: A bar, a callback or nothing.
 
@@ -288,13 +303,81 @@ class Index:
         """
         return self.beside.save_approximate(self.snapshot(), settings, passage_weight=passage_weight, progress=progress)
 
-    def keep_up(self) -> None:
-        """After additions: write the words and the graph anew where they are kept and much is missing in them."""
-        self.beside.keep_up(self.snapshot())
-
     def put_settings(self, settings: Mapping[str, Any]) -> None:
         """Keep other settings of a retriever with the index."""
-        with self._lock.held(), self._database.writing() as connection:
-            head = self._database.head(connection)
-            changed = dataclasses.replace(head, settings=dict(settings), commits=head.commits + 1)
-            self._database.put_head(connection, changed)
+        with self._lock.held(), writing(self.path) as database:
+            database.put_head(replaced(database.head(), settings=dict(settings)))
+
+    def _commit(self, documents: list[Document], encoder: Encoder, replace: bool, cache: PatternCache | None) -> Committed:
+        def digests(ids: Sequence[str]) -> dict[str, bytes]:
+            with reading(self.path) as database:
+                return database.digests(ids)
+
+        ids, fresh, changed, unchanged = select(documents, encoder, replace=replace, digests=digests)
+        todo, gone = fresh + changed, [entry.id for entry in changed]
+        if todo:
+            with reading(self.path) as database:
+                names = [str(passage.document.id) for entry in todo for passage in entry.passages]
+                check_owners(todo, database.owners(names), gone)
+                dtype = database.head().dtype
+            append(self.path, *encoded(todo, encoder, dtype, cache), gone)
+        return Committed(ids, len(fresh), len(changed), unchanged)
+
+    def _refuse_emptying(self, batch: Iterable[Document]) -> None:
+        names = [document.id for document in batch if document.id is not None and not document.page_content.strip()]
+        with reading(self.path) as database:
+            there = database.digests(names)
+        if there:
+            raise RetrievalError(f"The document {next(iter(there))!r} would be left without text; delete it instead.")
+
+
+def open_or_create(
+    path: str | Path,
+    encoder: Encoder,
+    dtype: PatternType | None,
+    settings: Mapping[str, Any],
+    *,
+    approximate: ApproximateSettings | None = None,
+) -> Index:
+    """The index in a folder, made where there is none; the settings are those of a new one.
+
+    Where an ANN index is asked for, an index that is there takes over its settings, so that it is found with them.
+
+    Raises:
+        RetrievalError: The index is of another encoder or type, or cannot be opened or made.
+    """
+    if not exists(Path(path)):
+        kept = dict(settings) if approximate is None else {**settings, "approximate": approximate.model_dump()}
+        return Index.create(path, encoder, dtype=dtype or "float32", settings=kept)
+    index = Index(path)
+    index.snapshot().check_encoder(encoder)
+    if dtype not in (None, index.head.dtype):
+        raise RetrievalError(f"The index {path} stores its patterns as {index.head.dtype}, not {dtype}; name another folder.")
+    if approximate is not None:
+        put_approximate(index, approximate)
+    return index
+
+
+def put_approximate(index: Index, settings: ApproximateSettings | None) -> None:
+    """Keep with an index whether it has an ANN index, and the settings of that."""
+    kept = None if settings is None else settings.model_dump()
+    if index.head.settings.get("approximate") != kept:
+        index.put_settings({**index.head.settings, "approximate": kept})
+
+
+def encoder_of(head: Head) -> Encoder | None:
+    """The encoder that an index was built with, where that is known."""
+    return None if head.model is None else encoder_from_settings(head.model)
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    batch: list[Document] = []
+    characters = 0
+    for document in documents:
+        batch.append(document)
+        characters += len(document.page_content)
+        if len(batch) == _BATCH_DOCUMENTS or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch

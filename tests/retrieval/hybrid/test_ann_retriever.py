@@ -12,8 +12,8 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.hybrid import ann_channel as approximate_channel
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, ApproximateStage
 from langgraph_convcoa.retrieval.index.beside import APPROXIMATE_FILE
-from langgraph_convcoa.retrieval.index.file import WriterLock
 from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.writer import WriterLock
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.vectorstore_retriever import VectorStoreRetriever
 from tests.retrieval.conftest import BagOfWords
@@ -295,15 +295,15 @@ def test_nothing_of_what_was_deleted_is_left_after_compacting(encoder, tmp_path)
 
 
 def test_only_patterns_that_are_used_are_read_from_the_disk(encoder, tmp_path, monkeypatch):
-    from langgraph_convcoa.retrieval.index import write as index_write
+    from langgraph_convcoa.retrieval.index import writer
 
-    monkeypatch.setattr(index_write, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(writer, "BLOCK_ROWS", 64)
     path = tmp_path / "index"
     HopfieldRetriever.from_documents(made(0, 400), encoder=encoder, path=path, approximate=SETTINGS, lexical_weight=0.0)
     opened = HopfieldRetriever.from_pretrained(path, encoder=encoder, k=1)
     opened.invoke(QUESTIONS[0])
     snapshot = opened.memory.snapshot()
-    assert 0 < len(snapshot.checked.blocks) < len(snapshot.blocks)
+    assert 0 < len(snapshot.checked) < len(snapshot.blocks)
 
 
 def test_a_set_of_many_windows_does_not_crowd_out_the_rest(make):

@@ -17,7 +17,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.index.save import save_memory
+from langgraph_convcoa.retrieval.index.writer import save_memory
 from langgraph_convcoa.retrieval.memory import Memory
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, encode_patterns
@@ -67,8 +67,7 @@ def measure(folder: str) -> dict[str, float]:
     begin = perf_counter()
     retriever.invoke("this and no more")
     assert len(found) == 100
-    files = index.snapshot().files
-    size = sum(file.path.stat().st_size for file in files)
+    size = (index.path / index.head.file).stat().st_size
     values = index.patterns.values.nbytes
     return {
         "patterns": index.head.rows,

@@ -121,7 +121,7 @@ def test_a_writer_that_was_killed_holds_no_lock(tmp_path, encoder):
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "holding\n"
-        with pytest.raises(RetrievalError, match=rf"written to by process {process.pid};"):
+        with pytest.raises(RetrievalError, match="written to by another process"):
             Index(folder).delete(["d0"])
         assert len(Index(folder)) == 256
         process.kill()
