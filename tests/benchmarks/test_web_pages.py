@@ -10,7 +10,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.web.action import WebQuerying
-from langgraph_convcoa.actions.web.pages import load_extractor
+from langgraph_convcoa.retrieval.documents.markup import load_extractor
 from tests.actions.web.site import Served, Site, article
 from tests.fake_encoder import WordEncoder
 

@@ -1,4 +1,4 @@
-"""The action that looks things up on the web (Pan et al. 2024b, section 3.4.1, Pan et al. 2024a, section 2.2.1)."""
+"""The web-querying action and its settings (Pan et al. 2024b, section 3.4.1; Pan et al. 2024a, section 2.2.1)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
+from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.web.body import PageError
 from langgraph_convcoa.actions.web.cache import WebCache
+from langgraph_convcoa.actions.web.engines import as_search
 from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits
-from langgraph_convcoa.actions.web.pages import Page, load_extractor, read_page
+from langgraph_convcoa.actions.web.pages import Page, read_page
 from langgraph_convcoa.actions.web.ranking import WebRanker
-from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, as_search
+from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult
 from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.documents.markup import load_extractor
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.encoders.base import Encoder
@@ -39,12 +42,31 @@ _SNIPPET_SCORE = 0.1
 """Score of the first snippet; that of the n-th is an n-th of it. Below those of passages, which were read."""
 
 
-class WebQuerying:
-    """Searches the web, and reads pages only where titles and snippets do not bear a guess out.
+class WebQueryingSettings(BaseModel):
+    """Settings of the `web_querying` action for a run; what is left empty is as the action was made."""
 
-    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2, for a guess that these do not bear out or
+    model_config = ConfigDict(extra="forbid")
+
+    k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
+    results: int | None = Field(
+        default=None, ge=1, le=100, description="Results that a search is asked for; the action's when left empty."
+    )
+    pages: int | None = Field(
+        default=None, ge=1, le=100, description="Pages read at a depth, at most; the action's when left empty."
+    )
+    read_pages_first: bool | None = Field(
+        default=None,
+        description="Read pages at once. Left empty, as the action says: only where titles and snippets support nothing.",
+    )
+
+
+class WebQuerying:
+    """Searches the web, and reads pages only where titles and snippets do not support a guess.
+
+    Depth 1 is one search request; its titles and snippets are the evidence. Depth 2, for a guess that these do not support or
     a missing one, ranks title|snippet against Sub|guess by sparse Hopfield retrieval, reads the chosen pages side by side,
     and returns their best passages, with `source`, `title` and, where it is known, the date of publication as `date`.
+    `WebQueryingSettings` changes results, pages and depth for a run.
 
     Pages are read from public addresses only, within `limits`; nothing stays open between look-ups. A page that cannot be
     read is left out, with its reason in the log.
@@ -126,20 +148,20 @@ class WebQuerying:
         Raises:
             RetrievalError: The search does not answer, or the encoder cannot be used.
         """
-        wanted = request.settings.get("results") or self.results
-        first = request.settings.get("read_pages_first")
-        pages_first = self.read_pages_first if first is None else bool(first)
-        results = await self._results(_keywords(request), int(wanted))
-        snippets = _snippets(results, self.search.name)[: request.k]
+        own = WebQueryingSettings.model_validate(dict(request.settings))
+        pages_first = self.read_pages_first if own.read_pages_first is None else own.read_pages_first
+        most = own.pages or self.pages
+        results = await self._results(_keywords(request), own.results or self.results)
+        snippets = [_snippet(rank, result, self.search.name) for rank, result in enumerate(results[: request.k], 1)]
         if request.depth == 1 and not pages_first:
             return snippets
         named = [result for result in results if result.url]
         if not named:
             return snippets if request.depth == 1 else []
         if request.depth == 1:
-            chosen = named[: self.pages]
+            chosen = named[:most]
         else:
-            chosen = await asyncio.to_thread(self._ranker.choose, named, request.query, self.pages)
+            chosen = await asyncio.to_thread(self._ranker.choose, named, request.query, most)
         # While the pages are on their way.
         loading = asyncio.ensure_future(asyncio.to_thread(self._ranker.load))
         # A failure is of interest only where there are pages to rank.
@@ -230,10 +252,6 @@ def _keywords(request: ActionRequest) -> str:
     if request.history and not request.action_input.strip():
         asked = f"{request.history[-1][0]} {asked}"
     return " ".join(asked.split())[:400]
-
-
-def _snippets(results: Sequence[SearchResult], search: str) -> list[Document]:
-    return [_snippet(rank, result, search) for rank, result in enumerate(results, 1)]
 
 
 def _snippet(rank: int, result: SearchResult, search: str) -> Document:

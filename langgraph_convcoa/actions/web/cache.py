@@ -1,4 +1,4 @@
-"""What was fetched and found, kept for a while in memory and, if wanted, in an SQLite file."""
+"""A cache of pages and search results, in memory and, if wanted, in an SQLite file."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import logging
 import sqlite3
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from cachetools import LRUCache
+
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.files import prepare_sqlite, sqlite_connection
 
 _log = logging.getLogger(__name__)
 _APPLICATION_ID = 0x434F5745
+_SCHEMA = ("CREATE TABLE entries (key TEXT PRIMARY KEY, expires REAL, value TEXT)",)
 _IN_MEMORY = 500
 _ON_DISK = 20_000
 _PRUNE_EVERY = 200
+_TIMEOUT = 5.0
 
 
 class WebCache:
@@ -45,10 +48,10 @@ class WebCache:
         self.path = None if path is None else Path(path)
         self._now = now
         self._lock = threading.Lock()
-        self._memory: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._memory: LRUCache[str, tuple[float, str]] = LRUCache(_IN_MEMORY)
         self._writes = 0
         if self.path is not None:
-            self._prepare(self.path)
+            _prepare(self.path)
 
     def get(self, key: str) -> Any | None:
         """The value of a key, None where there is none or its time is over."""
@@ -58,7 +61,8 @@ class WebCache:
             entry = self._read(self.path, key)
         if entry is None or entry[0] <= self._now():
             return None
-        self._remember(key, entry)
+        with self._lock:
+            self._memory[key] = entry
         return json.loads(entry[1])
 
     def put(self, key: str, value: Any, seconds: float) -> None:
@@ -66,20 +70,14 @@ class WebCache:
         if seconds <= 0:
             return
         entry = (self._now() + seconds, json.dumps(value, ensure_ascii=False))
-        self._remember(key, entry)
+        with self._lock:
+            self._memory[key] = entry
         if self.path is not None:
             self._write(self.path, key, entry)
 
-    def _remember(self, key: str, entry: tuple[float, str]) -> None:
-        with self._lock:
-            self._memory[key] = entry
-            self._memory.move_to_end(key)
-            while len(self._memory) > _IN_MEMORY:
-                self._memory.popitem(last=False)
-
     def _read(self, path: Path, key: str) -> tuple[float, str] | None:
         try:
-            with closing(_open(path)) as connection:
+            with sqlite_connection(path, timeout=_TIMEOUT) as connection:
                 row = connection.execute("SELECT expires, value FROM entries WHERE key = ?", (key,)).fetchone()
             return None if row is None else (float(row[0]), json.dumps(json.loads(row[1]), ensure_ascii=False))
         except (sqlite3.Error, ValueError) as error:
@@ -88,7 +86,7 @@ class WebCache:
 
     def _write(self, path: Path, key: str, entry: tuple[float, str]) -> None:
         try:
-            with closing(_open(path)) as connection, connection:
+            with sqlite_connection(path, timeout=_TIMEOUT) as connection:
                 values = (key, entry[0], entry[1].encode("utf-8", "replace").decode("utf-8"))
                 connection.execute("INSERT OR REPLACE INTO entries (key, expires, value) VALUES (?, ?, ?)", values)
                 if self._writes % _PRUNE_EVERY == 0:
@@ -99,21 +97,15 @@ class WebCache:
         except sqlite3.Error as error:
             _log.warning("The web cache %s cannot be written (%s); going on without it.", path, error)
 
-    def _prepare(self, path: Path) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(_open(path)) as connection, connection:
-                if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
-                    connection.execute("PRAGMA journal_mode=WAL")
-                    connection.execute("CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, expires REAL, value TEXT)")
-                    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-                if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-                    raise RetrievalError(f"{path} is an SQLite file but no web cache; name another file for the cache.")
-        except OSError as error:
-            raise RetrievalError(f"The folder of the web cache {path} cannot be made: {error.strerror}.") from error
-        except sqlite3.Error as error:
-            raise RetrievalError(f"The web cache {path} cannot be used ({error}); delete it or name another file.") from error
 
-
-def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=5.0)
+def _prepare(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with sqlite_connection(path, timeout=_TIMEOUT) as connection:
+            application, _ = prepare_sqlite(connection, _APPLICATION_ID, 0, _SCHEMA)
+    except OSError as error:
+        raise RetrievalError(f"The folder of the web cache {path} cannot be made: {error.strerror}.") from error
+    except sqlite3.Error as error:
+        raise RetrievalError(f"The web cache {path} cannot be used ({error}); delete it or name another file.") from error
+    if application != _APPLICATION_ID:
+        raise RetrievalError(f"{path} is an SQLite file but no web cache; name another file for the cache.")

@@ -1,21 +1,69 @@
-"""The searches that are built in: DuckDuckGo and others through ddgs, SearXNG, Tavily, Google."""
+"""The built-in web searches: DuckDuckGo and others through ddgs, SearXNG, Tavily, Google."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.web.body import RETRIED, PageError, read_body, wait_before
-from langgraph_convcoa.actions.web.results import SearchResult
+from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, ToolSearch, parse_results
 from langgraph_convcoa.errors import InputError, RetrievalError
 
 _MAX_BYTES = 3_000_000
 _RETRIES = 2
 _LONGEST_WAIT = 5.0
+
+
+def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., Any] | str) -> SearchProvider:
+    """A search from what a user names.
+
+    Args:
+        search: "ddgs" (no key), "tavily", "google", "searxng" (its address in SEARXNG_URL), the base URL of a SearXNG, a
+            LangChain tool or retriever, a function `f(query)` or `f(query, n)`, plain or async, or an object with `search`.
+
+    Raises:
+        InputError: There is no such search, or its key is missing.
+
+    Example:
+        >>> as_search("https://searx.example.org").name
+        'searxng https://searx.example.org'
+    """
+    if isinstance(search, str):
+        return _named(search.strip())
+    if isinstance(search, BaseTool | BaseRetriever):
+        return ToolSearch(search)
+    if isinstance(search, SearchProvider):
+        if not inspect.iscoroutinefunction(search.search):
+            raise InputError(f"the search {search.name!r} needs an async search: write `async def search(self, query, n)`")
+        return search
+    if callable(search):
+        return ToolSearch(search)
+    raise InputError(
+        f"a search must be a name, a SearXNG address, a LangChain tool or a function, not {type(search).__name__}"
+    )
+
+
+def _named(name: str) -> SearchProvider:
+    if name.lower().startswith(("http://", "https://")):
+        return SearXNG(name)
+    if name.lower() == "searxng":
+        if not (address := os.environ.get("SEARXNG_URL")):
+            raise InputError("set SEARXNG_URL, or name your SearXNG by its address, such as http://127.0.0.1:8888")
+        return SearXNG(address)
+    if name.lower() in ("ddgs", "duckduckgo"):
+        return DuckDuckGo()
+    if name.lower() == "tavily":
+        return Tavily()
+    if name.lower() == "google":
+        return GoogleSearch()
+    raise InputError(f"there is no search {name[:60]!r}: use ddgs, tavily, google, or the address of a SearXNG")
 
 
 class DuckDuckGo:
@@ -52,10 +100,11 @@ class DuckDuckGo:
         except DDGSException as error:
             if "no results" in str(error).lower():
                 return []
+            reason = " ".join(str(error).split())[:100] or type(error).__name__
             raise RetrievalError(
-                f"the search engines did not answer ({_short(error)}): try again later, or use another search"
+                f"the search engines did not answer ({reason}): try again later, or use another search"
             ) from error
-        return [SearchResult.of(entry.get("title"), entry.get("href"), entry.get("body")) for entry in found][:n]
+        return parse_results(found)[:n]
 
 
 class SearXNG:
@@ -92,10 +141,7 @@ class SearXNG:
         parameters = {**self.parameters, "q": query, "format": "json"}
         hint = {403: "SearXNG does not give JSON: add json to search.formats in its settings.yml"}
         found = await _ask("SearXNG", "GET", f"{self.base_url}/search", self.timeout, hint, params=parameters)
-        return [
-            SearchResult.of(entry.get("title"), entry.get("url"), entry.get("content"), entry.get("publishedDate"))
-            for entry in _entries(found, "results")
-        ][:n]
+        return _results(found, "results", n)
 
 
 class Tavily:
@@ -132,10 +178,7 @@ class Tavily:
         headers = {"Authorization": f"Bearer {self._key}"}
         hint = {401: "Tavily refuses the key: check TAVILY_API_KEY"}
         found = await _ask("Tavily", "POST", f"{self.base_url}/search", self.timeout, hint, json=body, headers=headers)
-        return [
-            SearchResult.of(entry.get("title"), entry.get("url"), entry.get("content"), entry.get("published_date"))
-            for entry in _entries(found, "results")
-        ][:n]
+        return _results(found, "results", n)
 
 
 class GoogleSearch:
@@ -174,22 +217,12 @@ class GoogleSearch:
         # In a header, so that the key stands in no address that is logged.
         headers = {"X-Goog-Api-Key": self._key}
         found = await _ask("Google", "GET", address, self.timeout, hint, params=parameters, headers=headers)
-        return [
-            SearchResult.of(entry.get("title"), entry.get("link"), entry.get("snippet"), _published(entry))
-            for entry in _entries(found, "items")
-        ][:n]
+        return _results(found, "items", n)
 
 
-def _published(entry: Mapping[str, Any]) -> str:
-    tags = entry.get("pagemap")
-    tags = tags.get("metatags") if isinstance(tags, dict) else None
-    first = tags[0] if isinstance(tags, list) and tags and isinstance(tags[0], dict) else {}
-    return str(first.get("article:published_time") or "")
-
-
-def _entries(found: Any, key: str) -> Iterable[Mapping[str, Any]]:
+def _results(found: Any, key: str, n: int) -> list[SearchResult]:
     entries = found.get(key) if isinstance(found, dict) else None
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return parse_results([entry for entry in entries if isinstance(entry, dict)])[:n] if isinstance(entries, list) else []
 
 
 async def _ask(service: str, method: str, url: str, seconds: float, hints: Mapping[int, str], **request: Any) -> Any:
@@ -199,7 +232,8 @@ async def _ask(service: str, method: str, url: str, seconds: float, hints: Mappi
         RetrievalError: It does not answer with JSON; the message holds neither the key nor the question.
     """
     try:
-        async with asyncio.timeout(seconds), _client(seconds) as client:
+        client = httpx.AsyncClient(timeout=seconds, trust_env=False, headers={"Accept-Encoding": "gzip, deflate"})
+        async with asyncio.timeout(seconds), client:
             for attempt in range(_RETRIES + 1):
                 async with client.stream(method, url, **request) as response:
                     if response.status_code == 200:
@@ -219,11 +253,3 @@ async def _ask(service: str, method: str, url: str, seconds: float, hints: Mappi
     except (ValueError, httpx.InvalidURL) as error:
         raise RetrievalError(f"{service} did not answer with JSON: check its address") from error
     raise AssertionError
-
-
-def _client(seconds: float) -> httpx.AsyncClient:
-    return httpx.AsyncClient(timeout=seconds, trust_env=False, headers={"Accept-Encoding": "gzip, deflate"})
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:100] or type(error).__name__

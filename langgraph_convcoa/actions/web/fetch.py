@@ -1,22 +1,22 @@
-"""Reads a page over the network: checked addresses, redirects, limits, politeness, retries."""
+"""Fetching of pages over the network: checked addresses, redirects, limits, robots.txt (RFC 9309), retries."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import ssl
+import threading
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from urllib.robotparser import RobotFileParser
 
 import httpx
+from cachetools import TTLCache
 
 from langgraph_convcoa.actions.web.body import RETRIED, PageError, read_body, wait_before
-from langgraph_convcoa.actions.web.robots import MAX_BYTES as ROBOTS_BYTES
-from langgraph_convcoa.actions.web.robots import Robots
-from langgraph_convcoa.actions.web.transport import GuardedTransport
-from langgraph_convcoa.actions.web.url_guard import Guard
+from langgraph_convcoa.actions.web.url_guard import Guard, GuardedTransport
 from langgraph_convcoa.errors import InputError
 
 USER_AGENT = "langgraph-convcoa/0.1 (question answering for a user)"
@@ -28,6 +28,9 @@ _HEADERS = {
     "Accept-Encoding": "gzip, deflate",
     "Accept-Language": "en,*;q=0.5",
 }
+_ROBOTS_BYTES = 500_000
+_ROBOTS_SECONDS = 3_600.0
+_ROBOTS_SITES = 1_000
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class FetchLimits:
 
 @dataclass(frozen=True)
 class RawPage:
-    """A page as it was sent: where it was found in the end, its type and character set as the server says, its bytes."""
+    """A page as it was sent: its address after redirects, its type and character set as the server says, its bytes."""
 
     url: str
     content_type: str
@@ -96,7 +99,9 @@ class Fetcher:
         self.guard = guard
         self.limits = limits or FetchLimits()
         self._user_agent = user_agent
-        self._robots = Robots(user_agent) if respect_robots else None
+        self._respect_robots = respect_robots
+        self._robots: TTLCache[str, RobotFileParser] = TTLCache(_ROBOTS_SITES, _ROBOTS_SECONDS)
+        self._robots_lock = threading.Lock()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
 
     @asynccontextmanager
@@ -136,11 +141,18 @@ class Fetcher:
         raise PageError(f"the page redirects more than {self.limits.redirects} times")
 
     async def _allowed(self, client: httpx.AsyncClient, url: httpx.URL, clock: asyncio.Timeout) -> bool:
-        if self._robots is None:
+        if not self._respect_robots:
             return True
+        place = url.copy_with(raw_path=b"/robots.txt", fragment=None)
         # One page of a site asks for the rules, the others wait for it.
-        async with _paused(clock, self.places(f"robots {url.scheme} {url.netloc!r}", 1)):
-            return await self._robots.allows(url, lambda place: self._rules(client, place))
+        async with _paused(clock, self.places(f"robots {place}", 1)):
+            with self._robots_lock:
+                rules = self._robots.get(str(place))
+            if rules is None:
+                rules = await self._rules(client, place)
+                with self._robots_lock:
+                    self._robots[str(place)] = rules
+        return rules.can_fetch(self._user_agent, str(url))
 
     async def _ask(self, client: httpx.AsyncClient, url: httpx.URL, clock: asyncio.Timeout) -> RawPage | httpx.URL:
         """The page, or where it has moved; asks again where that may help."""
@@ -179,14 +191,27 @@ class Fetcher:
         except (httpx.InvalidURL, ValueError) as error:
             raise PageError("the page redirects to what is no URL") from error
 
-    async def _rules(self, client: httpx.AsyncClient, url: httpx.URL) -> tuple[int, bytes]:
-        """robots.txt, of which a redirect may lead elsewhere."""
+    async def _rules(self, client: httpx.AsyncClient, place: httpx.URL) -> RobotFileParser:
+        rules = RobotFileParser(str(place))
+        try:
+            status, body = await self._robots_txt(client, place)
+        except (httpx.TransportError, PageError, TimeoutError):
+            status, body = 503, b""
+        if status >= 500 or status == 429:
+            # A site whose rules cannot be asked for allows nothing: RFC 9309, section 2.3.1.4.
+            rules.parse(["User-agent: *", "Disallow: /"])
+        else:
+            rules.parse(body.decode("utf-8-sig", "replace").splitlines())
+        return rules
+
+    async def _robots_txt(self, client: httpx.AsyncClient, url: httpx.URL) -> tuple[int, bytes]:
+        """Status and body of robots.txt, which may be redirected; the body is empty unless the status is 200."""
         async with asyncio.timeout(self.limits.seconds / 2):
             for _ in range(self.limits.redirects + 1):
                 async with client.stream("GET", url) as response:
                     if not response.has_redirect_location:
                         found = response.status_code == 200
-                        return response.status_code, await read_body(response, ROBOTS_BYTES) if found else b""
+                        return response.status_code, await read_body(response, _ROBOTS_BYTES) if found else b""
                     url = self._target(response)
         return 404, b""
 

@@ -1,4 +1,4 @@
-"""Which pages to read and which passages of them to return, by sparse Hopfield retrieval (Pan et al. 2024b, section 3.4.1)."""
+"""Ranking of search results and of the passages of pages by sparse Hopfield retrieval (Pan et al. 2024b, section 3.4.1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from langgraph_convcoa.actions.web.pages import Page
-from langgraph_convcoa.actions.web.results import SearchResult
+from langgraph_convcoa.actions.web.search import SearchResult
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.encoders.base import Encoder

@@ -1,29 +1,53 @@
-"""What a web search is, and how any search tool or function becomes one."""
+"""Web searches: their interface and results, and any search tool or function as one."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
 
-from langgraph_convcoa.actions.web.engines import DuckDuckGo, GoogleSearch, SearXNG, Tavily
-from langgraph_convcoa.actions.web.results import SearchResult
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.actions.web.pages import clean, plausible_date, without_instructions
 
-__all__ = ["SearchProvider", "SearchResult", "ToolSearch", "as_search"]
-
+_TITLE, _SNIPPET, _URL = 300, 2_000, 2_048
 _TITLES = ("title", "name", "heading")
 _URLS = ("url", "link", "href", "source")
 _SNIPPETS = ("snippet", "content", "body", "description", "text", "page_content")
 _DATES = ("date", "published_date", "publishedDate", "age")
 _LISTS = ("results", "items", "organic", "organic_results", "web", "data")
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A page that a search found.
+
+    Attributes:
+        title: Of the page.
+        url: Of the page; empty for an answer of the search itself.
+        snippet: The part of the page that the search shows.
+        date: Of publication, as YYYY-MM-DD; empty where the search does not tell.
+    """
+
+    title: str
+    url: str
+    snippet: str
+    date: str = ""
+
+    @classmethod
+    def of(cls, title: object, url: object, snippet: object, date: object = "") -> SearchResult:
+        """A result from what a search sent: on one line, within bounds, without instructions to a model."""
+        head, body = (_line(text, most) for text, most in ((title, _TITLE), (snippet, _SNIPPET)))
+        return cls(head, str(url or "").strip()[:_URL], body, plausible_date(date))
+
+
+def _line(text: object, most: int) -> str:
+    return without_instructions(" ".join(clean(text if isinstance(text, str) else "").split())[:most])[0]
 
 
 @runtime_checkable
@@ -38,51 +62,6 @@ class SearchProvider(Protocol):
     async def search(self, query: str, n: int) -> list[SearchResult]:
         """The best n results at most, best first."""
         ...
-
-
-def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., Any] | str) -> SearchProvider:
-    """A search from what a user names.
-
-    Args:
-        search: "ddgs" (no key), "tavily", "google", "searxng" (its address in SEARXNG_URL), the base URL of a SearXNG, a
-            LangChain tool or retriever, a function `f(query)` or `f(query, n)`, plain or async, or an object with `search`.
-
-    Raises:
-        InputError: There is no such search, or its key is missing.
-
-    Example:
-        >>> as_search("https://searx.example.org").name
-        'searxng https://searx.example.org'
-    """
-    if isinstance(search, str):
-        return _named(search.strip())
-    if isinstance(search, BaseTool | BaseRetriever):
-        return ToolSearch(search)
-    if isinstance(search, SearchProvider):
-        if not inspect.iscoroutinefunction(search.search):
-            raise InputError(f"the search {search.name!r} needs an async search: write `async def search(self, query, n)`")
-        return search
-    if callable(search):
-        return ToolSearch(search)
-    raise InputError(
-        f"a search must be a name, a SearXNG address, a LangChain tool or a function, not {type(search).__name__}"
-    )
-
-
-def _named(name: str) -> SearchProvider:
-    if name.lower().startswith(("http://", "https://")):
-        return SearXNG(name)
-    if name.lower() == "searxng":
-        if not (address := os.environ.get("SEARXNG_URL")):
-            raise InputError("set SEARXNG_URL, or name your SearXNG by its address, such as http://127.0.0.1:8888")
-        return SearXNG(address)
-    if name.lower() in ("ddgs", "duckduckgo"):
-        return DuckDuckGo()
-    if name.lower() == "tavily":
-        return Tavily()
-    if name.lower() == "google":
-        return GoogleSearch()
-    raise InputError(f"there is no search {name[:60]!r}: use ddgs, tavily, google, or the address of a SearXNG")
 
 
 class ToolSearch:
@@ -148,12 +127,21 @@ def _result(entry: Any) -> SearchResult | None:
         entry = {"snippet": entry}
     if not isinstance(entry, Mapping):
         return None
-    result = SearchResult.of(*(_first(entry, keys) for keys in (_TITLES, _URLS, _SNIPPETS, _DATES)))
+    title, url, snippet, date = (_first(entry, keys) for keys in (_TITLES, _URLS, _SNIPPETS, _DATES))
+    result = SearchResult.of(title, url, snippet, date or _published(entry))
     return result if result.title or result.snippet else None
 
 
 def _first(entry: Mapping[Any, Any], keys: tuple[str, ...]) -> str:
     return next((value for key in keys if isinstance(value := entry.get(key), str) and value.strip()), "")
+
+
+def _published(entry: Mapping[Any, Any]) -> str:
+    """The date in what Google tells of a page."""
+    tags = entry.get("pagemap")
+    tags = tags.get("metatags") if isinstance(tags, Mapping) else None
+    first = tags[0] if isinstance(tags, list) and tags and isinstance(tags[0], Mapping) else {}
+    return str(first.get("article:published_time") or "")
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:

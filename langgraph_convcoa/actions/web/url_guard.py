@@ -1,4 +1,4 @@
-"""Which addresses a page may be read from: the guard against server-side request forgery."""
+"""The guard against server-side request forgery: which addresses may be read, and an httpx transport that holds to it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import asyncio
 import ipaddress
 import re
 import socket
-from collections.abc import Awaitable, Callable
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
+import httpcore
 import httpx
 
 from langgraph_convcoa.errors import InputError, RetrievalError
@@ -18,6 +22,8 @@ Resolver = Callable[[str, int], Awaitable[list[str]]]
 """From a host name and a port to its addresses."""
 
 _MAX_URL = 2_048
+_ATTEMPTS = 4
+"""Addresses of a host that are tried."""
 _PORTS = frozenset({80, 443})
 _WITH_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d{1,5})")
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?", re.IGNORECASE)
@@ -230,3 +236,72 @@ def _check_host(host: str) -> None:
         # Resolvers take 127.1, 0x7f000001 and 2130706433 for addresses; nobody writes a page's address like that.
         if len(host) > 253 or not _NAME.fullmatch(host) or _NUMERIC.search(host):
             raise BlockedURLError("the address has no valid host name") from None
+
+
+class GuardedBackend(httpcore.AsyncNetworkBackend):
+    """Resolves a host once, has all its addresses checked, and connects to one of those.
+
+    A name that leads elsewhere when it is asked again (DNS rebinding) gains nothing: it is not asked again. TLS and the
+    Host header still see the name.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._backend = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            addresses = await self._guard.addresses(host, port)
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError(f"the host {host} cannot be found") from error
+        until = None if timeout is None else time.monotonic() + timeout
+        tried = addresses[:_ATTEMPTS]
+        for left, address in zip(range(len(tried), 0, -1), tried, strict=True):
+            share = None if until is None else max(0.05, (until - time.monotonic()) / left)
+            try:
+                return await self._backend.connect_tcp(address, port, share, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if left == 1:
+                    raise
+        raise httpcore.ConnectError(f"the host {host} cannot be found")
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        raise BlockedURLError("a page is never read from a socket file")
+
+    async def sleep(self, seconds: float) -> None:
+        await self._backend.sleep(seconds)
+
+
+class GuardedTransport(httpx.AsyncHTTPTransport):
+    """Sends requests over connections of a `GuardedBackend`; a proxy of the environment is not used.
+
+    Args:
+        guard: Which addresses are allowed.
+        ssl_context: For https.
+    """
+
+    def __init__(self, guard: Guard, ssl_context: ssl.SSLContext) -> None:
+        super().__init__(verify=ssl_context, trust_env=False)
+        # httpx has no argument for the network backend. Where its pool has another name, nothing may be sent unguarded.
+        if not isinstance(getattr(self, "_pool", None), httpcore.AsyncConnectionPool):
+            raise RuntimeError("this release of httpx is not supported: its connections cannot be guarded")
+        self._guard = guard
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=ssl_context, network_backend=GuardedBackend(guard), max_connections=64, keepalive_expiry=5.0
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self._guard.check_url(request.url)
+        return await super().handle_async_request(request)

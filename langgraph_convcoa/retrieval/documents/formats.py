@@ -1,22 +1,115 @@
-"""What text a file holds: one reader for each kind of file, from its bytes to pieces of text with an id and a title."""
+"""Readers of plain text, CSV, JSON and PDF: from the bytes of a file to pieces of text with an id and a title."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from typing import Any, BinaryIO
 
 from langgraph_convcoa.errors import DocumentError
-from langgraph_convcoa.retrieval.documents.pieces import Piece, decode, unwrap
 
 CSV_GROUP_CHARACTERS = 600
 """Rows of a table go together up to this length, so that a group fits one passage of the encoder."""
 
 _TEXT_KEYS = ("text", "page_content", "content")
 _ID_KEYS = ("id", "_id")
+_WIDEST = 200
+_ITEM = re.compile(r"\s|[-*+•·–] |\(?\w{1,3}[.)] ")
+BYTE_ORDER_MARKS = (
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A text of a file.
+
+    Attributes:
+        text: The text.
+        title: Empty where it has none.
+        key: Distinguishes it from the file's other texts; the whole id where `own_id` is set.
+        own_id: Whether `key` is an id of the user's.
+        metadata: The page or row.
+        date: When a PDF was made, as YYYY-MM-DD; empty where it is not known.
+    """
+
+    text: str
+    title: str = ""
+    key: str = ""
+    own_id: bool = False
+    metadata: dict[str, int | str] = field(default_factory=dict)
+    date: str = ""
+
+
+def decode(data: bytes) -> str:
+    r"""Text of bytes in UTF-8, UTF-16 or UTF-32 (with their mark), else in Windows-1252.
+
+    Raises:
+        DocumentError: The bytes are no text.
+
+    Example:
+        >>> decode(b"\xef\xbb\xbfcaf\xc3\xa9"), decode(b"caf\xe9")
+        ('café', 'café')
+    """
+    for mark, name in BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            try:
+                return data.decode(name)
+            except UnicodeDecodeError:
+                break
+    if b"\x00" in data:
+        raise DocumentError("is a binary file, not text: leave it out, or export its text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        try:
+            text = data.decode("cp1252")
+        except UnicodeDecodeError:
+            text = data.decode("latin-1")
+    sample = text[:65_536]
+    if sum(ch < " " and ch not in "\t\n\r\f\v\x1b" for ch in sample) > 0.01 * len(sample):
+        raise DocumentError("is a binary file, not text: leave it out, or export its text")
+    return text
+
+
+def unwrap(text: str, narrowest: int = 60, hyphens: bool = False) -> str:
+    r"""Join the lines that were only broken to fit a width, so that a sentence stands on one line.
+
+    Args:
+        text: Paragraphs, with a blank line between them or not.
+        narrowest: A paragraph whose longer lines are below this many characters is left as it is.
+        hyphens: Whether a hyphen at the end of a line divides a word.
+
+    Example:
+        >>> unwrap("This sentence goes on\nin the next line.\n- one\n- two", narrowest=20)
+        'This sentence goes on in the next line.\n- one\n- two'
+    """
+    return "\n\n".join(_unwrap_block(block, narrowest, hyphens) for block in re.split(r"\n[^\S\n]*\n\s*?(?=\S|\Z)", text))
+
+
+def _unwrap_block(block: str, narrowest: int, hyphens: bool) -> str:
+    lines = [line.rstrip() for line in block.split("\n")]
+    width = max(len(line) for line in lines)
+    if len(lines) < 2 or not narrowest <= width <= _WIDEST:
+        return block
+    joined = lines[0]
+    for previous, line in pairwise(lines):
+        if len(previous) < 0.6 * width or not line or _ITEM.match(line):
+            joined += "\n" + line
+        elif hyphens and re.search(r"[^\W\d]-$", previous) and line[0].islower():
+            joined = joined[:-1] + line
+        else:
+            joined += " " + line
+    return joined
 
 
 def read_plain(data: bytes) -> list[Piece]:
@@ -79,7 +172,7 @@ def read_json(data: bytes) -> list[Piece]:
         DocumentError: Broken JSON (its line is named), or rows without text.
     """
     text = decode(data)
-    content = _parse(text, lambda error: f"line {error.lineno} is no valid JSON ({error.msg}, column {error.colno})")
+    content = _parse(text)
     rows = content if isinstance(content, list) else [content]
     return [_row(row, f"row {number}", str(number)) for number, row in enumerate(rows, start=1)]
 
@@ -94,20 +187,16 @@ def read_json_lines(data: bytes) -> list[Piece]:
     pieces = []
     for number, line in enumerate(decode(data).split("\n"), start=1):
         if line.strip():
-            row = _parse(line, partial(_broken_line, number))
-            pieces.append(_row(row, f"line {number}", str(number)))
+            pieces.append(_row(_parse(line, number), f"line {number}", str(number)))
     return pieces
 
 
-def _broken_line(number: int, error: json.JSONDecodeError) -> str:
-    return f"line {number} is no valid JSON ({error.msg}, column {error.colno})"
-
-
-def _parse(text: str, explain: Callable[[json.JSONDecodeError], str]) -> Any:
+def _parse(text: str, line: int = 1) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise DocumentError(f"{explain(error)}: mend or remove it") from error
+        place = f"line {line + error.lineno - 1} is no valid JSON ({error.msg}, column {error.colno})"
+        raise DocumentError(f"{place}: mend or remove it") from error
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"is JSON that cannot be read ({error}): mend it") from error
 
@@ -128,8 +217,13 @@ def _row(row: Any, place: str, key: str) -> Piece:
     )
 
 
-def read_pdf(stream: BinaryIO, max_characters: int) -> Iterator[Piece]:
-    """The text of each page of a PDF, with its page number from 1; stops after the page that passes `max_characters`.
+def read_pdf(stream: BinaryIO, max_characters: int, max_pages: int | None = None) -> Iterator[Piece]:
+    """The text of each page of a PDF, with its page number from 1.
+
+    Args:
+        stream: The file.
+        max_characters: The page that passes this length of text is the last.
+        max_pages: How many pages are read at most.
 
     Raises:
         DocumentError: The file is encrypted or broken, or holds no text.
@@ -142,23 +236,22 @@ def read_pdf(stream: BinaryIO, max_characters: int) -> Iterator[Piece]:
         reader = PdfReader(stream)
         if reader.is_encrypted and not reader.decrypt(""):
             raise FileNotDecryptedError
-        title = reader.metadata.title if reader.metadata else None
-        for number, page in enumerate(reader.pages, start=1):
+        about, title, made = reader.metadata, "", ""
+        if about:
+            title = str(about.title or "").strip()
+            with suppress(ValueError):
+                made = about.creation_date.date().isoformat() if about.creation_date else ""
+        for number, page in enumerate(islice(reader.pages, max_pages), start=1):
             text = unwrap(page.extract_text().replace("\x00", ""), narrowest=30, hyphens=True)
             if text.strip():
                 found += len(text)
-                yield Piece(text, title=str(title or "").strip(), key=f"page-{number}", metadata={"page": number})
+                yield Piece(text, title, f"page-{number}", metadata={"page": number}, date=made)
             if found > max_characters:
                 return
     except (FileNotDecryptedError, DependencyError) as error:
         raise DocumentError("is an encrypted PDF: save a copy without its password") from error
-    except DocumentError:
-        raise
     except Exception as error:  # a broken PDF can make pypdf raise almost anything
-        raise DocumentError(f"is no readable PDF ({_one_line(error)}): open it and export it again") from error
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise DocumentError(f"is no readable PDF ({reason}): open it and export it again") from error
     if not found:
         raise DocumentError("is a PDF without text, scanned perhaps: run a text recognition (OCR) on it first")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__

@@ -14,9 +14,8 @@ from pathlib import Path
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import DocumentError
-from langgraph_convcoa.retrieval.documents.formats import read_csv, read_json, read_json_lines, read_pdf, read_plain
+from langgraph_convcoa.retrieval.documents.formats import Piece, read_csv, read_json, read_json_lines, read_pdf, read_plain
 from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
-from langgraph_convcoa.retrieval.documents.pieces import Piece
 
 logger = logging.getLogger(__name__)
 

@@ -1,49 +1,47 @@
-"""The readable text of Markdown and HTML."""
+"""Readers of Markdown and HTML: what a reader sees of a document, and the main text of a web page."""
 
 from __future__ import annotations
 
 import re
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from datetime import date
+from typing import TYPE_CHECKING, Any
 
-from langgraph_convcoa.retrieval.documents.pieces import Piece, decode
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.documents.formats import BYTE_ORDER_MARKS, Piece, decode
 
 if TYPE_CHECKING:
     from bs4.element import PageElement, Tag
     from markdown_it.token import Token
 
-_HIDDEN_TAGS = ["script", "style", "nav", "noscript", "template", "svg", "button", "select", "footer", "head", "title"]
-_BLOCK_TAGS = [
-    "address",
-    "article",
-    "blockquote",
-    "dd",
-    "div",
-    "dl",
-    "dt",
-    "figcaption",
-    "figure",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "header",
-    "hr",
-    "li",
-    "main",
-    "ol",
-    "p",
-    "pre",
-    "section",
-    "table",
-    "tr",
-    "ul",
-]
+_HIDDEN_TAGS = frozenset(
+    ["script", "style", "nav", "noscript", "template", "svg", "button", "select", "footer", "head", "title", "iframe"]
+)
+_BLOCK_TAGS = frozenset({
+    "address", "article", "blockquote", "dd", "div", "dl", "dt", "figcaption", "figure", "h1", "h2", "h3", "h4", "h5", "h6",
+    "header", "hr", "li", "main", "ol", "p", "pre", "section", "table", "tr", "ul",
+})  # fmt: skip
 _LARGEST_MARKDOWN = 2_000_000
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_MAX_NODES = 12_000
+"""Elements and attributes of a web page that are looked at; the time to find the main text grows with their square."""
+_UNSEEN_TAGS = frozenset({"noscript", "template", "nav"})
+_UNSEEN_STYLE = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])|opacity\s*:\s*0(?![.\d])|text-indent\s*:\s*-\d{3}",
+    re.IGNORECASE,
+)
+_CHARSETS = re.compile(
+    r"utf-?8|us-ascii|utf-?(16|32)(-?[lb]e)?|iso-?8859-\d{1,2}|latin-?1|windows-125\d|cp125\d|koi8-[ru]|gb(k|2312|18030)"
+    r"|big5(-hkscs)?|shift_jis|sjis|euc-(jp|kr)|iso-2022-jp|macintosh|tis-620"
+)
+_WIDE = re.compile(r"utf-?(16|32)")
+_ESCAPED = re.compile(r"iso-2022")
+_META = re.compile(
+    rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:-]{2,30})|encoding=[\"']([A-Za-z0-9_:-]{2,30})", re.I
+)
+_ENOUGH = 32
+"""Bytes that are not ASCII, below which a character set cannot be detected; it is most often the western one."""
 _TITLE_FIELD = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
@@ -53,8 +51,9 @@ def read_markdown(data: bytes) -> list[Piece]:
     The title is that of the front matter or the first heading; a heading that opens the document is not repeated in the text.
 
     Example:
-        >>> read_markdown(b"# Bees\n\nThey *hum*\nin [spring](https://example.org).\n\n- one\n- two")
-        [Piece(text='They hum in spring.\n\none\n\ntwo', title='Bees', key='', own_id=False, metadata={})]
+        >>> (piece,) = read_markdown(b"# Bees\n\nThey *hum*\nin [spring](https://example.org).\n\n- one")
+        >>> piece.title, piece.text
+        ('Bees', 'They hum in spring.\n\none')
     """
     from markdown_it import MarkdownIt
 
@@ -109,19 +108,19 @@ def read_html(data: bytes) -> list[Piece]:
         >>> read_html(b"<title>T</title><script>x()</script><p>One.<p>Two <b>words</b>.")[0].text
         'One.\n\nTwo words.'
     """
-    decode(data)
-    text, title = _html_text(data)
+    decode(data)  # refuses binary files
+    text, title = _html_text(decode_page(data))
     return [Piece(text, title=title)]
 
 
-def _html_text(data: bytes | str) -> tuple[str, str]:
+def _html_text(page: str) -> tuple[str, str]:
     """Paragraphs and title of a page or a part of one."""
     from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
         warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
-        soup = BeautifulSoup(data, "html.parser")
+        soup = BeautifulSoup(page, "html.parser")
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
     if not title and soup.h1:
         title = soup.h1.get_text(" ", strip=True)
@@ -152,3 +151,120 @@ def _visible(page: Tag) -> Iterator[str]:
         # Comments and the like are strings of other types, as is the mark.
         elif type(node) in (str, NavigableString, CData):
             yield str(node)
+
+
+def load_extractor() -> Any:
+    """Trafilatura's extraction; it and pypdf take seconds to import, which is no page's own time.
+
+    Raises:
+        RetrievalError: It is not installed.
+    """
+    try:
+        import pypdf  # noqa: F401
+        from trafilatura import bare_extraction
+    except ImportError as error:
+        raise RetrievalError(f'reading pages needs trafilatura ({error}): pip install "langgraph-convcoa[web]"') from error
+    return bare_extraction
+
+
+def main_text(page: str, url: str) -> tuple[str, str, str]:
+    """Main text, title and date of publication of a web page; all that is visible where no main text is found.
+
+    Raises:
+        RetrievalError: The extra `web` is not installed.
+    """
+    from lxml import etree, html
+
+    extract = load_extractor()
+    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+    try:
+        tree = html.document_fromstring(page.encode("utf-8", "replace"), parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError):
+        return "", "", ""
+    _prune(tree)
+    found = extract(
+        tree,
+        url=url,
+        with_metadata=True,
+        include_comments=False,
+        date_extraction_params={"original_date": True, "extensive_search": False, "max_date": date.today().isoformat()},
+    )
+    text, title, published = (found.text, found.title, found.date) if found is not None else ("", "", "")
+    if not (text and title):
+        visible, named = _html_text(html.tostring(tree, encoding="unicode"))
+        text, title = text or visible, title or named
+    return str(text), str(title), str(published or "")
+
+
+def _prune(tree: Any) -> None:
+    """Take out what is not seen, and what is beyond the number of nodes that are looked at."""
+    hidden = []
+    left = _MAX_NODES
+    for element in tree.iter():
+        left -= 1 + len(element.attrib)
+        if left < 0:
+            _cut_from(element)
+            break
+        style = element.get("style")
+        if (
+            element.tag in _UNSEEN_TAGS
+            or element.get("hidden") is not None
+            or element.get("aria-hidden") == "true"
+            or (style and _UNSEEN_STYLE.search(style))
+        ):
+            hidden.append(element)
+    for element in hidden:
+        if element.getparent() is not None:
+            element.drop_tree()
+
+
+def _cut_from(element: Any) -> None:
+    """Take an element and all that follows it out of its tree."""
+    node = element
+    while (parent := node.getparent()) is not None:
+        for later in list(node.itersiblings()):
+            parent.remove(later)
+        node = parent
+    if (parent := element.getparent()) is not None:
+        parent.remove(element)
+
+
+def decode_page(body: bytes, declared: str = "") -> str:
+    r"""The text of a page's bytes, in the character set that they are in, whatever the server says.
+
+    Args:
+        body: The page.
+        declared: The character set that the server names.
+
+    Example:
+        >>> decode_page("Zürich".encode(), "iso-8859-1"), decode_page("Zürich".encode("latin-1"), "utf-8")
+        ('Zürich', 'Zürich')
+    """
+    for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), *BYTE_ORDER_MARKS):
+        if body.startswith(mark):
+            return body.decode(name, "replace")
+    match = _META.search(body[:4_096])
+    named = [declared, (match[1] or match[2]).decode("ascii") if match else ""]
+    charsets = [name.strip().lower() for name in named]
+    # Text that is valid UTF-8 hardly ever is anything else, but for sets that are made of ASCII bytes or hold zeros.
+    zeros = b"\x00" in body[:4_096]
+    first = [name for name in charsets if (_WIDE if zeros else _ESCAPED).match(name)]
+    others = [name for name in charsets if not _WIDE.match(name)]
+    for name in [*first, *([] if zeros else ["utf-8"]), *others]:
+        if _CHARSETS.fullmatch(name):
+            try:
+                return body.decode(name)
+            except (UnicodeError, LookupError):
+                continue
+    return body.decode(_detected(body), "replace")
+
+
+def _detected(body: bytes) -> str:
+    if sum(byte > 127 for byte in body[:100_000]) < _ENOUGH:
+        return "cp1252"
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:  # the extra `web`
+        return "cp1252"
+    best = from_bytes(body[:100_000]).best()
+    return best.encoding if best is not None else "cp1252"

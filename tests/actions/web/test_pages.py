@@ -8,8 +8,8 @@ import pytest
 
 from langgraph_convcoa.actions.web.body import PageError
 from langgraph_convcoa.actions.web.fetch import FetchLimits, RawPage
-from langgraph_convcoa.actions.web.pages import plausible_date, read_page
-from langgraph_convcoa.actions.web.text import clean, decode_page, without_instructions
+from langgraph_convcoa.actions.web.pages import clean, plausible_date, read_page, without_instructions
+from langgraph_convcoa.retrieval.documents.markup import decode_page
 from tests.actions.web.site import ORDER, article, pdf
 
 pytest.importorskip("trafilatura")
@@ -215,4 +215,4 @@ def test_a_page_in_which_no_main_text_is_found_is_read_as_a_whole(monkeypatch: p
     monkeypatch.setattr("trafilatura.bare_extraction", lambda *arguments, **options: None)
     html = "<html><head><title>T</title></head><body><nav>Menu</nav>"
     html += "<div>One <b>bold</b> word.<p>Two.</p>Three.</div></body></html>"
-    assert page(html) == ("T", "One bold word.\nTwo.\nThree.", "")
+    assert page(html) == ("T", "One bold word.\n\nTwo.\n\nThree.", "")

@@ -169,10 +169,22 @@ def test_depth_2_reads_the_pages_whose_title_and_snippet_are_nearest(small: Site
             {"title": "Bridge", "url": small.url("/answer"), "snippet": "The Halvorsen Bridge was opened"},
         ]
 
-    web = WebQuerying(search, pages=1, encoder=WordEncoder(), guard=small.guard(), limits=LIMITS)
-    found = ask(web, depth=2, guess_answer="1931")
-    assert [document.metadata["source"] for document in found] == [small.url("/answer")]
-    assert small.asked["/other"] == 0
+    given = {"encoder": WordEncoder(), "guard": small.guard(), "limits": LIMITS}
+    for web, settings in ((WebQuerying(search, pages=1, **given), {}), (WebQuerying(search, **given), {"pages": 1})):
+        found = ask(web, depth=2, guess_answer="1931", settings=settings)
+        assert [document.metadata["source"] for document in found] == [small.url("/answer")]
+        assert small.asked["/other"] == 0
+
+
+def test_a_run_says_how_many_results_are_asked_for(small: Site) -> None:
+    asked = []
+
+    def search(query: str, n: int) -> list[dict[str, str]]:
+        asked.append(n)
+        return []
+
+    ask(WebQuerying(search), settings={"results": 3})
+    assert asked == [3]
 
 
 def test_pages_come_from_the_cache_until_they_expire(small: Site, tmp_path: Any) -> None:

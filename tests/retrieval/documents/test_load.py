@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from pypdf import PdfReader, PdfWriter
 
 from langgraph_convcoa.errors import DocumentError
-from langgraph_convcoa.retrieval.documents.formats import CSV_GROUP_CHARACTERS, read_csv
+from langgraph_convcoa.retrieval.documents.formats import CSV_GROUP_CHARACTERS, read_csv, unwrap
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
-from langgraph_convcoa.retrieval.documents.pieces import unwrap
 
 
 def pdf_bytes(*pages: str) -> bytes:
