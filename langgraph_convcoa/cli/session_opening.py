@@ -89,7 +89,7 @@ def _tables(settings: SessionSettings) -> list[Action]:
 def _search(settings: SessionSettings) -> SearchProvider | None:
     if not settings.search:
         return None
-    from langgraph_convcoa.actions.web.search import as_search
+    from langgraph_convcoa.actions.web.engines import as_search
 
     return as_search(settings.search)
 
