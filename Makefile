@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-slow lint types doctest validate check bench format clean help
+.PHONY: demo test test-slow lint types doctest validate check bench docs pictures notebooks format clean help
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -24,9 +24,10 @@ test-slow: $(VENV)/.dev ## What takes longer: real servers, subprocesses, Studio
 doctest: $(VENV)/.dev ## Run the examples in the docstrings.
 	$(BIN)/python -m pytest --doctest-modules langgraph_convcoa
 
-lint: $(VENV)/.dev ## Style and formatting.
+lint: $(VENV)/.dev ## Style, formatting and import layers.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(VENV)/.dev ## Strict types.
 	$(BIN)/mypy
@@ -34,7 +35,17 @@ types: $(VENV)/.dev ## Strict types.
 validate: $(VENV)/.dev ## Check langgraph.json.
 	$(BIN)/langgraph validate
 
-check: lint types doctest validate ## Everything but the tests.
+docs: $(VENV)/.dev ## Build the documentation into docs/_build; warnings are errors.
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
+	@echo "open docs/_build/index.html"
+
+pictures: $(VENV)/.dev ## Make the pictures of the documentation, from real runs.
+	$(BIN)/python docs/pictures.py
+
+notebooks: $(VENV)/.dev ## Run the notebooks and keep their outputs.
+	$(BIN)/python docs/notebooks.py
+
+check: lint types doctest validate docs ## Everything but the tests.
 
 bench: $(VENV)/.dev ## The overhead of a turn.
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only
@@ -58,5 +69,5 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.demo
-	$(PIP) --editable ".[dev,offline,sqlite,local,approximate,bench,web,tabular,postgres,train,evaluate,notebooks]"
+	$(PIP) --editable ".[dev,offline,sqlite,local,approximate,bench,web,tabular,postgres,train,evaluate,notebooks,docs]"
 	@touch $@
