@@ -128,8 +128,8 @@ def encoder(
     """
     if train_steps and split in (None, train_split):
         raise InputError("--train-steps trains on a part of the data: name another to measure on with --split, such as dev")
+    from langgraph_convcoa.datasets.read import load_dataset
     from langgraph_convcoa.evaluation.bench import encoder as bench
-    from langgraph_convcoa.evaluation.datasets import load_dataset
     from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
     from langgraph_convcoa.retrieval.encoders.outlier_free import ATTENTIONS
 

@@ -102,7 +102,8 @@ def retrieval(
 
       convcoa evaluate retrieval topiocqa/ --split dev --index wiki-index --json
     """
-    from langgraph_convcoa.evaluation.datasets import load_distractors, load_part
+    from langgraph_convcoa.datasets.passages import load_distractors
+    from langgraph_convcoa.datasets.read import load_part
     from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval, evaluate_sources
     from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder

@@ -154,7 +154,7 @@ def qa(
     from langgraph_convcoa.evaluation.methods.registry import check_methods
 
     check_methods(chosen)
-    from langgraph_convcoa.evaluation.runs.qa import RunPlan, evaluate_methods
+    from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
     from langgraph_convcoa.evaluation.runs.run import RunSettings
 
     plan = RunPlan(
@@ -188,7 +188,7 @@ def qa(
 def _extracted(
     data: Path, sample: int, seed: int, split: str | None, k: int | None, max_words: int, as_json: bool, no_cache: bool
 ) -> None:
-    from langgraph_convcoa.evaluation.runs.extractive_qa import evaluate_qa
+    from langgraph_convcoa.evaluation.extractive_qa import evaluate_qa
 
     cache = None if no_cache else open_cache_or_warn(warn)
     report = evaluate_qa(data, split=split, sample=sample, seed=seed, max_words=max_words, k=k, cache=cache, progress=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from langgraph_convcoa.datasets.formats.published import PUBLISHED, read_publish
 from langgraph_convcoa.datasets.passages import collect_passages, passage_files
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.datasets.rows import json_lines
+from langgraph_convcoa.datasets.splits import DEV_SHARE, split_part
 from langgraph_convcoa.errors import InputError
 
 KNOWN = f"a folder of queries.jsonl and corpus.jsonl (gzipped or not), or files of {PUBLISHED}"
@@ -63,6 +65,35 @@ def load_dataset(
         raise InputError(f"{place} has no passages; put a passage file (.jsonl or .tsv) into one folder with the questions.")
     name = place.resolve().name if place.is_dir() else place.name.partition(".")[0]
     return Dataset(name, tuple(resolve_pages(chosen, corpus)), corpus)
+
+
+def load_part(
+    path: str | Path,
+    split: str | None = None,
+    *,
+    max_passages: int | None = None,
+    passages: Literal["required", "optional"] = "required",
+) -> tuple[Dataset, str]:
+    """A data set's queries of one split, its whole corpus, and which part that is, in words.
+
+    Args:
+        path, max_passages, passages: As for `load_dataset`.
+        split: A split's name; all queries when None. Where a data set has no split "dev", that is the part of its
+            conversations that training leaves out (`split_part`).
+
+    Raises:
+        InputError: As `load_dataset`; or no query is of the split.
+    """
+    dataset = load_dataset(path, max_passages=max_passages, passages=passages)
+    if split is None:
+        return dataset, ""
+    queries = tuple(query for query in dataset.queries if query.split == split)
+    if queries:
+        return replace(dataset, queries=queries), split
+    if split == "dev":
+        return split_part(dataset, "dev").dataset, f"dev: {DEV_SHARE:.0%} of the conversations, by hash"
+    known = ", ".join(sorted({query.split for query in dataset.queries if query.split})) or "none"
+    raise InputError(f"{path} has no queries of the split {split!r}; its splits: {known}.")
 
 
 def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], list[Path]]:

@@ -20,7 +20,7 @@ WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ib
 
 @pytest.fixture(autouse=True)
 def encoder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    for module in ("evaluation.retrieval.compare", "evaluation.runs.extractive_qa", "retrieval.retriever"):
+    for module in ("evaluation.retrieval.compare", "evaluation.extractive_qa", "retrieval.retriever"):
         monkeypatch.setattr(f"langgraph_convcoa.{module}.as_encoder", lambda _encoder: WordEncoder(), raising=False)
     monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from langgraph_convcoa.datasets.demo import demo_folder
+from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.bench.encoder_report import EncoderReport, EncoderRow, OutlierRow
 from langgraph_convcoa.evaluation.bench.encoder_training import asked, train_pairs
 from langgraph_convcoa.evaluation.bench.outliers import measure_outliers
-from langgraph_convcoa.evaluation.datasets import Dataset
 from langgraph_convcoa.evaluation.metrics.ranking import recall, reciprocal_rank
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from langgraph_convcoa.retrieval.documents.split import pattern_text

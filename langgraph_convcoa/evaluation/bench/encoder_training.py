@@ -9,8 +9,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.datasets import Dataset
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.outlier_free import Attention
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder

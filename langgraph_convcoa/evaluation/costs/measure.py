@@ -15,9 +15,9 @@ from rich.table import Table
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.costs.scripted import Script, ScriptedQuestion
 from langgraph_convcoa.evaluation.costs.scripted_server import ScriptedServer
-from langgraph_convcoa.evaluation.methods.kit import Kit, Method
+from langgraph_convcoa.evaluation.methods.base import Kit, Method
 from langgraph_convcoa.evaluation.methods.registry import check_methods, make_method
-from langgraph_convcoa.evaluation.runs.answered import Costs, Turn
+from langgraph_convcoa.evaluation.records import Costs, Turn
 from langgraph_convcoa.evaluation.runs.metering import Meter
 from langgraph_convcoa.evaluation.runs.waiting import completed
 from langgraph_convcoa.reasoning.models import load_chat_model

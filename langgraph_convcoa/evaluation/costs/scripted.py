@@ -25,7 +25,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import PrivateAttr
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.runs.answered import Turn
+from langgraph_convcoa.evaluation.records import Turn
 
 NOT_KNOWN = "I do not know."
 """What the model says where it believes nothing."""

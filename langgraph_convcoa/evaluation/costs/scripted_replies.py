@@ -14,19 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from langgraph_convcoa.evaluation.costs.scripted import NOT_KNOWN, Script, ScriptedQuestion, ScriptedSub
-from langgraph_convcoa.evaluation.methods import (
-    chain_of_action,
-    chain_of_thought,
-    closed_book,
-    dsp,
-    few_shot,
-    history_aware_rag,
-    least_to_most,
-    react,
-    search_in_the_chain,
-    self_ask,
-    tree_of_thoughts,
-)
+from langgraph_convcoa.evaluation.methods import chain_of_action, react, search_in_the_chain, with_retrieval, without_retrieval
 
 _PIECE = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]|_")
 
@@ -70,7 +58,7 @@ class ScriptedReplies:
     Example:
         >>> from langgraph_convcoa.evaluation.costs.scripted import make_script
         >>> script = make_script(1, 1.0, questions=1)
-        >>> prompt = f"{closed_book.INSTRUCTION} Question: {script.questions[0].question}"
+        >>> prompt = f"{without_retrieval.CLOSED_BOOK} Question: {script.questions[0].question}"
         >>> ScriptedReplies(script).reply([("user", prompt)]) == script.questions[0].draft
         True
     """
@@ -220,24 +208,24 @@ def _concluded(prompt: Prompt) -> str:
 
 _BY_MARKER: Mapping[str, Callable[[Prompt], str]] = MappingProxyType(
     {
-        closed_book.INSTRUCTION: lambda prompt: _belief(prompt.one),
-        few_shot.INSTRUCTION: lambda prompt: _belief(prompt.one),
-        chain_of_thought.INSTRUCTION: _thought,
-        least_to_most.DECOMPOSE: _decomposed,
-        least_to_most.SOLVE: _solved,
-        tree_of_thoughts.PLAN: _planned_thought,
-        tree_of_thoughts.ANSWER: _thought,
-        tree_of_thoughts.VOTE: lambda prompt: "They say the same.\nThe best choice is 1",
-        self_ask.INSTRUCTION: _followed_up,
+        without_retrieval.CLOSED_BOOK: lambda prompt: _belief(prompt.one),
+        without_retrieval.FEW_SHOT: lambda prompt: _belief(prompt.one),
+        without_retrieval.CHAIN_OF_THOUGHT: _thought,
+        without_retrieval.DECOMPOSE: _decomposed,
+        without_retrieval.SOLVE: _solved,
+        without_retrieval.PLAN: _planned_thought,
+        without_retrieval.CARRY_OUT: _thought,
+        without_retrieval.VOTE: lambda prompt: "They say the same.\nThe best choice is 1",
+        with_retrieval.SELF_ASK: _followed_up,
         react.INSTRUCTION: _acted,
-        dsp.SEARCH: _hopped,
-        dsp.PREDICT: lambda prompt: f"The context says it.\nAnswer: {prompt.one.answer}",
+        with_retrieval.DSP_SEARCH: _hopped,
+        with_retrieval.DSP_PREDICT: lambda prompt: f"The context says it.\nAnswer: {prompt.one.answer}",
         search_in_the_chain.INSTRUCTION: _chained,
         chain_of_action.CHAIN: _coa_chain,
         chain_of_action.CORRECT: _rewritten,
         chain_of_action.FINAL: lambda prompt: f"[Final Content]: {_concluded(prompt)}",
-        history_aware_rag.REWRITE: lambda prompt: prompt.one.question,
-        history_aware_rag.ANSWER: lambda prompt: prompt.one.answer,
+        with_retrieval.REWRITE: lambda prompt: prompt.one.question,
+        with_retrieval.READ: lambda prompt: prompt.one.answer,
         "Break a question into an action chain": _planned,
         "Continue a conversation: find out what the new question really asks": _planned,
         "Answer sub-questions from evidence": _corrected,

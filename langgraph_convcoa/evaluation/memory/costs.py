@@ -20,8 +20,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.sqlite import SqliteSaver
 from pydantic import PrivateAttr
 
+from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.datasets import Dataset
 from langgraph_convcoa.evaluation.memory.dialogs import Turn, conversations
 from langgraph_convcoa.evaluation.memory.pairs import rephrase
 from langgraph_convcoa.graph import build_graph

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from langgraph_convcoa.evaluation.datasets import Dataset, Query
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.datasets import load_dataset
 from langgraph_convcoa.evaluation.memory.costs import RoundCost, around, evaluate_costs, ratio
 from langgraph_convcoa.evaluation.memory.dialogs import dialogs
 from langgraph_convcoa.evaluation.memory.mentions import MentionRow, evaluate_mentions

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from langgraph_convcoa.evaluation.datasets import Dataset
+from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.evaluation.memory.dialogs import Turn, conversations, knowledge_of
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.retrieval.progress import Progress, track

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import combinations, islice
 from typing import NamedTuple
 
-from langgraph_convcoa.evaluation.datasets import Dataset, Query
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.text.words import content_words, words
 
 _YEAR = re.compile(r"\b(1[5-9]\d\d|20[0-4]\d)\b")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from langgraph_convcoa.evaluation.datasets import Dataset
+from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.evaluation.memory.pairs import Pair, make_pairs
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.retrieval.progress import Progress, track

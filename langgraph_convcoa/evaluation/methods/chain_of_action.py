@@ -9,9 +9,8 @@ from __future__ import annotations
 from langchain_core.documents import Document
 
 from langgraph_convcoa.chain import ActionChain, ActionNode, ChainItem
-from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, passages_text
-from langgraph_convcoa.evaluation.methods.kit import Kit, Method
-from langgraph_convcoa.evaluation.runs.answered import Outcome
+from langgraph_convcoa.evaluation.methods.base import Asking, passages_text
+from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.reasoning.parsing import parse_chain
 from langgraph_convcoa.verification.mrfs import conv_mrfs
 
@@ -41,31 +40,27 @@ _EXAMPLE = (
 )
 
 
-def make(kit: Kit) -> Method:
+async def chain_of_action(asking: Asking) -> Outcome:
     """Chain, verify, answer: 2 model calls, and one for each guess whose plain MRFS is not above T = 0.75.
 
     A missing guess is filled with the best passage, without a call, and so is one whose correction is empty, which is
     malformed. A chain that cannot be read is malformed and becomes one step, the question; a final answer without its mark is
     malformed and taken as it is.
     """
-
-    async def answer(asking: Asking) -> Outcome:
-        question = asking.turn.question
-        reply = await asking.reply(f"{CHAIN}\n\nFor example: {_EXAMPLE}\n\n{asking.context}[Question]: {question}")
-        chain = parse_chain(reply, question=question, actions=[ACTION], max_sub_questions=kit.settings.max_sub_questions)
-        asking.malformed += chain is None
-        if chain is None or not chain.nodes:
-            chain = ActionChain.single(question, ACTION)
-        items = [await _solved(asking, node) for node in chain.nodes]
-        steps = "\n".join(
-            f"[Sub-question {n}]: {item['sub_question']}\n[Solved Answer {n}]: {item['answer'] or '(unknown)'}"
-            for n, item in enumerate(items, 1)
-        )
-        text = await asking.reply(f"{FINAL}\n\n{asking.context}[Question]: {question}\n{steps}")
-        asking.malformed += _FINAL_MARK not in text
-        return asking.outcome(text.rsplit(_FINAL_MARK, 1)[-1].strip(" :\n"), items)
-
-    return as_method(kit, "chain-of-action", answer)
+    question, most = asking.question, asking.kit.settings.max_sub_questions
+    reply = await asking.reply(f"{CHAIN}\n\nFor example: {_EXAMPLE}\n\n{asking.context}[Question]: {question}")
+    chain = parse_chain(reply, question=question, actions=[ACTION], max_sub_questions=most)
+    asking.malformed += chain is None
+    if chain is None or not chain.nodes:
+        chain = ActionChain.single(question, ACTION)
+    items = [await _solved(asking, node) for node in chain.nodes]
+    steps = "\n".join(
+        f"[Sub-question {n}]: {item['sub_question']}\n[Solved Answer {n}]: {item['answer'] or '(unknown)'}"
+        for n, item in enumerate(items, 1)
+    )
+    text = await asking.reply(f"{FINAL}\n\n{asking.context}[Question]: {question}\n{steps}")
+    asking.malformed += _FINAL_MARK not in text
+    return asking.outcome(text.rsplit(_FINAL_MARK, 1)[-1].strip(" :\n"), items)
 
 
 async def _solved(asking: Asking, node: ActionNode) -> ChainItem:

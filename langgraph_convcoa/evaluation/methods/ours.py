@@ -1,9 +1,9 @@
 """This library's graph, the conversational chain of action (Pan et al. 2024b, section 3), and its ablations.
 
 A conversation is one thread as long as its history is what the thread has answered itself, so that the knowledge set and the
-evidence memory do their work. Where it is not (gold answers, or a conversation taken up in the middle), the turn starts a
-thread from the history as messages. Whoever takes up an unfinished conversation in a new process therefore asks its earlier
-questions again, which a cache of replies answers, and gets the same answers as without the break.
+evidence memory do their work. Where it is not (gold answers, or a conversation resumed in the middle), the turn starts a
+thread from the history as messages. Whoever resumes an unfinished conversation in a new process therefore asks its earlier
+questions again, which the reply cache answers, and gets the same answers as without the break.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 import uuid
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -20,19 +22,19 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_convcoa.actions.base import Action
-from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.methods.ablations import KEPT_UNCHECKED, UncheckedReasoner, UnfilledReasoner
-from langgraph_convcoa.evaluation.methods.asking import conversation
-from langgraph_convcoa.evaluation.methods.kit import Kit, Method
-from langgraph_convcoa.evaluation.runs.answered import Outcome, Turn
+from langgraph_convcoa.evaluation.methods.base import Kit, Method, conversation
+from langgraph_convcoa.evaluation.records import History, Outcome, Turn
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.reasoning.base import Reasoner
+from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, Unsolved
+from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.usage import ANSWER_STREAM_TAG
+
+KEPT_UNCHECKED = "kept unchecked"
+"""The reason of a guess that `UncheckedReasoner` keeps."""
 
 _MOST_THREADS = 256
 """Conversations whose threads are kept; more than are ever asked at the same time."""
@@ -41,51 +43,108 @@ _STANDS_IN = "the best evidence stands in"
 _NOT_COMPARED = re.compile(r"\[\d+\]|\s")
 
 
-def make(kit: Kit) -> Method:
-    """The graph as it is: 1 to 3 model calls, and one for a plan that cannot be read.
+class _PartialReasoner(ChatModelReasoner):
+    """Settles some of what is to be corrected by itself; only for the rest is the model asked."""
+
+    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
+        settled, rest = self._parted(request)
+        return [*settled, *(super().correct(rest, config) if rest.items else ())]
+
+    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
+        settled, rest = self._parted(request)
+        return [*settled, *(await super().acorrect(rest, config) if rest.items else ())]
+
+    def _parted(self, request: CorrectRequest) -> tuple[list[Correction], CorrectRequest]:
+        settled = {item.index: correction for item in request.items if (correction := self._settled(item)) is not None}
+        return list(settled.values()), replace(request, items=[i for i in request.items if i.index not in settled])
+
+    def _settled(self, item: Unsolved) -> Correction | None:
+        """What stands for a correction; None: the model is asked."""
+        raise NotImplementedError
+
+
+class UncheckedReasoner(_PartialReasoner):
+    """Keeps every guess as it is, and answers only what has none."""
+
+    def _settled(self, item: Unsolved) -> Correction | None:
+        return Correction(item.index, item.guess_answer, KEPT_UNCHECKED) if item.guess_answer else None
+
+
+class UnfilledReasoner(_PartialReasoner):
+    """Leaves what has no guess unanswered, and shows nothing of its evidence when the answer is written."""
+
+    def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
+        return super().answer(_hidden(request), config)
+
+    async def aanswer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
+        return await super().aanswer(_hidden(request), config)
+
+    def _settled(self, item: Unsolved) -> Correction | None:
+        if item.guess_answer:
+            return None
+        return Correction(item.index, "", "the missing guess is not filled", supported=False)
+
+
+def _hidden(request: AnswerRequest) -> AnswerRequest:
+    def without(item: ChainItem) -> ChainItem:
+        return item if item["guess_answer"] else {**item, "evidence": []}
+
+    return replace(request, chain=[without(item) for item in request.chain])
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """The graph, or the graph without a part: changed settings, another reasoner, or no thread of its own."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    reasoner: type[ChatModelReasoner] = ChatModelReasoner
+    remembers: bool = True
+
+
+ABLATIONS: Mapping[str, Ablation] = MappingProxyType(
+    {
+        # The graph as it is: 1 to 3 model calls, and one for a plan that cannot be read.
+        "ours": Ablation(),
+        # No alignment detection (Pan et al. 2024b, table 4): no guess is compared, so that each is answered again; 3 calls.
+        "ours-without-alignment": Ablation({"threshold": 1.0, "max_corrections": 1}),
+        # No verification (Pan et al. 2024a, table 2): guesses are kept unchecked, missing ones are filled; 2 or 3 calls.
+        "ours-without-verification": Ablation(
+            {"threshold": 0.0, "allow_draft_answer": False, "max_corrections": 1}, UncheckedReasoner
+        ),
+        # No contextual knowledge set: nothing of earlier rounds but their text in front of the question; 1 to 3 calls.
+        "ours-without-cks": Ablation(
+            {"history_budget_tokens": 0, "recall_answers": False, "evidence_memory": 0, "share_knowledge": False},
+            remembers=False,
+        ),
+        # No imputation (Pan et al. 2024a, table 2): a missing guess stays unanswered, its evidence unread; 1 to 3 calls.
+        "ours-without-filling": Ablation({"max_corrections": 1}, UnfilledReasoner),
+        # The final answer is always written from the solved chain; 2 or 3 calls.
+        "ours-without-draft": Ablation({"allow_draft_answer": False}),
+    }
+)
+
+
+def make_ours(kit: Kit, name: str = "ours", *, left_out: str = "") -> Method:
+    """The graph with the kit's means.
 
     Malformed are plans that were asked for again, and corrections that left a sub-question to its best evidence.
+
+    Args:
+        kit: The model, the retriever and the actions.
+        name: One of `ABLATIONS`, or of ours without an action.
+        left_out: That action.
+
+    Raises:
+        InputError: No action is left.
     """
-    return _method(kit, "ours")
-
-
-def make_without_alignment(kit: Kit) -> Method:
-    """No alignment detection (Pan et al. 2024b, table 4): no guess is compared, so that each is answered anew; 3 calls."""
-    return _method(kit, "ours-without-alignment", threshold=1.0, max_corrections=1)
-
-
-def make_without_verification(kit: Kit) -> Method:
-    """No verification (Pan et al. 2024a, table 2): guesses are kept unchecked, missing ones are filled; 2 or 3 calls."""
-    reasoner = UncheckedReasoner(kit.model)
-    return _method(kit, "ours-without-verification", reasoner, threshold=0.0, allow_draft_answer=False, max_corrections=1)
-
-
-def make_without_cks(kit: Kit) -> Method:
-    """No contextual knowledge set: nothing of earlier rounds but their text in front of the question; 1 to 3 calls."""
-    return _method(
-        kit,
-        "ours-without-cks",
-        remembers=False,
-        history_budget_tokens=0,
-        recall_answers=False,
-        evidence_memory=0,
-        share_knowledge=False,
-    )
-
-
-def make_without_filling(kit: Kit) -> Method:
-    """No imputation (Pan et al. 2024a, table 2): a missing guess stays unanswered, its evidence unread; 1 to 3 calls."""
-    return _method(kit, "ours-without-filling", UnfilledReasoner(kit.model), max_corrections=1)
-
-
-def make_without_draft(kit: Kit) -> Method:
-    """The final answer is always written from the solved chain; 2 or 3 calls."""
-    return _method(kit, "ours-without-draft", allow_draft_answer=False)
-
-
-def make_without_action(kit: Kit, name: str) -> Method:
-    """Without one of the actions."""
-    return _method(kit, f"ours-without-{name}", left_out=name)
+    ablation = ABLATIONS.get(name, ABLATIONS["ours"])
+    actions = [action for action in kit.all_actions() if action.name != left_out]
+    if not actions:
+        raise InputError(f"{name} would have no action left to look things up with")
+    settings = kit.settings.model_copy(update={"k": kit.settings.k or kit.k, **ablation.settings})
+    graph = build_graph(reasoner=ablation.reasoner(kit.model), actions=actions, context=settings)
+    conversations = _Conversations(graph, settings, ablation.remembers, kit.settings.history_budget_tokens)
+    return RunnableLambda(conversations.answer, name=name)
 
 
 @dataclass
@@ -93,7 +152,7 @@ class _Thread:
     """A conversation that the graph remembers: what lasts of its state, and the pairs that its history must consist of."""
 
     state: dict[str, Any]
-    pairs: tuple[tuple[str, str], ...]
+    pairs: History
 
 
 class _Unreadable(BaseCallbackHandler):
@@ -166,28 +225,10 @@ class _Conversations:
         return dict(values)
 
 
-def _messages(pairs: tuple[tuple[str, str], ...]) -> list[AnyMessage]:
+def _messages(pairs: History) -> list[AnyMessage]:
     return [message for question, answer in pairs for message in (HumanMessage(question), AIMessage(answer))]
 
 
-def _plain(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+def _plain(pairs: History) -> list[tuple[str, str]]:
     """Pairs as they are compared: without citation marks, which whoever keeps a history may take out, and the space there."""
     return [(_NOT_COMPARED.sub("", question), _NOT_COMPARED.sub("", answer)) for question, answer in pairs]
-
-
-def _method(
-    kit: Kit, name: str, reasoner: Reasoner | None = None, *, remembers: bool = True, left_out: str = "", **changes: Any
-) -> Method:
-    actions: list[Action] = [*([KnowledgeRetrieval(kit.retriever)] if kit.retriever is not None else []), *kit.actions]
-    kept = [action for action in actions if action.name != left_out]
-    if not kept:
-        raise InputError(f"{name} would have no action left to look things up with")
-    settings = kit.settings.model_copy(update={"k": kit.settings.k or kit.k, **changes})
-    model = None if reasoner is not None else kit.model
-    graph = build_graph(model=model, reasoner=reasoner, actions=kept, context=settings)
-    conversations = _Conversations(graph, settings, remembers, kit.settings.history_budget_tokens)
-
-    async def run(turn: Turn, config: RunnableConfig) -> Outcome:
-        return await conversations.answer(turn, config)
-
-    return RunnableLambda(run, name=name)

@@ -6,14 +6,9 @@ The loop is that of the released code. Search shows the retrieved passages; Look
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from langchain_core.documents import Document
-
-from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, passages_text
-from langgraph_convcoa.evaluation.methods.kit import Kit, Method
-from langgraph_convcoa.evaluation.methods.worked import WORKED
-from langgraph_convcoa.evaluation.runs.answered import Outcome
+from langgraph_convcoa.evaluation.methods.base import WORKED, Asking, passages_text
+from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.text.words import sentences
 
 INSTRUCTION = (
@@ -27,8 +22,35 @@ INSTRUCTION = (
 _ACTION = re.compile(r"\b(search|lookup|finish)\s*\[(.*?)\]\s*\.?\s*$", re.IGNORECASE | re.DOTALL)
 
 
+async def react(asking: Asking) -> Outcome:
+    """Think and act until Finish: n + 1 model calls for n searches, at most the kit's most steps.
+
+    A reply without an action is malformed, and the action alone is asked for in one more call; an action of no known form is
+    malformed and observed as invalid. Without Finish the answer is empty, as in the released code.
+    """
+    text = f"{INSTRUCTION}\n\n{_example()}\n\n{asking.context}Question: {asking.question}\n"
+    environment = _Environment(asking)
+    for number in range(1, asking.kit.max_steps + 1):
+        reply = await asking.reply(f"{text}Thought {number}:", stop=[f"\nObservation {number}:", "\nObservation:"])
+        thought, action = _parts(reply)
+        if not action:
+            asking.malformed += 1
+            so_far = f"{text}Thought {number}: {thought}\nAction {number}:"
+            action = (await asking.reply(so_far, stop=["\n"])).removeprefix(f"Action {number}:").strip()
+        found = _ACTION.search(action)
+        if found and found.group(1).lower() == "finish":
+            return asking.outcome(found.group(2))
+        if found:
+            seen = await environment.step(found.group(1).lower(), found.group(2).strip())
+        else:
+            asking.malformed += 1
+            seen = "Invalid action: it is Search[...], Lookup[...] or Finish[...]."
+        text += f"Thought {number}: {thought}\nAction {number}: {action}\nObservation {number}: {seen}\n"
+    return asking.outcome("")
+
+
 class _Environment:
-    """What the actions act on."""
+    """The passages that the actions search and look up in."""
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
@@ -40,7 +62,7 @@ class _Environment:
         """Search or look up: the observation."""
         if action == "search":
             documents = await self._asking.search(argument)
-            self._sentences = _sentences(documents)
+            self._sentences = [sentence.text for document in documents for sentence in sentences(document.page_content)]
             self._looked_up = ""
             return passages_text(documents) or "Nothing was found."
         if argument.lower() != self._looked_up:
@@ -49,52 +71,13 @@ class _Environment:
         return self._hits.pop(0) if self._hits else "No more results."
 
 
-def make(kit: Kit) -> Method:
-    """Think and act until Finish: n + 1 model calls for n searches, at most the kit's most steps.
-
-    A reply without an action is malformed, and the action alone is asked for in one more call; an action of no known form is
-    malformed and observed as invalid. Without Finish the answer is empty, as in the released code.
-    """
-    example = _example()
-
-    async def answer(asking: Asking) -> Outcome:
-        text = f"{INSTRUCTION}\n\n{example}\n\n{asking.context}Question: {asking.turn.question}\n"
-        environment = _Environment(asking)
-        for number in range(1, kit.max_steps + 1):
-            reply = await asking.reply(f"{text}Thought {number}:", stop=[f"\nObservation {number}:", "\nObservation:"])
-            thought, _, action = _parts(reply)
-            if not action:
-                asking.malformed += 1
-                text_so_far = f"{text}Thought {number}: {thought}\nAction {number}:"
-                action = (await asking.reply(text_so_far, stop=["\n"])).removeprefix(f"Action {number}:").strip()
-            found = _ACTION.search(action)
-            if found and found.group(1).lower() == "finish":
-                return asking.outcome(found.group(2))
-            if found:
-                seen = await environment.step(found.group(1).lower(), found.group(2).strip())
-            else:
-                asking.malformed += 1
-                seen = "Invalid action: it is Search[...], Lookup[...] or Finish[...]."
-            text += f"Thought {number}: {thought}\nAction {number}: {action}\nObservation {number}: {seen}\n"
-        return asking.outcome("")
-
-    return as_method(kit, "react", answer)
-
-
-def _parts(reply: str) -> tuple[str, str, str]:
+def _parts(reply: str) -> tuple[str, str]:
     """Thought and action of a reply; of one without an action its first line is the thought."""
     reply = re.sub(r"\A\s*Thought\s*\d*:\s*", "", reply)
-    thought, mark, action = (part.strip() for part in _partition(reply))
-    return (thought if mark else thought.split("\n", 1)[0]), mark, action
-
-
-def _partition(reply: str) -> tuple[str, str, str]:
     found = re.search(r"(?:^|\n)\s*Action\s*\d*:", reply)
-    return (reply[: found.start()], "Action", reply[found.end() :].strip().split("\n", 1)[0]) if found else (reply, "", "")
-
-
-def _sentences(documents: Sequence[Document]) -> list[str]:
-    return [sentence.text for document in documents for sentence in sentences(document.page_content)]
+    if found is None:
+        return reply.strip().split("\n", 1)[0], ""
+    return reply[: found.start()].strip(), reply[found.end() :].strip().split("\n", 1)[0].strip()
 
 
 def _example() -> str:

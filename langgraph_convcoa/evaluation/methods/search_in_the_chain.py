@@ -15,10 +15,8 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_convcoa.evaluation.methods.asking import Asking, as_method, last_line, passages_text, short_answer
-from langgraph_convcoa.evaluation.methods.kit import Kit, Method
-from langgraph_convcoa.evaluation.methods.worked import WORKED
-from langgraph_convcoa.evaluation.runs.answered import Outcome
+from langgraph_convcoa.evaluation.methods.base import WORKED, Asking, last_line, passages_text, short_answer
+from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.verification.mrfs import conv_mrfs
 
 INSTRUCTION = (
@@ -38,37 +36,33 @@ class Node:
     answer: str = ""
 
 
-def make(kit: Kit) -> Method:
+async def search_in_the_chain(asking: Asking) -> Outcome:
     """Chain, verify, continue: 1 model call, and one for each answer that is corrected or completed; at most the most steps.
 
     A reply without any part of a chain is malformed and ends the work. Without a final content the answer of the last node
     stands in, which is malformed too.
     """
-
-    async def answer(asking: Asking) -> Outcome:
-        question = asking.turn.question
-        messages: list[BaseMessage] = [
-            HumanMessage(f"{INSTRUCTION}\n\nFor example:\n{_example()}\n\n{asking.context}[Question]: {question}")
-        ]
-        seen: set[str] = set()
-        nodes: list[Node] = []
-        final = reply = ""
-        for step in range(max(kit.max_steps, 1)):
-            reply = await asking.reply(messages)
-            nodes, final = read_chain(reply)
-            if step + 1 >= kit.max_steps or (feedback := await _feedback(asking, nodes, seen)) is None:
-                break
-            messages += [AIMessage(reply), HumanMessage(f"{feedback}\n[Question]: {question}")]
-        if final:
-            return asking.outcome(short_answer(final) or final)
-        asking.malformed += 1
-        return asking.outcome(next((node.answer for node in reversed(nodes) if node.answer), last_line(reply)))
-
-    return as_method(kit, "search-in-the-chain", answer)
+    most = max(asking.kit.max_steps, 1)
+    messages: list[BaseMessage] = [
+        HumanMessage(f"{INSTRUCTION}\n\nFor example:\n{_example()}\n\n{asking.context}[Question]: {asking.question}")
+    ]
+    seen: set[str] = set()
+    nodes: list[Node] = []
+    final = reply = ""
+    for step in range(1, most + 1):
+        reply = await asking.reply(messages)
+        nodes, final = read_chain(reply)
+        if step == most or (feedback := await _feedback(asking, nodes, seen)) is None:
+            break
+        messages += [AIMessage(reply), HumanMessage(f"{feedback}\n[Question]: {asking.question}")]
+    if final:
+        return asking.outcome(short_answer(final) or final)
+    asking.malformed += 1
+    return asking.outcome(next((node.answer for node in reversed(nodes) if node.answer), last_line(reply)))
 
 
 async def _feedback(asking: Asking, nodes: list[Node], seen: set[str]) -> str | None:
-    """What the model is told about the first new node that is not borne out; None where all are."""
+    """The message to the model about the first new node that is not supported; None where all are."""
     for node in nodes:
         key = " ".join(node.query.lower().split())
         if not key or key in seen:

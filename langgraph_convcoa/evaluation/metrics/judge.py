@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.answers import strip_citations
-from langgraph_convcoa.evaluation.runs.answered import Answered
+from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from langgraph_convcoa.reasoning.prompts import render
 

@@ -18,8 +18,7 @@ from langgraph_convcoa.evaluation.metrics.ratios import (
     verification_statistics,
 )
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
-from langgraph_convcoa.evaluation.runs.answered import Answered
-from langgraph_convcoa.evaluation.runs.measures import found_gold
+from langgraph_convcoa.evaluation.records import Answered, found_gold
 from langgraph_convcoa.evaluation.runs.sweeps import Variant
 
 LAST_ROUND = 15

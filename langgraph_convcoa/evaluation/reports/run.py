@@ -12,11 +12,11 @@ from rich.console import Group
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED
+from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.reports.figures import Prices, RunFigures, Values, figures_of
 from langgraph_convcoa.evaluation.reports.kit import Page, Report, Table, can_draw
 from langgraph_convcoa.evaluation.reports.plots import plots_of
 from langgraph_convcoa.evaluation.reports.tables import detail_tables, main_tables
-from langgraph_convcoa.evaluation.runs.answered import Answered
 from langgraph_convcoa.evaluation.runs.conversations import Drawn
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.sweeps import Variant

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from langchain_core.language_models import BaseChatModel
 
 from langgraph_convcoa.errors import ConvCoAError, ModelError
-from langgraph_convcoa.evaluation.runs.answered import Answered
+from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCacheError
 from langgraph_convcoa.reasoning.models import call_error, status_code
 

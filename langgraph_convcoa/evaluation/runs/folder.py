@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from filelock import FileLock, Timeout
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.runs.answered import Answered
+from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache
 
 _SETTINGS, _ANSWERS, _REPLIES, _LOCK = "settings.json", "answers.jsonl", "replies.sqlite", "run.lock"

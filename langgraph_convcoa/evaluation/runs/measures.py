@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
@@ -50,14 +49,3 @@ class Measures:
                 if verdict.right is not None:
                     found[JUDGED] = float(verdict.right)
         return found
-
-
-def found_gold(passages: Collection[str], gold: Collection[str]) -> bool:
-    """Whether a passage that answers the question is among those retrieved, or a part of one.
-
-    Example:
-        >>> found_gold(["a#2", "c"], ["a"]), found_gold(["c"], ["a"])
-        (True, False)
-    """
-    documents = {*passages, *(id_.rpartition("#")[0] for id_ in passages if "#" in id_)}
-    return not documents.isdisjoint(gold)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from langgraph_convcoa.evaluation.runs.answered import Costs
+from langgraph_convcoa.evaluation.records import Costs
 from langgraph_convcoa.evaluation.runs.reply_cache import KEPT
 from langgraph_convcoa.usage import UsageCounter
 

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, message_to_dict, messages_from_di
 from langchain_core.outputs import ChatGeneration, Generation
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.runs.sampling import SAMPLE
+from langgraph_convcoa.evaluation.methods.base import SAMPLE
 
 KEPT = "convcoa_kept"
 """In a generation's info where the reply is a kept one: when it was asked for and when it came, in seconds since 1970."""
@@ -40,7 +40,7 @@ class ReplyCache(BaseCache):
     """Replies in an SQLite file, as JSON; a LangChain cache.
 
     The key is a digest of the messages, the model with its settings (a key is none of them) and the number of the sample
-    (`sampling.SAMPLE`), so that the file holds no prompt. A reply is on disk before whoever asked gets it.
+    (`methods.base.SAMPLE`), so that the file holds no prompt. A reply is on disk before whoever asked gets it.
 
     Args:
         path: The file; made when missing.

@@ -11,8 +11,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.methods.kit import Method
-from langgraph_convcoa.evaluation.runs.answered import Answered, Outcome, Turn
+from langgraph_convcoa.evaluation.methods.base import Method
+from langgraph_convcoa.evaluation.records import Answered, Outcome, Turn
 from langgraph_convcoa.evaluation.runs.conversations import Asked, Conversation, Drawn, own_history
 from langgraph_convcoa.evaluation.runs.failures import Patience, failure, unkept
 from langgraph_convcoa.evaluation.runs.folder import RunFolder

@@ -12,9 +12,10 @@ from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
+from langgraph_convcoa.datasets.queries import Dataset, Query
+from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.datasets.splits import Part, split_part
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.datasets import Dataset, Query, load_dataset
 from langgraph_convcoa.reasoning.base import Unsolved
 from langgraph_convcoa.reasoning.chat_model import unsolved_text
 from langgraph_convcoa.text.words import content_words

@@ -6,9 +6,9 @@ from langchain_core.documents import Document
 from typer.testing import CliRunner
 
 from langgraph_convcoa.cli.app import app
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.bench.encoder import bench_encoder
-from langgraph_convcoa.evaluation.datasets import Dataset, Query
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from tests.retrieval.tiny_bert import save_tiny_bert
 

@@ -1,9 +1,9 @@
 import pytest
 from langchain_core.documents import Document
 
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.bench.encoder_training import asked, train_pairs
-from langgraph_convcoa.evaluation.datasets import Dataset, Query
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from tests.retrieval.tiny_bert import save_tiny_bert
 

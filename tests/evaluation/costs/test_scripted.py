@@ -18,7 +18,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.costs.scripted import NOT_KNOWN, Script, load_script, make_script
 from langgraph_convcoa.evaluation.costs.scripted_replies import ScriptedReplies, count_tokens
 from langgraph_convcoa.evaluation.costs.scripted_server import MALFORMED, ScriptedServer
-from langgraph_convcoa.evaluation.methods.kit import Kit
+from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, make_method
 from langgraph_convcoa.verification import conv_mrfs
 from tests.fakes import ScriptedModel

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from langgraph_convcoa.datasets.queries import Dataset
+from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.datasets import Dataset, load_dataset
 from langgraph_convcoa.evaluation.memory import measure as module
 from langgraph_convcoa.evaluation.memory.costs import RoundCost, evaluate_costs, ratio
 from langgraph_convcoa.evaluation.memory.dialogs import conversations, dialogs

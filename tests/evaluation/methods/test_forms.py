@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from langgraph_convcoa.evaluation.methods.asking import conversation, short_answer
-from langgraph_convcoa.evaluation.methods.kit import Kit
+from langgraph_convcoa.evaluation.methods.base import SAMPLE, Kit, conversation, short_answer
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.evaluation.methods.search_in_the_chain import read_chain
-from langgraph_convcoa.evaluation.methods.self_consistency import majority
-from langgraph_convcoa.evaluation.runs.answered import Outcome, Turn
-from langgraph_convcoa.evaluation.runs.sampling import SAMPLE
+from langgraph_convcoa.evaluation.methods.without_retrieval import majority
+from langgraph_convcoa.evaluation.records import Outcome, Turn
 from tests.fakes import KeywordRetriever, ScriptedModel
 from tests.openai_server import OpenAIServer, Reply
 

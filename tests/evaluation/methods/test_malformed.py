@@ -11,7 +11,7 @@ from langchain_openai import ChatOpenAI
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.costs.scripted import make_script
 from langgraph_convcoa.evaluation.costs.scripted_server import ScriptedServer
-from langgraph_convcoa.evaluation.methods.kit import Kit
+from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, make_method
 from tests.evaluation.methods.served import ask
 from tests.openai_server import OpenAIServer, Reply

@@ -12,9 +12,9 @@ from langchain_core.runnables import Runnable
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.methods import ours
-from langgraph_convcoa.evaluation.methods.kit import Kit
+from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
-from langgraph_convcoa.evaluation.runs.answered import Outcome, Turn
+from langgraph_convcoa.evaluation.records import Outcome, Turn
 from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, corrections, node, plan
 
 NETWORK = "When was the Hopfield network described?"

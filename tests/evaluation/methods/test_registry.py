@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.methods.kit import Kit
-from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods, describe_methods, make_method, method_names
+from langgraph_convcoa.evaluation.methods.base import Kit
+from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods, make_method
 from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction
 
 
@@ -25,9 +25,8 @@ def test_an_unknown_name_is_an_error_that_names_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_can_be_made_and_is_described(name: str) -> None:
+def test_every_method_can_be_made(name: str) -> None:
     assert make_method(name, kit()).get_name() == name
-    assert f"{name}: " in describe_methods()
 
 
 def test_methods_that_search_need_something_to_search() -> None:
@@ -48,8 +47,8 @@ def test_ours_works_with_actions_alone_the_others_do_not() -> None:
 
 def test_an_action_can_be_left_out_where_another_is_left() -> None:
     two = kit(actions=[WaitingAction("web_querying")])
-    assert method_names(two.action_names())[-2:] == ["ours-without-knowledge_retrieval", "ours-without-web_querying"]
-    make_method("ours-without-web_querying", two)
+    for action in ("knowledge_retrieval", "web_querying"):
+        assert make_method(f"ours-without-{action}", two).get_name() == f"ours-without-{action}"
     with pytest.raises(InputError, match="no method 'ours-without-knowledge_retrieval'"):
         make_method("ours-without-knowledge_retrieval", kit())
 

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.metrics.judge import Judge, Verdict, judge_agreement, read_verdict
-from langgraph_convcoa.evaluation.runs.answered import Answered
+from langgraph_convcoa.evaluation.records import Answered
 
 
 class Recording(FakeListChatModel):

@@ -13,7 +13,7 @@ from langgraph_convcoa.evaluation.metrics.ratios import (
     misled_by_retrieval,
     verification_statistics,
 )
-from langgraph_convcoa.evaluation.runs.answered import Answered
+from langgraph_convcoa.evaluation.records import Answered
 
 
 def row(id_: str, *, conversation: str = "c", question: str = "?", turn: int = 1, answer: str = "x", **more: Any) -> Answered:

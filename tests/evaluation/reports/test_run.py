@@ -16,9 +16,9 @@ from rich.console import Console
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.significance import Sample, paired_test
+from langgraph_convcoa.evaluation.records import Answered, Costs
 from langgraph_convcoa.evaluation.reports.figures import Prices, Values
 from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
-from langgraph_convcoa.evaluation.runs.answered import Answered, Costs
 from langgraph_convcoa.evaluation.runs.conversations import Drawn, draw
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.sweeps import variants

@@ -5,8 +5,8 @@ import pytest
 from langchain_core.documents import Document
 from rich.console import Console
 
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.evaluation.datasets import Dataset, Query
 from langgraph_convcoa.evaluation.retrieval.compare import default_methods, evaluate_retrieval, evaluate_sources
 from langgraph_convcoa.evaluation.retrieval.report import METRICS
 from langgraph_convcoa.retrieval.query.model import RetrieverModel

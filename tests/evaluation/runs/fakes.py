@@ -12,8 +12,8 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.evaluation.methods.kit import Method
-from langgraph_convcoa.evaluation.runs.answered import Outcome, Turn
+from langgraph_convcoa.evaluation.methods.base import Method
+from langgraph_convcoa.evaluation.records import Outcome, Turn
 from langgraph_convcoa.evaluation.runs.conversations import Drawn, draw
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.reasoning.models import load_chat_model

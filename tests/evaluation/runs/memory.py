@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langgraph_convcoa.evaluation.runs.qa import RunPlan, evaluate_methods
+from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, node, plan
 

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from langgraph_convcoa.evaluation.runs.qa import RunPlan, evaluate_methods
+from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
 from langgraph_convcoa.evaluation.runs.run import RunSettings
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, node, plan

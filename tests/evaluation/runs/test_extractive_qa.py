@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
+from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.datasets import Query
-from langgraph_convcoa.evaluation.runs.extractive_qa import Printed, evaluate_qa, sample_questions, score_answers
+from langgraph_convcoa.evaluation.extractive_qa import Printed, evaluate_qa, sample_questions, score_answers
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 
 

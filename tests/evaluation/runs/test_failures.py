@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from langgraph_convcoa.errors import InputError, ModelError, RetrievalError
-from langgraph_convcoa.evaluation.runs.answered import Answered
+from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.failures import Patience, failure, hopeless, unkept
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCacheError
 from langgraph_convcoa.reasoning.models import call_error

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.runs.answered import Answered
+from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 
 

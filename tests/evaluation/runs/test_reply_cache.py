@@ -15,9 +15,9 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration
 
+from langgraph_convcoa.evaluation.methods.base import SAMPLE
 from langgraph_convcoa.evaluation.runs.metering import Meter
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
-from langgraph_convcoa.evaluation.runs.sampling import sample
 from langgraph_convcoa.reasoning.base import AnswerRequest
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.models import load_chat_model
@@ -78,12 +78,14 @@ async def test_what_makes_another_request(cache: ReplyCache) -> None:
         await model.ainvoke("b")
         await model.bind(temperature=0.7).ainvoke("a")
         await model.bind(stop=["x"]).ainvoke("a")
-        with sample(1):
-            await model.ainvoke("a")
+        token = SAMPLE.set(1)
+        await model.ainvoke("a")
+        SAMPLE.reset(token)
         await keep_replies(model_of(server, max_tokens=5), cache).ainvoke("a")
         assert len(server.requests) == cache.replies == 6
-        with sample(1):
-            await model.ainvoke("a")
+        token = SAMPLE.set(1)
+        await model.ainvoke("a")
+        SAMPLE.reset(token)
         await model.bind(stop=["x"]).ainvoke("a")
         assert len(server.requests) == 6
 

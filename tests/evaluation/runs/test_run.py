@@ -13,7 +13,7 @@ import pytest
 from langchain_core.runnables import RunnableLambda
 
 from langgraph_convcoa.errors import InputError, ModelError
-from langgraph_convcoa.evaluation.runs.answered import Answered, Outcome, Turn
+from langgraph_convcoa.evaluation.records import Answered, Outcome, Turn
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCacheError, keep_replies
 from langgraph_convcoa.evaluation.runs.run import RunEnd, RunSettings, arun_methods, run_methods

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.datasets.queries import Query
+from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.datasets import Query, load_part
 from langgraph_convcoa.evaluation.metrics.answers import covers, is_cited, strip_citations
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval
-from langgraph_convcoa.evaluation.runs.measures import found_gold
+from langgraph_convcoa.evaluation.records import found_gold
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.act import EXTRACTIVE_K
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
+from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.datasets.splits import in_dev_part
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.datasets import load_part
 
 
 def write(folder, splits):

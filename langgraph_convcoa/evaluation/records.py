@@ -1,28 +1,31 @@
-"""What an evaluated method is asked, what it gives back, and the record that is kept of it."""
+"""The records of an evaluation: what a method is asked, what it gives back, and the line that is kept of it."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from langgraph_convcoa.chain import ChainItem
 
+History = tuple[tuple[str, str], ...]
+"""Earlier pairs of question and answer, oldest first."""
+
 
 @dataclass(frozen=True)
 class Turn:
-    """A question of a conversation, as a method sees it: nothing in it tells the right answer.
+    """A question of a conversation, as a method sees it, without the right answer.
 
     Attributes:
-        id: The question's id.
-        conversation: The id of its conversation.
+        id, conversation: Ids of the question and of its conversation.
         question: As it was put.
-        history: Earlier pairs of question and answer, oldest first; the answers are the method's own, or the gold ones.
+        history: The answers in it are the method's own, or the gold ones.
     """
 
     id: str
     conversation: str
     question: str
-    history: tuple[tuple[str, str], ...] = ()
+    history: History = ()
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Costs:
-    """What a question cost: every request counts, answered from the cache of an earlier run or not.
+    """What a question cost: every model call counts, also one that is answered from the reply cache.
 
-    Attributes:
-        calls: Requests to the model.
-        input_tokens, output_tokens: As the model reports them, else counted approximately.
-        retrievals: Searches.
-        seconds: Wall time.
+    Tokens are as the model reports them, else counted approximately; retrievals are searches, seconds wall time.
     """
 
     calls: int = 0
@@ -106,3 +105,14 @@ class Answered:
         """
         sequences = {name: tuple(data[name]) for name in ("references", "gold", "passages", "chain")}
         return cls(**{**data, **sequences, "costs": Costs(**data["costs"])})
+
+
+def found_gold(passages: Collection[str], gold: Collection[str]) -> bool:
+    """Whether a passage that answers the question is among those retrieved, or a part of one.
+
+    Example:
+        >>> found_gold(["a#2", "c"], ["a"]), found_gold(["c"], ["a"])
+        (True, False)
+    """
+    documents = {*passages, *(id_.rpartition("#")[0] for id_ in passages if "#" in id_)}
+    return not documents.isdisjoint(gold)

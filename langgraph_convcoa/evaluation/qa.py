@@ -16,9 +16,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 
 from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.datasets.queries import Dataset
+from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError, ModelError
-from langgraph_convcoa.evaluation.datasets import Dataset, load_part
-from langgraph_convcoa.evaluation.methods.kit import Kit
+from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods, make_method, remembers
 from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED, Judge

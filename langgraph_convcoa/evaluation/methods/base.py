@@ -1,0 +1,277 @@
+"""What the methods have in common: the means of a run, asking the model, searching, and reading short answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableLambda
+
+from langgraph_convcoa.actions.base import Action, ActionRequest
+from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
+from langgraph_convcoa.actions.runner import evidence_of
+from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.evaluation.records import Outcome, Turn
+from langgraph_convcoa.reasoning.models import call_error, status_code
+from langgraph_convcoa.reasoning.thoughts import without_thought
+
+Method = Runnable[Turn, Outcome]
+"""Answers a question. Whoever invokes it counts its calls, tokens and searches with callbacks in the config, so that a method
+passes the config of its run on, which LangChain's runnables and graphs do by themselves, and counts nothing."""
+
+SAMPLE: ContextVar[int] = ContextVar("sample", default=0)
+"""The number of the sample, from 0, that a method draws of a prompt: it distinguishes equal requests in the reply cache."""
+SAMPLING_TEMPERATURE = 0.7
+"""Of methods that draw several replies to one prompt (Wang et al. 2022 section 3.1, Yao et al. 2023 section 4)."""
+
+_ANSWER_IS = re.compile(r"answer is\s*:?\s*([^\s:].*)", re.IGNORECASE | re.DOTALL)
+_LONGEST_QUERY = 2_000
+
+
+@dataclass(frozen=True)
+class Kit:
+    """The means of a run, the same for all of its methods.
+
+    Attributes:
+        model: The language model.
+        retriever: What is searched; None for a run without a corpus.
+        k: Passages a search.
+        max_steps: Most rounds of a method that repeats until it is done (ReAct, self-ask, search-in-the-chain).
+        samples: Replies of self-consistency, and branches of tree of thoughts.
+        settings: Of ours.
+        examples: Questions with their answers, for few-shot prompts; of another part of the data than what is asked.
+        actions: Further actions of ours beside the retriever, such as the web or tables.
+    """
+
+    model: BaseChatModel
+    retriever: BaseRetriever | None = None
+    k: int = 5
+    max_steps: int = 6
+    samples: int = 5
+    settings: ConvCoAContext = field(default_factory=ConvCoAContext)
+    examples: Sequence[tuple[str, str]] = ()
+    actions: Sequence[Action] = ()
+
+    def all_actions(self) -> list[Action]:
+        """The actions that ours can take: the retriever's, and the further ones."""
+        return [*([KnowledgeRetrieval(self.retriever)] if self.retriever is not None else []), *self.actions]
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A question with pairs of simpler questions and their answers, in order, and its own answer, as short as it can be."""
+
+    question: str
+    steps: Sequence[tuple[str, str]]
+    answer: str
+
+    @property
+    def chain(self) -> str:
+        """The steps as sentences."""
+        return " ".join(answer for _, answer in self.steps)
+
+
+WORKED = (
+    Worked(
+        "On which continent is the country whose capital is Lima?",
+        (
+            ("Which country has the capital Lima?", "Lima is the capital of Peru."),
+            ("On which continent is Peru?", "Peru is in South America."),
+        ),
+        "South America",
+    ),
+    Worked(
+        "Which element has the larger atomic number, iron or gold?",
+        (
+            ("What is the atomic number of iron?", "The atomic number of iron is 26."),
+            ("What is the atomic number of gold?", "The atomic number of gold is 79."),
+        ),
+        "gold",
+    ),
+    Worked(
+        "In which century did the author of Hamlet die?",
+        (
+            ("Who wrote Hamlet?", "Hamlet was written by William Shakespeare."),
+            ("When did William Shakespeare die?", "William Shakespeare died in 1616."),
+        ),
+        "the 17th century",
+    ),
+)
+"""Worked examples for prompts that show how it is done, when the kit has no examples of its own."""
+
+
+@dataclass
+class _Shared:
+    """What a method keeps between its questions."""
+
+    action: KnowledgeRetrieval | None
+    options_work: bool = True
+
+
+class Asking:
+    """One question in the hands of a method: it asks, searches, and counts what it could not read.
+
+    Attributes:
+        kit: The means of the run.
+        turn: The question with its history.
+        question: As it was put.
+        context: The conversation before it, as text with a blank line after it; "" at its beginning.
+        malformed: Replies that could not be read; the method adds to it.
+    """
+
+    def __init__(self, kit: Kit, turn: Turn, shared: _Shared) -> None:
+        self.kit = kit
+        self.turn = turn
+        self.question = turn.question
+        self.context = conversation(turn, kit.settings.history_budget_tokens)
+        self.malformed = 0
+        self._shared = shared
+        self._passages: dict[str, None] = {}
+
+    async def reply(self, prompt: str | Sequence[BaseMessage], *, stop: Sequence[str] = (), sample: int | None = None) -> str:
+        """Ask the model.
+
+        Args:
+            prompt: A text, or the messages of an exchange.
+            stop: Where the reply ends; cut here too, since not every server obeys.
+            sample: Draw the reply at `SAMPLING_TEMPERATURE`, as the sample of this number.
+
+        Raises:
+            ModelError: The model does not answer.
+        """
+        messages: list[BaseMessage] = [HumanMessage(prompt)] if isinstance(prompt, str) else list(prompt)
+        options: dict[str, Any] = {"stop": list(stop)} if stop else {}
+        if sample is not None:
+            options["temperature"] = SAMPLING_TEMPERATURE
+        token = SAMPLE.set(sample or 0)
+        try:
+            message = await self._ask(messages, options if self._shared.options_work else {})
+        finally:
+            SAMPLE.reset(token)
+        text = without_thought(message.text)
+        for end in stop:
+            text = text.split(end, 1)[0]
+        return text.strip()
+
+    async def samples(self, prompt: str) -> list[str]:
+        """Several replies to one prompt, as many as the kit says."""
+        return [await self.reply(prompt, sample=number) for number in range(self.kit.samples)]
+
+    async def written(self, prompt: str) -> Outcome:
+        """The outcome whose answer is the reply as it is; an empty one is malformed."""
+        reply = await self.reply(prompt)
+        self.malformed += not reply
+        return self.outcome(reply)
+
+    async def short_reply(self, prompt: str) -> str:
+        """A reply that is the answer alone; an empty one is malformed. What a model adds as a next example is cut off."""
+        reply = (await self.reply(prompt)).split("\nQuestion:", 1)[0].removeprefix("Answer:").strip()
+        self.malformed += not reply
+        return reply
+
+    async def search(self, query: str, guess: str = "") -> list[Document]:
+        """The passages for a query, best first, each with an id and a quote; none for an empty query.
+
+        Args:
+            query: What to look for.
+            guess: An answer that is to be supported; searched for with the query.
+        """
+        query = " ".join(query.split())[:_LONGEST_QUERY]
+        action = self._shared.action
+        if not query or action is None:
+            return []
+        request = ActionRequest(self.question, query, guess_answer=guess[:_LONGEST_QUERY], k=self.kit.k)
+        found = evidence_of(await action.retrieve(request), action.name, request)
+        self._passages.update(dict.fromkeys(str(document.id) for document in found))
+        return found
+
+    def outcome(self, answer: str, chain: Sequence[ChainItem] = ()) -> Outcome:
+        """What the method gives back."""
+        return Outcome(answer.strip(), tuple(self._passages), tuple(chain), self.malformed)
+
+    def concluded(self, reply: str) -> Outcome:
+        """The outcome of a reply that ends with "the answer is"; without that it is malformed, and its last line counts."""
+        found = short_answer(reply)
+        self.malformed += found is None
+        return self.outcome(found or last_line(reply))
+
+    async def _ask(self, messages: list[BaseMessage], options: dict[str, Any]) -> BaseMessage:
+        model = self.kit.model
+        try:
+            return await model.ainvoke(messages, **options)
+        except Exception as error:
+            # Some models know neither stop sequences nor a temperature, and reject a request that names them.
+            if not options or status_code(error) not in (400, 422):
+                raise call_error(error, model) from error
+        message = await self._ask(messages, {})
+        self._shared.options_work = False
+        return message
+
+
+def as_method(kit: Kit, name: str, answer: Callable[[Asking], Awaitable[Outcome]]) -> Method:
+    """A method of a coroutine function; it is to be invoked with `ainvoke`."""
+    shared = _Shared(KnowledgeRetrieval(kit.retriever) if kit.retriever is not None else None)
+
+    async def run(turn: Turn) -> Outcome:
+        return await answer(Asking(kit, turn, shared))
+
+    return RunnableLambda(run, name=name)
+
+
+def conversation(turn: Turn, budget_tokens: int) -> str:
+    """The last turns of a conversation that fit a budget, as text with a blank line after it.
+
+    Example:
+        >>> print(conversation(Turn("q2", "c", "When?", (("Who?", "Ada."),)), 100), end="")
+        Conversation so far:
+        User: Who?
+        Assistant: Ada.
+        <BLANKLINE>
+    """
+    lines: list[str] = []
+    for question, answer in reversed(turn.history):
+        earlier = [f"User: {question}", f"Assistant: {answer}", *lines]
+        if count_tokens_approximately(["\n".join(earlier)]) > budget_tokens:
+            break
+        lines = earlier
+    return "\n".join(["Conversation so far:", *lines]) + "\n\n" if lines else ""
+
+
+def short_answer(text: str) -> str | None:
+    """What stands after the last "the answer is", without the stop at its end; None where nobody says so.
+
+    Example:
+        >>> short_answer("It was Ada. So the answer is: Ada Lovelace.")
+        'Ada Lovelace'
+    """
+    parts = re.split(r"(?i)\bso the (?=(?:final )?answer is)", text)
+    found = _ANSWER_IS.search(parts[-1])
+    if found is None:
+        return None
+    lines = found.group(1).strip().splitlines()
+    return lines[0].strip().strip("*").rstrip(".").strip() or None if lines else None
+
+
+def passages_text(documents: Sequence[Document]) -> str:
+    r"""Passages for a prompt, one a line with its number.
+
+    Example:
+        >>> passages_text([Document("It was  1982."), Document("No.")])
+        '[1] It was 1982.\n[2] No.'
+    """
+    return "\n".join(f"[{n}] {' '.join(document.page_content.split())}" for n, document in enumerate(documents, 1))
+
+
+def last_line(text: str) -> str:
+    """The last line that says something, which is what is left of a reply in no known form."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

@@ -1,0 +1,136 @@
+"""Methods that ask the language model alone, from the bare question to the tree of thoughts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from langgraph_convcoa.evaluation.methods.base import WORKED, Asking, last_line, short_answer
+from langgraph_convcoa.evaluation.records import Outcome
+
+CLOSED_BOOK = "Answer the question from what you know. Be brief, and write only the answer."
+FEW_SHOT = "Answer the last question in the way of the examples before it. Write only the answer."
+CHAIN_OF_THOUGHT = 'Reason about the question, then end with "So the answer is:" and the answer, as short as it can be.'
+DECOMPOSE = "Which simpler questions must be answered first to answer the last question? List them in order, numbered."
+SOLVE = "Answer the last question; use the answers before it. Be brief, and write only the answer."
+PLAN = "Write a short plan for the question: which facts are needed, and how the answer follows. Do not answer it yet."
+CARRY_OUT = 'Carry out the plan, then end with "So the answer is:" and the answer to the question, as short as it can be.'
+VOTE = (
+    "Here are a question and several choices for it. Weigh each choice, then conclude in the last line with "
+    '"The best choice is s", where s is the number of the most promising one.'
+)
+_TRIGGER = "Let's think step by step."
+_ITEM = re.compile(r"^\s*(?:\d+\s*[.):]|[-*•])\s*(\S.*)$")
+_BEST = re.compile(r"best choice is\D*(\d+)", re.IGNORECASE)
+
+
+async def closed_book(asking: Asking) -> Outcome:
+    """The model alone, the zero-shot row of the papers' tables (Pan et al. 2024a and 2024b, table 2): 1 model call."""
+    return await asking.written(f"{CLOSED_BOOK}\n\n{asking.context}Question: {asking.question}\nAnswer:")
+
+
+async def few_shot(asking: Asking) -> Outcome:
+    """Few-shot prompting (Brown et al. 2020, section 2), with the kit's examples or three general ones: 1 model call."""
+    examples = asking.kit.examples or [(worked.question, worked.answer) for worked in WORKED]
+    shown = "\n\n".join(f"Question: {question}\nAnswer: {answer}" for question, answer in examples)
+    return asking.outcome(
+        await asking.short_reply(f"{FEW_SHOT}\n\n{shown}\n\n{asking.context}Question: {asking.question}\nAnswer:")
+    )
+
+
+async def chain_of_thought(asking: Asking) -> Outcome:
+    """Chain of thought (Wei et al. 2022, section 2): 1 model call.
+
+    Without examples the reasoning is asked for by the trigger of Kojima et al. 2022, section 3; reasoning and answer come in
+    one reply here, where the latter make two calls of it. A reply without "the answer is" is malformed.
+    """
+    return asking.concluded(await asking.reply(_thought_prompt(asking)))
+
+
+async def self_consistency(asking: Asking) -> Outcome:
+    """Self-consistency (Wang et al. 2022, section 2): the answer of most chains of thought, a model call a sample.
+
+    A chain without "the answer is" is malformed and has no vote; where all are, the last line of the first is the answer.
+    """
+    replies = await asking.samples(_thought_prompt(asking))
+    answers = [found for found in map(short_answer, replies) if found is not None]
+    asking.malformed += len(replies) - len(answers)
+    return asking.outcome(majority(answers) or last_line(replies[0]))
+
+
+async def least_to_most(asking: Asking) -> Outcome:
+    """Least-to-most prompting (Zhou et al. 2022, section 2): n + 2 model calls for n sub-problems, the question itself last.
+
+    A decomposition without a list is malformed, and the question is solved at once. An empty answer is malformed too.
+    """
+    steps = "\n".join(f"{n}. {question}" for n, (question, _) in enumerate(WORKED[0].steps, 1))
+    shown = f"Question: {WORKED[0].question}\n{steps}"
+    reply = await asking.reply(f"{DECOMPOSE}\n\n{shown}\n\n{asking.context}Question: {asking.question}\n")
+    problems = listed(reply)[: asking.kit.max_steps]
+    asking.malformed += not problems
+    solved, found = "", ""
+    for problem in [*problems, asking.question]:
+        found = await asking.short_reply(f"{SOLVE}\n\n{asking.context}{solved}Question: {problem}\nAnswer:")
+        solved += f"Question: {problem}\nAnswer: {found}\n"
+    return asking.outcome(found)
+
+
+async def tree_of_thoughts(asking: Asking) -> Outcome:
+    """Tree of thoughts (Yao et al. 2023, algorithm 1 in the form of section 4.2): 4 model calls a sample.
+
+    Two levels, plans and then answers, k of them drawn at each level, the best one (b = 1) kept by a vote. A vote that names
+    no choice is malformed and counts for none; an answer without "the answer is" is malformed too.
+    """
+    question = f"{asking.context}Question: {asking.question}"
+    plan = await _best(asking, question, f"{PLAN}\n\n{question}\nPlan:")
+    return asking.concluded(await _best(asking, question, f"{CARRY_OUT}\n\n{question}\nPlan: {plan}\nAnswer:"))
+
+
+def majority(answers: list[str]) -> str:
+    """The most frequent answer in the words in which it came first; of equally frequent ones the first; "" of none.
+
+    Example:
+        >>> majority(["Rome", "the Paris", "Paris!"])
+        'the Paris'
+    """
+    votes = Counter(map(_plain, answers))
+    return max(answers, key=lambda answer: votes[_plain(answer)], default="")
+
+
+def listed(text: str) -> list[str]:
+    r"""The items of a list.
+
+    Example:
+        >>> listed("Sure:\n1. Who?\n2) When?\nDone.")
+        ['Who?', 'When?']
+    """
+    return [found.group(1).strip() for line in text.splitlines() if (found := _ITEM.match(line))]
+
+
+def _thought_prompt(asking: Asking) -> str:
+    """The prompt for a chain of thought: with the kit's examples, after two that show the reasoning; else with the trigger."""
+    shown = ""
+    if asking.kit.examples:
+        worked = [f"Q: {w.question}\nA: {w.chain} So the answer is: {w.answer}." for w in WORKED[:2]]
+        given = [f"Q: {question}\nA: So the answer is: {answer}." for question, answer in asking.kit.examples]
+        shown = "\n\n".join([*worked, *given]) + "\n\n"
+    return f"{CHAIN_OF_THOUGHT}\n\n{shown}{asking.context}Q: {asking.question}\nA: {_TRIGGER}"
+
+
+async def _best(asking: Asking, question: str, prompt: str) -> str:
+    """One level of the tree: thoughts are drawn, then votes on them."""
+    thoughts = await asking.samples(prompt)
+    choices = "\n\n".join(f"Choice {n}:\n{thought}" for n, thought in enumerate(thoughts, 1))
+    votes: Counter[int] = Counter()
+    for reply in await asking.samples(f"{VOTE}\n\n{question}\n\n{choices}"):
+        found = _BEST.search(reply)
+        if found and 1 <= int(found.group(1)) <= len(thoughts):
+            votes[int(found.group(1)) - 1] += 1
+        else:
+            asking.malformed += 1
+    return max(enumerate(thoughts), key=lambda numbered: votes[numbered[0]])[1]
+
+
+def _plain(answer: str) -> str:
+    """An answer as it is compared: lower case, without punctuation and articles."""
+    return " ".join(word for word in re.findall(r"\w+", answer.lower()) if word not in ("a", "an", "the"))
