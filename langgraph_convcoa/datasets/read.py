@@ -77,9 +77,11 @@ def load_part(
     """A data set's queries of one split, its whole corpus, and which part that is, in words.
 
     Args:
-        path, max_passages, passages: As for `load_dataset`.
+        path: As for `load_dataset`.
         split: A split's name; all queries when None. Where a data set has no split "dev", that is the part of its
             conversations that training leaves out (`split_part`).
+        max_passages: As for `load_dataset`.
+        passages: As for `load_dataset`.
 
     Raises:
         InputError: As `load_dataset`; or no query is of the split.
