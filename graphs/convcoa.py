@@ -4,15 +4,12 @@ CONVCOA_DOCS is a file or folder (the demonstration's documents without it), CON
 its server; without a model, answers are extracted from the documents.
 """
 
-import logging
 import os
 
 from langgraph_convcoa import build_graph
-from langgraph_convcoa.cli.session_documents import open_retriever
+from langgraph_convcoa.cli.documents import open_retriever
 
-retriever = open_retriever(
-    os.environ.get("CONVCOA_DOCS") or "demo", k=5, max_mb=50, cache=True, progress=False, warn=logging.warning
-)
+retriever = open_retriever(os.environ.get("CONVCOA_DOCS") or "demo")
 graph = build_graph(
     model=os.environ.get("CONVCOA_MODEL") or None, base_url=os.environ.get("CONVCOA_BASE_URL") or None, retriever=retriever
 ).compile()

@@ -1,13 +1,12 @@
 """The conversational retriever alone for LangGraph Studio: a chat in, the passages for its last message out."""
 
-import logging
 import os
 
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langgraph_convcoa.cli.session_documents import open_retriever
+from langgraph_convcoa.cli.documents import open_retriever
 
 
 class RetrieverState(MessagesState):
@@ -16,9 +15,7 @@ class RetrieverState(MessagesState):
     documents: list[Document]
 
 
-retriever = open_retriever(
-    os.environ.get("CONVCOA_DOCS") or "demo", k=5, max_mb=50, cache=True, progress=False, warn=logging.warning
-).history_aware()
+retriever = open_retriever(os.environ.get("CONVCOA_DOCS") or "demo").history_aware()
 
 
 async def retrieve(state: RetrieverState) -> dict[str, list[Document]]:

@@ -1,8 +1,15 @@
-"""The exceptions of the library.
+"""The exceptions of the library, and the check of a setting that is one of a few words.
 
 Every error that a user can mend is a `ConvCoAError` whose message is one line that says what to do; the command line
 prints that line and exits with code 2.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+_Word = TypeVar("_Word", bound=str)
 
 
 class ConvCoAError(Exception):
@@ -27,3 +34,22 @@ class ModelError(ConvCoAError):
 
 class StoreError(ConvCoAError):
     """A conversation store cannot be opened, read or written."""
+
+
+def one_of(setting: str, value: str, known: Sequence[_Word]) -> _Word:
+    """The value, known to be one of the words.
+
+    Raises:
+        InputError: It is none of them.
+
+    Example:
+        >>> one_of("dtype", "int8", ("float32", "int8"))
+        'int8'
+        >>> one_of("dtype", "int4", ("float32", "int8"))
+        Traceback (most recent call last):
+        langgraph_convcoa.errors.InputError: dtype must be one of float32, int8, not 'int4'.
+    """
+    for word in known:
+        if word == value:
+            return word
+    raise InputError(f"{setting} must be one of {', '.join(known)}, not {value!r}.")

@@ -10,8 +10,7 @@ import typer
 from langgraph_convcoa.cli.bench_training import training
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.options import AsJson
-from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.text.choices import one_of
+from langgraph_convcoa.errors import InputError, one_of
 
 app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True, rich_markup_mode="rich")
 app.command()(training)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from langgraph_convcoa.cli.console import print_report
-from langgraph_convcoa.cli.errors import warn
 from langgraph_convcoa.cli.options import AsJson, NoCache
 
 
@@ -51,7 +50,7 @@ def training(
 
       convcoa bench training data/abg_coqa --methods head,tower,dual-question,dual --steps 100 --json
     """
-    from langgraph_convcoa.cli.session_documents import open_cache_or_warn
+    from langgraph_convcoa.cli.documents import open_cache
     from langgraph_convcoa.datasets.passages import load_distractors
     from langgraph_convcoa.evaluation.bench.training_cost import training_cost
     from langgraph_convcoa.training.data import load_training_data
@@ -66,7 +65,7 @@ def training(
         questions=questions,
         target=target,
         seed=seed,
-        cache=None if no_cache else open_cache_or_warn(warn),
+        cache=None if no_cache else open_cache(),
         progress=True,
     )
     print_report(report, as_json)

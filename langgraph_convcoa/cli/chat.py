@@ -1,174 +1,227 @@
-"""A conversation at the terminal or from a pipe, turn by turn."""
+"""`convcoa chat`: a conversation at the terminal or from a pipe, turn by turn, with its /commands."""
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
 
-from langgraph_convcoa.cli.errors import report, warn
-from langgraph_convcoa.errors import ConvCoAError
+import typer
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from langgraph_convcoa.cli.console import (
+    consoles,
+    print_json,
+    report,
+    run_turn,
+    show_rounds,
+    show_sources,
+    show_why,
+    warn,
+)
+from langgraph_convcoa.cli.options import AsJson, ConversationOptions, grouped, proper_text
+from langgraph_convcoa.cli.session import Session, open_session
+from langgraph_convcoa.errors import ConvCoAError, InputError
+from langgraph_convcoa.storage import default_store, open_store
+from langgraph_convcoa.storage.export import file_name, write_thread_file
+from langgraph_convcoa.text.terminal import one_line, printable
 
-    from langgraph_convcoa.cli.session import Session
-    from langgraph_convcoa.cli.session_opening import SessionSettings
-    from langgraph_convcoa.memory.knowledge_set import Round
-
+_FAILED = 2
 _ROUNDS_SHOWN = 3
-_CHAT_HELP = "/help: what else can be done   /exit or Ctrl-D: leave   Ctrl-C: stop a turn"
+_HINT = "/help: what else can be done   /exit or Ctrl-D: leave   Ctrl-C: stop a turn"
+_HELP = {
+    "/history [N]": "the rounds so far, or the last N",
+    "/sources": "what the last answer cites",
+    "/why": "how the last answer came about: its chain with scores and evidence",
+    "/export [FILE]": "write the conversation to a file: .json to import it again, .md to read",
+    "/resume": "resume the turn that was interrupted",
+    "/help": "this",
+    "/exit": "leave; so does Ctrl-D",
+    "Ctrl-C": "stop a turn and keep the conversation",
+}
 
 
-def kept(settings: SessionSettings) -> SessionSettings:
-    """The settings of a chat: at a terminal it is kept, under a name of its own where none is given."""
-    if settings.thread is not None or settings.store is not None or not sys.stdin.isatty():
-        return settings
-    from dataclasses import replace
-    from datetime import datetime
+@grouped(ConversationOptions)
+def chat(options: ConversationOptions, as_json: AsJson = False) -> None:
+    r"""Hold a conversation; from a pipe, every line is a question.
 
-    from langgraph_convcoa.storage.stores import default_store, open_store
+    Ctrl-C stops a turn and keeps the conversation, Ctrl-D leaves, /help shows the commands. With --json each turn is one
+    line of JSON. A conversation at a terminal is kept in the user's own store, one from a pipe with --thread or --store.
 
+    [bold]Examples[/bold]
+
+      convcoa chat --docs demo
+
+      convcoa chat --docs papers/ --thread thesis
+
+      convcoa chat --docs papers/ --store chats.sqlite --thread thesis
+
+      convcoa chat --docs notes/ --data postgresql://reader@localhost/sales --web --model openai:gpt-4.1-mini
+
+      printf 'Who introduced it?\nWhen?\n' | convcoa chat --docs demo
+    """
+    if options.thread is None and options.store is None and sys.stdin.isatty():
+        options = _kept(options)
+    with open_session(options, "chat") as session:
+        if not Chat(session, as_json).run():
+            raise typer.Exit(_FAILED)
+
+
+def _kept(options: ConversationOptions) -> ConversationOptions:
+    """The options with a thread of its own in the user's store, where that can be used."""
     try:
         open_store(default_store()).check()
     except ConvCoAError as error:
         warn(f"{error}; this conversation is not kept")
-        return settings
-    return replace(settings, thread=datetime.now().astimezone().strftime("%Y-%m-%d %H.%M.%S"))
+        return options
+    return replace(options, thread=datetime.now().astimezone().strftime("%Y-%m-%d %H.%M.%S"))
 
 
-def converse(session: Session, as_json: bool) -> bool:
-    """Ask what standard input says, line by line; whether every turn was answered, or a person was there to see."""
-    from langgraph_convcoa.cli.chat_commands import ChatCommands
-    from langgraph_convcoa.cli.console import consoles, print_json
+class Chat:
+    """A conversation whose questions and /commands come from standard input; only answers go to standard output.
 
-    out, err = consoles()
-    interactive = sys.stdin.isatty()
-    commands = ChatCommands(session, err)
-    complete = True
+    Args:
+        session: The open session.
+        as_json: Print each turn as one line of JSON.
+    """
 
-    def answered(question: str | None) -> bool:
-        """Run a turn, or without a question go on with the interrupted one; False where it failed."""
+    def __init__(self, session: Session, as_json: bool = False) -> None:
+        self._session = session
+        self._json = as_json
+        self._out, self._err = consoles()
+        self._interactive = sys.stdin.isatty()
+        self._last = session.last()
+        self._commands: dict[str, Callable[[str], None]] = {
+            "/history": self._history,
+            "/sources": lambda _: self._of_last(show_sources),
+            "/why": lambda _: self._of_last(show_why),
+            "/export": self._export,
+            "/help": lambda _: self._help(),
+        }
+
+    def run(self) -> bool:
+        """Take standard input line by line; whether every turn was answered, or a person was there to see that it was not."""
+        complete = True
+        if self._interactive:
+            self._welcome()
+        for line in self._lines() if self._interactive else sys.stdin:
+            text = proper_text(line).strip()
+            if text in ("/exit", "/quit"):
+                break
+            if text.startswith("/") and text != "/resume":
+                self.command(text)
+            elif text:
+                complete = self._turn(None if text == "/resume" else text) and complete
+        if self._interactive and self._session.store.label != "memory" and self._session.rounds():
+            self._note(f"Continue later with: {continuing(self._session)}")
+        return complete or self._interactive
+
+    def command(self, line: str) -> None:
+        """Carry out a line that begins with a slash; errors are one line."""
+        name, _, argument = line.partition(" ")
         try:
-            if as_json:
-                commands.last = session.resume() if question is None else session.ask(question)
-                print_json(commands.last, indent=None)
+            if name in self._commands:
+                self._commands[name](argument.strip())
             else:
-                commands.last = run_turn(session, question, out, err)
-                if not interactive:
-                    out.out("")
+                self._err.print("There is no such command.")
+                self._help()
+        except ConvCoAError as error:
+            report(error)
+
+    def _turn(self, question: str | None) -> bool:
+        """Run a turn, without a question the interrupted one; False where it failed."""
+        try:
+            if self._json:
+                self._last = self._session.resume() if question is None else self._session.ask(question)
+                print_json(self._last, indent=None)
+            else:
+                self._last = run_turn(self._session, question)
+                if not self._interactive:
+                    self._out.out("")
         except ConvCoAError as error:
             report(error)
             return False
         except KeyboardInterrupt:
-            if not interactive:
+            if not self._interactive:
                 raise
-            err.print("stopped; the conversation is as it was before this question", style="dim")
-            err.print("(/resume goes on where it stopped)", style="dim", highlight=False)
+            self._note("stopped; the conversation is as it was before this question")
+            self._note("(/resume resumes the turn where it stopped)")
         return True
 
-    questions = _lines(interactive, err, session.rounds())
-    if interactive:
-        _welcome(session, err)
-        if (unfinished := session.unfinished()) and _goes_on(unfinished, err):
-            answered(None)
-        err.print(_CHAT_HELP, style="dim", highlight=False)
-    for line in questions:
-        question = proper_text(line).strip()
-        if not question:
-            continue
-        if question.startswith("/"):
-            if question in ("/exit", "/quit"):
-                break
-            if question == "/resume":
-                complete = answered(None) and complete
-            else:
-                commands.run(question)
-            continue
-        complete = answered(question) and complete
-    if interactive and session.store.label != "memory" and session.rounds():
-        err.print(f"Go on later with: {_again(session)}", style="dim", highlight=False, markup=False)
-    return complete or interactive
+    def _welcome(self) -> None:
+        """Say where the conversation stands, and offer to resume a turn that was interrupted."""
+        rounds, store = self._session.rounds(), self._session.store.label
+        if store != "memory":
+            begins = "Continuing" if rounds else "A new conversation:"
+            self._note(f"{begins} {one_line(self._session.thread, 80)}, kept in {store}")
+        if len(rounds) > _ROUNDS_SHOWN:
+            self._note(f"... {len(rounds) - _ROUNDS_SHOWN} rounds before these; /history shows them")
+        show_rounds(self._err, rounds[-_ROUNDS_SHOWN:])
+        if unfinished := self._session.unfinished():
+            self._err.print(
+                f'The last question was not answered to the end: "{one_line(unfinished)}"', highlight=False, markup=False
+            )
+            try:
+                if input("Resume it? [Y/n] ").strip().lower() in ("", "y", "yes"):
+                    self._turn(None)
+            except (EOFError, KeyboardInterrupt):
+                self._err.print()
+        self._note(_HINT)
+
+    def _lines(self) -> Iterator[str]:
+        with contextlib.suppress(ImportError):
+            import readline  # gives input() line editing and a history
+
+            # Of this thread, and never in a file: a deleted thread would live on there.
+            for entry in self._session.rounds():
+                readline.add_history(" ".join(entry["original_question"].split()))
+        while True:
+            try:
+                yield input("\n> ")
+            except EOFError:
+                self._err.print()
+                return
+            except KeyboardInterrupt:
+                self._err.print("\n(Ctrl-D leaves)", style="dim", highlight=False)
+
+    def _history(self, argument: str) -> None:
+        if argument and not (argument.isdecimal() and int(argument)):
+            raise InputError("/history takes the number of rounds to show, such as /history 5")
+        rounds = self._session.rounds()
+        if not rounds:
+            self._err.print("There is no answer yet.")
+        show_rounds(self._err, rounds[-int(argument) :] if argument else rounds)
+
+    def _of_last(self, show: Callable[..., None]) -> None:
+        if self._last:
+            show(self._err, self._last)
+        else:
+            self._err.print("There is no answer yet.")
+
+    def _export(self, argument: str) -> None:
+        if not self._session.rounds():
+            raise InputError("there is nothing to export yet: ask something first")
+        path = Path(argument).expanduser() if argument else Path(file_name(self._session.thread))
+        write_thread_file(self._session.export(), path)
+        self._err.print(f"written to {path}", highlight=False, markup=False)
+
+    def _help(self) -> None:
+        for name, what in _HELP.items():
+            self._err.print(f"{name:15} {what}", highlight=False, markup=False)
+
+    def _note(self, text: str) -> None:
+        self._err.print(text, style="dim", highlight=False, markup=False)
 
 
-def run_turn(session: Session, question: str | None, out: Console, err: Console) -> dict[str, Any]:
-    """Run one turn in sight of a person; without a question, the interrupted one."""
-    from langgraph_convcoa.cli.console import TurnView, one_line
-
-    if question is not None and (unfinished := session.unfinished()):
-        said = "going on with the turn that was interrupted"
-        if unfinished != question.strip():
-            said = f'the interrupted turn "{one_line(unfinished, 80)}" is discarded'
-        err.print(said, style="dim", highlight=False, markup=False)
-    with TurnView(out, err) as view:
-        output = session.resume(view) if question is None else session.ask(question, view)
-        view.finish(output)
-    return output
-
-
-def _welcome(session: Session, err: Console) -> None:
-    """Where the conversation stands."""
-    from langgraph_convcoa.cli.console import one_line, show_rounds
-
-    rounds = session.rounds()
-    name = one_line(session.thread, 80)
-    if session.store.label != "memory":
-        begins = "Going on with" if rounds else "A new conversation:"
-        err.print(f"{begins} {name}, kept in {session.store.label}", style="dim", highlight=False, markup=False)
-    if len(rounds) > _ROUNDS_SHOWN:
-        err.print(f"... {len(rounds) - _ROUNDS_SHOWN} rounds before these; /history shows them", style="dim", highlight=False)
-    show_rounds(err, rounds[-_ROUNDS_SHOWN:])
-
-
-def _goes_on(unfinished: str, err: Console) -> bool:
-    from langgraph_convcoa.cli.console import one_line
-
-    err.print(f'The last question was not answered to the end: "{one_line(unfinished, 200)}"', highlight=False, markup=False)
-    try:
-        return input("Go on with it? [Y/n] ").strip().lower() in ("", "y", "yes")
-    except (EOFError, KeyboardInterrupt):
-        err.print()
-        return False
-
-
-def _lines(interactive: bool, err: Console, rounds: Sequence[Round]) -> Iterator[str]:
-    if not interactive:
-        yield from sys.stdin
-        return
-    import contextlib
-
-    with contextlib.suppress(ImportError):
-        import readline  # gives input() line editing and a history
-
-        # Of this thread, and never in a file: a deleted thread would live on there.
-        for entry in rounds:
-            readline.add_history(" ".join(entry["original_question"].split()))
-    while True:
-        try:
-            yield input("\n> ")
-        except EOFError:
-            err.print()
-            return
-        except KeyboardInterrupt:
-            err.print("\n(Ctrl-D leaves)", style="dim", highlight=False)
-
-
-def _again(session: Session) -> str:
-    """The command that goes on with the conversation; with the store, where that is a file other than the user's own."""
-    import contextlib
-    import shlex
-
-    from langgraph_convcoa.cli.console import printable
-    from langgraph_convcoa.storage.stores import default_store
-
+def continuing(session: Session) -> str:
+    """The command that continues the conversation; with the store, where that is a file other than the user's own."""
     words = ["convcoa", "chat", "--thread", session.thread]
+    own = None
     with contextlib.suppress(ConvCoAError):
-        if session.store.label == str(default_store()):
-            return printable(shlex.join(words))
-    words += ["--store", session.store.label]
+        own = str(default_store())
+    if session.store.label != own:
+        words += ["--store", session.store.label]
     return printable(shlex.join(words))
-
-
-def proper_text(argument: str) -> str:
-    """An argument as proper Unicode; bytes that are none come as lone surrogates."""
-    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

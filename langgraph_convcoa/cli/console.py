@@ -1,4 +1,7 @@
-"""What a person sees of a turn at a terminal: its sub-questions on standard error, answer and citations on standard output."""
+"""Terminal output: a turn while it runs, answers with citations, rounds of a conversation, reports, warnings and errors.
+
+Sub-questions, warnings and errors go to standard error, answers and results to standard output.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,36 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import typer
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from langgraph_convcoa.text.terminal import one_line as one_line
-from langgraph_convcoa.text.terminal import printable as printable
+from langgraph_convcoa.text.terminal import one_line, printable
 
-_FINAL = {
-    "kept": "green",
-    "corrected": "yellow",
-    "filled": "yellow",
-    "recalled": "green",
-    "unsupported": "red",
-    "failed": "red",
+if TYPE_CHECKING:
+    from langgraph_convcoa.cli.session import Session
+    from langgraph_convcoa.errors import ConvCoAError
+
+_STYLES = {
+    **dict.fromkeys(("kept", "recalled"), "green"),
+    **dict.fromkeys(("corrected", "filled"), "yellow"),
+    **dict.fromkeys(("unsupported", "failed"), "red"),
 }
+"""Of the final states of a sub-question."""
 _REPORT_WIDTH = 140
+
+
+def warn(message: str) -> None:
+    """Print a one-line warning on standard error."""
+    typer.echo(f"warning: {' '.join(message.split())}", err=True)
+
+
+def report(error: ConvCoAError) -> None:
+    """Print an error that the user can mend, in one line on standard error."""
+    typer.echo(f"error: {' '.join(str(error).split())}", err=True)
 
 
 def citation_line(number: int, citation: Mapping[str, Any]) -> str:
@@ -68,7 +83,7 @@ def consoles() -> tuple[Console, Console]:
 
 
 class Report(Protocol):
-    """What every measurement returns: numbers, which are also a table."""
+    """A measurement: numbers, which are also a table."""
 
     def to_dict(self) -> dict[str, Any]: ...
 
@@ -95,8 +110,21 @@ def print_json(value: Any, indent: int | None = 2) -> None:
     out.out(json.dumps(value, ensure_ascii=not unicode_out, indent=indent), highlight=False)
 
 
+def run_turn(session: Session, question: str | None) -> dict[str, Any]:
+    """Run one turn in sight of a person; without a question, the interrupted one."""
+    out, err = consoles()
+    if question is not None and (unfinished := session.unfinished()):
+        same = unfinished == question.strip()
+        said = "resuming the interrupted turn" if same else f'the interrupted turn "{one_line(unfinished, 80)}" is discarded'
+        err.print(said, style="dim", highlight=False, markup=False)
+    with TurnView(out, err) as view:
+        output = session.resume(view) if question is None else session.ask(question, view)
+        view.finish(output)
+    return output
+
+
 class TurnView:
-    """Shows one turn while it runs; made anew for each question."""
+    """The display of one turn while it runs."""
 
     def __init__(self, out: Console, err: Console) -> None:
         self._out = out
@@ -124,10 +152,8 @@ class TurnView:
             self._status.update(f"looking up {count or 'the'} sub-question{'' if count == 1 else 's'}")
         if event.get("type") == "answer":
             self._doubts = [str(sentence) for sentence in event.get("unsupported") or ()]
-        if event.get("type") != "sub_question" or event.get("status") not in _FINAL:
-            return
-        index, status = int(event.get("index", -1)), str(event["status"])
-        if self._shown.get(index) != status:
+        index, status = int(event.get("index", -1)), str(event.get("status"))
+        if event.get("type") == "sub_question" and status in _STYLES and self._shown.get(index) != status:
             self._shown[index] = status
             self._err.print(chain_line(index + 1, event))
 
@@ -163,11 +189,11 @@ class TurnView:
 
 
 def chain_line(number: int, item: Mapping[str, Any]) -> Text:
-    """A sub-question with its action, its status and its score, and the reason where it was not borne out."""
+    """A sub-question with its action, its status and its score, and the reason where it was not supported."""
     status = str(item.get("status", ""))
     line = Text(f"  {number}. ", no_wrap=False)
     line.append(f"{one_line(str(item.get('action', '')))} ", style="cyan")
-    line.append(status, style=_FINAL.get(status, ""))
+    line.append(status, style=_STYLES.get(status, ""))
     if status != "failed":
         line.append(f" {float(item.get('score') or 0.0):.2f}")
     line.append(f"  {one_line(str(item.get('sub_question', '')))}")

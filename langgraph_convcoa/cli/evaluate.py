@@ -9,11 +9,10 @@ import typer
 
 from langgraph_convcoa.cli import evaluate_verification as cli_evaluate_verification
 from langgraph_convcoa.cli.console import print_report
-from langgraph_convcoa.cli.errors import warn
+from langgraph_convcoa.cli.documents import open_cache
 from langgraph_convcoa.cli.evaluate_costs import costs
 from langgraph_convcoa.cli.evaluate_qa import qa
 from langgraph_convcoa.cli.options import AsJson, NoCache
-from langgraph_convcoa.cli.session_documents import open_cache_or_warn
 from langgraph_convcoa.errors import InputError
 
 app = typer.Typer(
@@ -118,7 +117,7 @@ def retrieval(
         "encoder": encoder
         if encoder_dtype == "auto"
         else SentenceTransformerEncoder(encoder or DEFAULT_ENCODER, dtype=encoder_dtype),
-        "cache": None if no_cache else open_cache_or_warn(warn),
+        "cache": None if no_cache else open_cache(),
         "progress": True,
         "settings": {} if lexical_weight is None else {"lexical_weight": lexical_weight},
         "seed": seed,
@@ -169,7 +168,7 @@ def memory(
     if plot is not None and ("costs" not in chosen or not plot.parent.is_dir()):
         # Said now and not after minutes of measuring.
         raise InputError("--plot draws the part costs into a folder that exists: add it to --parts, or give another file")
-    cache = None if no_cache else open_cache_or_warn(warn)
+    cache = None if no_cache else open_cache()
     report = evaluate_memory(data, parts=chosen, rounds=rounds, probes=probes, seed=seed, cache=cache, progress=True)
     if plot is not None:
         draw(report, plot)

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langgraph_convcoa.cli.console import print_report
-from langgraph_convcoa.cli.errors import warn
-from langgraph_convcoa.cli.index import documents_of
+from langgraph_convcoa.cli.console import print_report, warn
+from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retriever
 from langgraph_convcoa.cli.options import DEFAULT_MAX_MB, AsJson, BaseUrl, Docs, IndexFolder, MaxMb, NoCache, PassageCount
-from langgraph_convcoa.cli.session_documents import open_cache_or_warn, open_retriever
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
@@ -177,7 +175,7 @@ def qa(
         retry_failed=retry_failed,
         **({} if k is None else {"k": k}),
     )
-    cache = None if no_cache else open_cache_or_warn(warn)
+    cache = None if no_cache else open_cache()
     report = evaluate_methods(plan, cache=cache, progress=True, notify=lambda text: typer.echo(text, err=True))
     print_report(report, as_json)
     if report.partial:
@@ -190,7 +188,7 @@ def _extracted(
 ) -> None:
     from langgraph_convcoa.evaluation.extractive_qa import evaluate_qa
 
-    cache = None if no_cache else open_cache_or_warn(warn)
+    cache = None if no_cache else open_cache()
     report = evaluate_qa(data, split=split, sample=sample, seed=seed, max_words=max_words, k=k, cache=cache, progress=True)
     print_report(report, as_json)
 
@@ -203,7 +201,7 @@ def _documents(
     path = documents_of(docs, index)
 
     def opened(k: int) -> BaseRetriever:
-        return open_retriever(path, k=k, max_mb=max_mb, cache=not no_cache, progress=True, warn=warn)
+        return open_retriever(path, k=k, max_mb=max_mb, cache=not no_cache, progress=True)
 
     return path, opened
 

@@ -1,4 +1,4 @@
-"""`convcoa index`: documents into an index on disk, that is made once and searched where it lies."""
+"""`convcoa index`: an index on disk, built from documents once and searched in place."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from langgraph_convcoa.cli.console import consoles, print_json
+from langgraph_convcoa.cli.documents import documents_path
 from langgraph_convcoa.cli.options import AsJson
-from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.text.choices import one_of
+from langgraph_convcoa.errors import one_of
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -37,7 +38,7 @@ def index(
         bool | None,
         typer.Option(
             "--approximate/--exact",
-            help="Keep a graph too that names candidates, for millions of patterns; as the index has it when left out.",
+            help="Keep an ANN graph too, for millions of patterns; as the index has it when left out.",
             show_default=False,
         ),
     ] = None,
@@ -56,7 +57,7 @@ def index(
 ) -> None:
     """Read documents into an index, which can be searched at once, again and again.
 
-    Run it again after a stop and it goes on where it was; documents that have changed are replaced, and those that are gone
+    Run it again after a stop and it continues where it was; documents that have changed are replaced, and those that are gone
     from PATH stay. With several PATHs the ids of the documents begin with the PATH.
 
     [bold]Examples[/bold]
@@ -75,14 +76,13 @@ def index(
     documents = _passages(paths) if passages else _documents(paths, int(max_mb * 1e6))
     # Before the index is made, so that a wrong path makes none.
     first = next(documents)
-    from langgraph_convcoa.cli.console import consoles, print_json
     from langgraph_convcoa.retrieval.hybrid.ann import ApproximateStage, approximate_settings
     from langgraph_convcoa.retrieval.index.index import open_or_create, put_approximate
     from langgraph_convcoa.retrieval.memory import EMPTY
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     if approximate:
-        # Told before the documents are encoded that a package is missing.
+        # A missing package is reported before the documents are encoded.
         ApproximateStage(1)
     encoder = HopfieldRetriever(memory=EMPTY).encoder
     opened = open_or_create(out, encoder, stored, {})
@@ -113,23 +113,6 @@ def index(
     )
 
 
-def documents_of(docs: str | None, index: Path | None) -> str:
-    """The path that `--docs` or `--index` names; nothing where neither is given.
-
-    Raises:
-        InputError: Both are given, or the folder holds no index.
-    """
-    if index is None:
-        return docs or ""
-    if docs:
-        raise InputError("--docs and --index cannot be used together: give the documents, or an index of them")
-    from langgraph_convcoa.retrieval.index.database import is_index
-
-    if not is_index(index):
-        raise InputError(f"{index} holds no index: make one with convcoa index PATH --out {index}")
-    return str(index)
-
-
 def _passages(paths: Sequence[Path]) -> Iterator[Document]:
     from langgraph_convcoa.datasets.passages import stream_passages
 
@@ -138,7 +121,6 @@ def _passages(paths: Sequence[Path]) -> Iterator[Document]:
 
 
 def _documents(paths: Sequence[Path], max_bytes: int) -> Iterator[Document]:
-    from langgraph_convcoa.cli.session_documents import documents_path
     from langgraph_convcoa.retrieval.documents.load import iter_documents
 
     for path in paths:

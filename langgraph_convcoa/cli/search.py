@@ -1,4 +1,4 @@
-"""`convcoa search`: passages that fit a question, without an answer."""
+"""`convcoa search`: passages for a question, without an answer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from langgraph_convcoa.cli.chat import proper_text
-from langgraph_convcoa.cli.errors import warn
-from langgraph_convcoa.cli.options import DEFAULT_K, DEFAULT_MAX_MB, AsJson, MaxMb, NoCache, SearchCount
-from langgraph_convcoa.cli.session_documents import open_retriever, read_history
+from langgraph_convcoa.cli.console import citation_line, consoles, print_json
+from langgraph_convcoa.cli.documents import open_retriever, read_history
+from langgraph_convcoa.cli.options import DEFAULT_K, DEFAULT_MAX_MB, AsJson, MaxMb, NoCache, SearchCount, proper_text
 from langgraph_convcoa.errors import InputError
 
 
@@ -47,25 +46,18 @@ def search(
     """
     if not query.strip():
         raise InputError("the query is empty: write what to look for")
-    from langgraph_convcoa.cli.console import citation_line, consoles, print_json
-
     turns = read_history(history) if history else []
-    retriever = open_retriever(path, k=k, max_mb=max_mb, cache=not no_cache, progress=True, warn=warn)
+    retriever = open_retriever(path, k=k, max_mb=max_mb, cache=not no_cache, progress=True)
     if exact:
         retriever = retriever.model_copy(update={"approximate": None})
     found = retriever.invoke(proper_text(query), history=turns)
     if as_json:
+        described = ("title", "score", "certified", "quote")
         print_json(
             [
-                {
-                    "id": document.id,
-                    "source": document.metadata.get("source"),
-                    "title": document.metadata.get("title", ""),
-                    "score": document.metadata["score"],
-                    "certified": document.metadata["certified"],
-                    "quote": document.metadata["quote"],
-                    "text": document.page_content,
-                }
+                {"id": document.id, "source": document.metadata.get("source")}
+                | {name: document.metadata.get(name, "") for name in described}
+                | {"text": document.page_content}
                 for document in found
             ]
         )

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
+import hashlib
+import json
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from langgraph_convcoa.errors import ConvCoAError, InputError
-from langgraph_convcoa.storage.stores import TURN_WAIT_SECONDS, ConversationStore, open_store, thread_name
-from langgraph_convcoa.storage.thread_state import (
-    SOURCES_KEY,
-    config_of,
-    has_open_turn,
-    read_thread,
-    rounds_of,
-    unfinished_question,
-)
+from langgraph_convcoa.cli.documents import cache_folder, documents_of, open_retriever
+from langgraph_convcoa.cli.options import ConversationOptions
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.storage import default_store, open_store
+from langgraph_convcoa.storage.base import TURN_WAIT_SECONDS, ConversationStore, thread_name
+from langgraph_convcoa.storage.threads import SOURCES_KEY, StoredGraph, config_of, rounds_of, unfinished_question
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
-    from langgraph.graph.state import CompiledStateGraph
+    from langgraph.store.base import BaseStore
     from langgraph.types import StateSnapshot
 
     from langgraph_convcoa.actions.base import Action
@@ -32,8 +29,7 @@ if TYPE_CHECKING:
 
 OUTPUT_FIELDS = ("answer", "citations", "chain", "knowledge_set", "usage")
 """The graph's output as JSON."""
-
-Result = TypeVar("Result")
+_TITLES_READ = 100
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -45,20 +41,20 @@ class View(Protocol):
     def token(self, text: str) -> None: ...
 
 
-class Session:
+class Session(StoredGraph):
     """A thread of a conversation graph, from the opening of its store to its closing.
 
     Turns run on an event loop of the session's own, so that Ctrl-C cancels a turn at once, even inside a model's request.
-    Every step of a turn is in the store before the next begins, so that a turn that was killed goes on where it was.
+    Every step of a turn is in the store before the next begins, so that a turn that was killed is resumed where it was.
 
     Args:
         graph: What `build_graph` returns.
         context: The settings of every turn.
         thread: The name of the thread in the store.
         store: An SQLite file or a "postgresql://" address; without one the conversation lives as long as the session.
-        titles: The titles of the documents, for whoever wants to suggest a question.
+        titles: The titles of the documents, to suggest a question from.
         actions: The actions of the graph that are closed with the session.
-        sources: What the graph looks things up in, as a text to compare: a turn begun over other sources is not gone on with.
+        sources: A fingerprint of the documents, tables and web search; a turn begun over other ones is not resumed.
 
     Raises:
         StoreError: On entering, when the store cannot be used.
@@ -74,41 +70,31 @@ class Session:
         actions: Sequence[Action] = (),
         sources: str = "",
     ) -> None:
+        super().__init__(store)
         self.titles = titles
-        self._actions = actions
         self.thread = thread_name(thread)
-        self.store = open_store(store) if isinstance(store, str | Path | None) else store
-        self._graph = graph
+        self._actions = actions
+        self._builder = graph
         self._context = context
-        self._config = config_of(self.thread, sources)
         self._sources = sources
-        self._runner = asyncio.Runner()
-        self._open = AsyncExitStack()
-
-    def __enter__(self) -> Session:
-        try:
-            self._compiled = self._runner.run(self._opened())
-        except BaseException:
-            self._runner.close()
-            raise
-        return self
+        self._config = config_of(self.thread, sources)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._runner.run(self._open.aclose())
+        super().__exit__(kind, error, trace)
         for action in self._actions:
             if callable(close := getattr(action, "close", None)):
                 close()
-        self._runner.close()
 
-    async def _opened(self) -> CompiledStateGraph[Any, Any, Any, Any]:
-        saver = await self._open.enter_async_context(self.store.opened())
-        shared = None
-        if getattr(self._context, "share_knowledge", False):
-            shared = await self._open.enter_async_context(self.store.shared())
-        return self._graph.compile(checkpointer=saver, store=shared)
+    def _graph(self) -> StateGraph[Any, Any, Any, Any]:
+        return self._builder
+
+    async def _shared_store(self) -> BaseStore | None:
+        if not getattr(self._context, "share_knowledge", False):
+            return None
+        return await self._open.enter_async_context(self.store.shared())
 
     def ask(self, question: str, view: View | None = None) -> dict[str, Any]:
-        """Run one turn. The question of a turn that was interrupted, asked again, goes on with that turn.
+        """Run one turn. The question of a turn that was interrupted, asked again, resumes that turn.
 
         Args:
             question: The user's question.
@@ -123,7 +109,7 @@ class Session:
         return self._run(self._turn(question, view))
 
     def resume(self, view: View | None = None) -> dict[str, Any]:
-        """Go on with the turn that was interrupted; model calls whose results are stored are not made again.
+        """Resume the turn that was interrupted; model calls whose results are stored are not made again.
 
         Raises:
             InputError: There is none.
@@ -132,65 +118,42 @@ class Session:
         return self._run(self._turn(None, view))
 
     def unfinished(self) -> str:
-        """The question of a turn that was interrupted and can be gone on with; "" where there is none."""
-        return self._run(self._unfinished()) or ""
+        """The question of a turn that was interrupted over the same sources and can be resumed; "" where there is none."""
+        return self._resumable(self._run(self._snapshot(self.thread)))
 
     def rounds(self) -> list[Round]:
         """The rounds of the thread so far, oldest first."""
-
-        async def read() -> list[Round]:
-            return rounds_of((await self._read()).values)
-
-        return self._run(read())
+        return rounds_of(self._values())
 
     def last(self) -> dict[str, Any]:
         """The output of the last turn that was answered; empty before the first."""
-
-        async def read() -> dict[str, Any]:
-            values = (await self._read()).values
-            return {name: values[name] for name in OUTPUT_FIELDS if name in values}
-
-        return self._run(read())
+        values = self._values()
+        return {name: values[name] for name in OUTPUT_FIELDS if name in values}
 
     def export(self) -> dict[str, Any]:
         """The thread as an object for JSON, which `convcoa threads import` takes."""
         from langgraph_convcoa.storage.export import thread_as_file
 
-        async def read() -> dict[str, Any]:
-            return thread_as_file(self.thread, (await self._read()).values)
+        return thread_as_file(self.thread, self._values())
 
-        return self._run(read())
+    def _values(self) -> dict[str, Any]:
+        values: dict[str, Any] = self._run(self._snapshot(self.thread)).values
+        return values
 
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        try:
-            return self._runner.run(work)
-        except ConvCoAError:
-            raise
-        except Exception as error:
-            if (mended := self.store.error(error)) is not None:
-                raise mended from error
-            raise
-
-    async def _unfinished(self) -> str | None:
-        """The question of an interrupted turn, where it was begun over the same sources."""
-        snapshot = await self._read()
-        question = unfinished_question(snapshot)
-        return question if question and (snapshot.metadata or {}).get(SOURCES_KEY, "") == self._sources else None
-
-    async def _read(self) -> StateSnapshot:
-        return await read_thread(self._compiled, self.thread, self.store.label)
+    def _resumable(self, snapshot: StateSnapshot) -> str:
+        return unfinished_question(snapshot) if (snapshot.metadata or {}).get(SOURCES_KEY, "") == self._sources else ""
 
     async def _turn(self, question: str | None, view: View | None) -> dict[str, Any]:
         async with self.store.turn(self.thread, TURN_WAIT_SECONDS):
-            unfinished = None
-            # Read once where there is nothing to go on with, since that takes the longer the longer the conversation is.
-            if await has_open_turn(self._compiled, self.thread, self.store.label):
+            unfinished = ""
+            # Read once where there is nothing to resume, since that takes the longer the longer the conversation is.
+            if await self._has_open_turn(self.thread):
                 if (settled := await self._settled()) is not None and settled[0] == question:
                     return settled[1]
-                unfinished = await self._unfinished()
-            if question is None and unfinished is None:
-                raise InputError("there is no interrupted turn to go on with: ask a question")
-            again = unfinished is not None and question in (None, unfinished)
+                unfinished = self._resumable(await self._snapshot(self.thread))
+            if question is None and not unfinished:
+                raise InputError("there is no interrupted turn to resume: ask a question")
+            again = unfinished and question in (None, unfinished)
             output = await self._streamed(None if again else {"question": question}, view)
             await self._prune()
             return output
@@ -200,9 +163,8 @@ class Session:
 
         LangGraph drops the results of steps that no checkpoint holds yet when a new input comes; this turn is answered.
         """
-        snapshot = await self._read()
-        saver: Any = self._compiled.checkpointer
-        stored = await saver.aget_tuple(self._config)
+        snapshot = await self._snapshot(self.thread)
+        stored = await self._saver.aget_tuple(self._config)
         if snapshot.next or unfinished_question(snapshot) or stored is None or not stored.pending_writes:
             return None
         output = await self._streamed(None, None)
@@ -232,9 +194,8 @@ class Session:
 
     async def _prune(self) -> None:
         """Drop the checkpoints of the steps that led here: each holds the whole thread, and none is needed any more."""
-        saver: Any = self._compiled.checkpointer
         try:
-            await saver.aprune([self.thread])
+            await self._saver.aprune([self.thread])
         except NotImplementedError:
             return
         except Exception as error:
@@ -242,3 +203,74 @@ class Session:
             if self.store.error(error) is None:
                 raise
             _LOGGER.debug("The thread %r was not pruned: %s", self.thread, type(error).__name__)
+
+
+def open_session(options: ConversationOptions, command: str) -> Session:
+    """A session over documents, tables and the web, answered by a model or, without one, by extraction.
+
+    What can go wrong fast is tried before the documents are encoded: the store, then the model, then the tables.
+
+    Args:
+        options: See `ConversationOptions`.
+        command: The command and its arguments, for the message where the options name no source.
+
+    Raises:
+        ConvCoAError: The store, the model, the documents or an option cannot be used.
+    """
+    options.check(command)
+    docs = documents_of(options.docs, options.index)
+    thread, store = kept_where(options.thread, options.store)
+    open_store(store).check()
+    from langgraph_convcoa.context import ConvCoAContext
+
+    model, web = None, (options.search or "ddgs") if options.web else None
+    if options.model:
+        from langgraph_convcoa.reasoning.models import load_chat_model
+
+        model = load_chat_model(options.model, base_url=options.base_url)
+    actions: list[Action] = []
+    if options.data:
+        from langgraph_convcoa.actions.tables.action import DataAnalysis
+
+        actions.append(DataAnalysis(options.data))
+    if web:
+        from langgraph_convcoa.actions.web.engines import as_search
+
+        provider = as_search(web)
+    retriever, titles = None, []
+    if docs:
+        retriever = open_retriever(docs, max_mb=options.max_mb, cache=not options.no_cache, progress=True)
+        # An encoder that does not fit is refused now, and loading it takes nothing from the time of the first look-up.
+        retriever.check_encoder()
+        titles = [str(passage.metadata.get("title") or "") for passage in retriever.memory.passages[:_TITLES_READ]]
+    if web:
+        from langgraph_convcoa.actions.web.action import WebQuerying
+
+        # After the tables: without a model a question that fits no description goes to the first action.
+        pages = None if options.no_cache else cache_folder() / "web.sqlite"
+        actions.append(WebQuerying(provider, encoder=None if retriever is None else retriever.encoder, cache=pages))
+    from langgraph_convcoa.graph import build_graph
+
+    graph = build_graph(model=model, retriever=retriever, actions=actions)
+    context = ConvCoAContext(k=options.k, threshold=options.threshold)
+    # Paths do not stand in the fingerprint, which is kept in the store.
+    named = json.dumps([docs, options.data or [], web], default=str).encode("utf-8", "surrogatepass")
+    return Session(graph, context, thread, store, titles, actions, hashlib.sha256(named).hexdigest()[:16])
+
+
+def kept_where(thread: str | None, store: str | Path | None) -> tuple[str, str | Path | None]:
+    """The thread and the store that are meant: a thread without a store is kept in the user's own, neither is kept nowhere.
+
+    Raises:
+        InputError: The thread's name cannot be stored.
+        StoreError: The user's store cannot be made.
+
+    Example:
+        >>> kept_where(None, None)
+        ('default', None)
+        >>> kept_where(None, "talks.sqlite")
+        ('default', 'talks.sqlite')
+    """
+    if thread is None:
+        return "default", store
+    return thread_name(thread), default_store() if store is None else store

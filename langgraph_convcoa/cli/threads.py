@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from langgraph_convcoa.cli.console import consoles, print_json, show_rounds
 from langgraph_convcoa.cli.options import AsJson
 from langgraph_convcoa.errors import InputError, StoreError
-
-if TYPE_CHECKING:
-    from langgraph_convcoa.storage.threads import Threads
+from langgraph_convcoa.storage import default_store, open_store
+from langgraph_convcoa.storage.export import file_as_values, read_thread_file, write_thread_file
+from langgraph_convcoa.storage.threads import Threads
+from langgraph_convcoa.text.terminal import one_line
 
 app = typer.Typer(help="List, show, export, import and delete conversations.", no_args_is_help=True, rich_markup_mode="rich")
 
@@ -41,10 +44,6 @@ def list_threads(store: _Store = None, as_json: AsJson = False) -> None:
 
       convcoa threads list --store chats.sqlite --json
     """
-    from dataclasses import asdict
-
-    from langgraph_convcoa.cli.console import consoles, one_line, print_json
-
     try:
         with _opened(store) as threads:
             found = threads.summaries()
@@ -84,8 +83,6 @@ def show(
 
       convcoa threads show thesis -n 2 --store chats.sqlite --json
     """
-    from langgraph_convcoa.cli.console import consoles, print_json, show_rounds
-
     with _opened(store) as threads:
         rounds = threads.show(thread)
     rounds = rounds[-last:] if last else rounds
@@ -112,15 +109,12 @@ def export(
 
       convcoa threads export thesis thesis.md --store chats.sqlite
     """
-    from langgraph_convcoa.cli.chat_commands import write_thread
-    from langgraph_convcoa.cli.console import consoles, print_json
-
     with _opened(store) as threads:
         data = threads.export(thread)
     if file is None:
         print_json(data)
     else:
-        write_thread(data, file)
+        write_thread_file(data, file)
         consoles()[1].print(f"written to {file}", highlight=False, markup=False)
 
 
@@ -140,16 +134,7 @@ def import_thread(
 
       convcoa threads import thesis.json --thread copy --store chats.sqlite
     """
-    from langgraph_convcoa.cli.console import consoles, one_line
-    from langgraph_convcoa.storage.export import file_as_values, parse_thread
-
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is no exported thread: give a file that `convcoa threads export` wrote") from error
-    except OSError as error:
-        raise InputError(f"{file} cannot be opened ({error.strerror}): give another file") from error
-    data = parse_thread(text)
+    data = read_thread_file(file)
     # Before a store is made for it.
     file_as_values(data)
     with _opened(store, made=True) as threads:
@@ -171,8 +156,6 @@ def delete(
 
       convcoa threads delete thesis --yes --store chats.sqlite
     """
-    from langgraph_convcoa.cli.console import consoles, one_line
-
     with _opened(store) as threads:
         if not yes:
             if not sys.stdin.isatty():
@@ -188,9 +171,6 @@ class _NoFileError(StoreError):
 
 def _opened(store: str | None, made: bool = False) -> Threads:
     """The threads of the store that is meant; reading makes no file."""
-    from langgraph_convcoa.storage.stores import default_store, open_store
-    from langgraph_convcoa.storage.threads import Threads
-
     where = open_store(default_store() if store is None else store)
     path = getattr(where, "path", None)
     if isinstance(path, Path) and not made and not path.exists():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langgraph_convcoa.cli.errors import warn
 from langgraph_convcoa.cli.options import AsJson, NoCache
 from langgraph_convcoa.errors import InputError
 
@@ -134,7 +133,7 @@ def train(
         "epochs": epochs, "steps": steps, "batch_size": batch_size, "chunk": chunk,
         "learning_rate": learning_rate, "seed": seed,
     }  # fmt: skip
-    from langgraph_convcoa.cli.session_documents import open_cache_or_warn
+    from langgraph_convcoa.cli.documents import open_cache
     from langgraph_convcoa.retrieval.query.model import check_model_folder
 
     check_model_folder(out)
@@ -142,7 +141,7 @@ def train(
     conversations, single = _read(data, skip_invalid)
     if full and single:
         raise InputError(f"{single[0].name} has single questions, and --full learns from conversations alone: leave it out")
-    cache = None if no_cache else open_cache_or_warn(warn)
+    cache = None if no_cache else open_cache()
     flags = {
         "--head": head, "--full": full, "--encoder": encoder, "--made": made, "--distil-only": distil_only,
         "--on-tower": on_tower, "--start": start, "--average-with": average_with, "--epochs": epochs, "--steps": steps,

@@ -1,0 +1,58 @@
+"""Conversation stores: an SQLite file on one machine, a PostgreSQL database for many, or memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from langgraph_convcoa.errors import StoreError
+from langgraph_convcoa.storage.base import ConversationStore
+
+
+def open_store(where: str | Path | None) -> ConversationStore:
+    """The store that a path or an address names; nothing is opened or made yet.
+
+    Args:
+        where: An SQLite file, a "postgresql://user@host/database" address, or None for memory.
+
+    Raises:
+        StoreError: It is neither.
+
+    Example:
+        >>> open_store("postgresql://reader:secret@db.example.org/talks").label
+        'postgresql://db.example.org/talks'
+        >>> open_store("talks.sqlite").label
+        'talks.sqlite'
+    """
+    if where is None:
+        return ConversationStore()
+    text = str(where)
+    if text.startswith(("postgresql://", "postgres://")):
+        from langgraph_convcoa.storage.postgres import PostgresStore
+
+        return PostgresStore(text)
+    if "://" in text:
+        scheme = text.partition("://")[0]
+        raise StoreError(f"a store at {scheme}:// is not known: give an SQLite file or a postgresql:// address")
+    if not text or "\0" in text:
+        raise StoreError("the store has no name: give an SQLite file or a postgresql:// address")
+    from langgraph_convcoa.storage.sqlite import SqliteStore
+
+    return SqliteStore(Path(text))
+
+
+def default_store() -> Path:
+    """The file in the user's data folder, or in the folder that CONVCOA_DATA_DIR names, for threads kept without `--store`.
+
+    Raises:
+        StoreError: Its folder cannot be made.
+    """
+    from platformdirs import user_data_dir
+
+    folder = Path(os.environ.get("CONVCOA_DATA_DIR") or user_data_dir("langgraph-convcoa", appauthor=False))
+    try:
+        # Conversations are their owner's business.
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreError(f"the folder {folder} cannot be made ({error.strerror}): give a --store FILE") from error
+    return folder / "conversations.sqlite"

@@ -1,10 +1,12 @@
-"""A thread as a JSON file, for keeping it elsewhere or taking it to another store."""
+"""The thread export: a thread as a JSON file, which another store imports, or as Markdown for reading."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,11 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.knowledge_set import ROOT, ContextualKnowledgeSet
 from langgraph_convcoa.state import ConvCoAState
-from langgraph_convcoa.storage.stores import FORMAT
+from langgraph_convcoa.storage.base import FORMAT, later_format
 
 KIND = "langgraph_convcoa thread"
 SCRATCH = frozenset(
-    {
+    [
         "question",
         "asked",
         "asked_message_id",
@@ -35,7 +37,7 @@ SCRATCH = frozenset(
         "final",
         "final_citations",
         "final_message_id",
-    }
+    ]
 )
 """The state's fields that live for one turn; all others last, and are what a thread is."""
 
@@ -81,9 +83,7 @@ def file_as_values(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict) or data.get("kind") != KIND or not isinstance(data.get("state"), dict):
         raise InputError("this is no exported thread: give a file that `convcoa threads export` wrote")
     if not isinstance(data.get("format"), int) or data["format"] > FORMAT:
-        raise InputError(
-            f"the thread is of format {data.get('format')}, and this release reads up to {FORMAT}: upgrade langgraph-convcoa"
-        )
+        raise InputError(later_format("the thread", data.get("format")))
     values: dict[str, Any] = {}
     for name, adapter in lasting_fields().items():
         if name in data["state"]:
@@ -114,16 +114,45 @@ def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
     return {"knowledge_set": exported, "messages": adapters["messages"].validate_python(turns)}
 
 
-def parse_thread(text: str) -> Any:
-    """The object in a file's text.
+def read_thread_file(path: Path) -> Any:
+    """The object in a file that should be an exported thread, for `file_as_values`.
 
     Raises:
-        InputError: It is no JSON.
+        InputError: It cannot be read, or is no JSON.
     """
     try:
-        return json.loads(text)
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be opened ({error.strerror}): give another file") from error
     except (ValueError, RecursionError) as error:
-        raise InputError("this is no JSON: give a file that `convcoa threads export` wrote") from error
+        raise InputError(f"{path} is no exported thread: give a file that `convcoa threads export` wrote") from error
+
+
+def write_thread_file(data: Mapping[str, Any], path: Path) -> None:
+    """Write an exported thread: as Markdown where the file's name ends in .md, else as JSON.
+
+    Raises:
+        InputError: The file is there already, or cannot be written.
+    """
+    text = thread_as_markdown(data) if path.suffix == ".md" else json.dumps(data, ensure_ascii=False, indent=2) + "\n"
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"{path} is there already: give another file") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}): give another file") from error
+
+
+def file_name(thread: str) -> str:
+    """A name for a thread's file; nothing in a thread's name leads to another folder.
+
+    Example:
+        >>> file_name("../../etc/passwd")
+        'etc-passwd.json'
+    """
+    plain = re.sub(r"[^\w.-]+", "-", thread).strip(".-")
+    return f"{plain or 'thread'}.json"
 
 
 def thread_as_markdown(data: Mapping[str, Any]) -> str:

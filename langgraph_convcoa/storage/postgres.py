@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from langgraph_convcoa.errors import StoreError
-from langgraph_convcoa.storage.sqlite import busy
+from langgraph_convcoa.storage.base import ConversationStore
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS = 10
 _POLL_SECONDS = 0.05
 _SETUP = "langgraph_convcoa setup"
+_FORM = "postgresql://user@host:5432/database, with the password in PGPASSWORD"
 
 
-class PostgresStore:
+class PostgresStore(ConversationStore):
     """Threads in the tables of LangGraph's `AsyncPostgresSaver`.
 
     A turn holds an advisory lock on its thread, so that programs on any number of machines take turns; the lock ends with its
@@ -41,12 +42,10 @@ class PostgresStore:
     def __init__(self, address: str) -> None:
         self._address = address
         self._pool: AsyncConnectionPool[AsyncConnection[DictRow]] | None = None
-
-    @property
-    def label(self) -> str:
-        """Host and database; neither user nor password, nor what might be one in an address that is written wrongly."""
-        rest = self._address.partition("://")[2].partition("?")[0].rpartition("@")[2]
-        return f"postgresql://{rest}" if re.fullmatch(r"[\w.,-]*(:\d+)?(/[\w.-]*)?", rest) else "postgresql://..."
+        # Host and database; neither user nor password, nor what might be one in an address that is written wrongly.
+        rest = address.partition("://")[2].partition("?")[0].rpartition("@")[2]
+        plain = re.fullmatch(r"[\w.,-]*(:\d+)?(/[\w.-]*)?", rest)
+        self.label = f"postgresql://{rest}" if plain else "postgresql://..."
 
     def __repr__(self) -> str:
         return f"PostgresStore({self.label!r})"
@@ -58,7 +57,7 @@ class PostgresStore:
             StoreError: There is no server, it refuses, or the package for it is missing.
         """
         if any(find_spec(name) is None for name in ("psycopg", "psycopg_pool", "langgraph.checkpoint.postgres")):
-            raise StoreError('a PostgreSQL store needs packages more: pip install "langgraph-convcoa[postgres]"')
+            raise StoreError('a PostgreSQL store needs the extra postgres: pip install "langgraph-convcoa[postgres]"')
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
@@ -70,16 +69,12 @@ class PostgresStore:
             raise malformed from None
         if ports.replace(",", "").strip("0123456789"):
             raise malformed
-        try:
+        with self.errors():
             psycopg.connect(self._address, connect_timeout=_CONNECT_SECONDS).close()
-        except psycopg.Error as error:
-            raise self.error(error) or error from None
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
-        """The database's checkpointer, its tables made when missing."""
         await asyncio.to_thread(self.check)
-        import psycopg
         from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
         from psycopg.rows import dict_row
         from psycopg_pool import AsyncConnectionPool
@@ -94,30 +89,25 @@ class PostgresStore:
             open=False,
         )
         try:
-            async with pool:
-                self._pool = pool
-                saver = AsyncPostgresSaver(pool)
-                async with self._locked(_SETUP, _CONNECT_SECONDS * 6):
-                    await saver.setup()
-                yield saver
-        except psycopg.Error as error:
-            raise self.error(error) or error from None
+            with self.errors():
+                async with pool:
+                    self._pool = pool
+                    saver = AsyncPostgresSaver(pool)
+                    async with self._locked(_SETUP, _CONNECT_SECONDS * 6):
+                        await saver.setup()
+                    yield saver
         finally:
             self._pool = None
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[BaseStore]:
-        """A `BaseStore` in the same database."""
-        import psycopg
         from langgraph.store.postgres.aio import AsyncPostgresStore
 
-        try:
+        with self.errors():
             async with AsyncPostgresStore.from_conn_string(self._address) as store:
                 async with self._locked(_SETUP, _CONNECT_SECONDS * 6):
                     await store.setup()
                 yield store
-        except psycopg.Error as error:
-            raise self.error(error) or error from None
 
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
@@ -134,7 +124,7 @@ class PostgresStore:
             # Polled: one that waits inside the server holds a snapshot, for which an index made by `setup` would wait in turn.
             while not await _succeeds(connection, "SELECT pg_try_advisory_lock(%s) AS ok", key):
                 if time.monotonic() > end:
-                    raise busy(thread, self.label) if thread else StoreError(f"{self.label} is busy: try again")
+                    raise self.busy(thread) if thread else StoreError(f"{self.label} is busy: try again")
                 await asyncio.sleep(_POLL_SECONDS)
             try:
                 yield
@@ -143,12 +133,9 @@ class PostgresStore:
                     await _succeeds(connection, "SELECT pg_advisory_unlock(%s) AS ok", key)
 
     def scrub(self) -> None:
-        """Nothing: the rows are gone, and when the server reuses their space is its administrator's to say (VACUUM)."""
+        """Nothing: the rows are gone, and reusing their space (VACUUM) is up to the server's administrator."""
 
     def error(self, error: BaseException) -> StoreError | None:
-        """What a driver's error means to a user, without the password in whatever form."""
-        if isinstance(error, StoreError):
-            return error
         import psycopg
 
         if not isinstance(error, psycopg.Error):
@@ -160,15 +147,10 @@ class PostgresStore:
     def _without_secrets(self, text: str) -> str:
         from psycopg.conninfo import conninfo_to_dict
 
-        options = conninfo_to_dict(self._address)
-        secrets = {str(value) for key, value in options.items() if "password" in key}
-        for secret in secrets - {""}:
-            for form in (secret, quote(secret, safe="")):
-                text = text.replace(form, "***")
+        for key, value in conninfo_to_dict(self._address).items():
+            if "password" in key and value:
+                text = text.replace(str(value), "***").replace(quote(str(value), safe=""), "***")
         return text
-
-
-_FORM = "postgresql://user@host:5432/database, with the password in PGPASSWORD"
 
 
 async def _succeeds(connection: AsyncConnection[DictRow], query: str, key: int) -> bool:

@@ -7,13 +7,14 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError
-from langgraph_convcoa.storage.stores import FORMAT
+from langgraph_convcoa.files import sqlite_connection, sqlite_stamp
+from langgraph_convcoa.storage.base import FORMAT, ConversationStore, later_format
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -23,9 +24,16 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 5.0
 """How long a write waits for another program's."""
 _APPLICATION_ID = 0x434F5448
+_ADVICE = {
+    "not a database": "is not an SQLite database: give another file",
+    "locked": "is in use by another program: try again when that has ended",
+    "malformed": "is damaged: put a copy in its place, or try sqlite3 {path} .recover",
+    "readonly": "cannot be written: change its permissions, or give another file",
+    "disk is full": "is on a full disk: make room; what was stored before is still there",
+}
 
 
-class SqliteStore:
+class SqliteStore(ConversationStore):
     """Threads in an SQLite file, in the tables of LangGraph's `AsyncSqliteSaver`.
 
     The file is stamped with the format of what it holds, so that an older release does not misread a newer one's threads.
@@ -38,11 +46,7 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    @property
-    def label(self) -> str:
-        """The path."""
-        return str(self.path)
+        self.label = str(path)
 
     def check(self) -> None:
         """See that the file can serve as a store before anything is written to it.
@@ -53,37 +57,29 @@ class SqliteStore:
         """
         path = self.path
         if find_spec("aiosqlite") is None or find_spec("langgraph.checkpoint.sqlite") is None:
-            raise StoreError('an SQLite store needs a package more: pip install "langgraph-convcoa[sqlite]"')
+            raise StoreError('an SQLite store needs the extra sqlite: pip install "langgraph-convcoa[sqlite]"')
         if path.is_dir():
             raise StoreError(f"the store {path} is a folder: give a file, such as {path / 'conversations.sqlite'}")
         if not path.parent.is_dir():
             raise StoreError(f"the folder of the store {path} does not exist: make it, or give another file")
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise StoreError(f"the store {path} cannot be written: change its permissions, or give another file")
-        try:
-            with closing(sqlite3.connect(path, timeout=WAIT_SECONDS)) as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-                (application,) = connection.execute("PRAGMA application_id").fetchone()
-                (version,) = connection.execute("PRAGMA user_version").fetchone()
-                connection.rollback()
-        except (sqlite3.Error, OSError) as error:
-            raise self.error(error) or error from error
+        with self.errors(), sqlite_connection(path, timeout=WAIT_SECONDS, autocommit=True) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            application, version = sqlite_stamp(connection)
         if (tables and "checkpoints" not in tables) or application not in (0, _APPLICATION_ID):
             raise StoreError(f"the store {path} is the database of another program: give another file")
         if application and version > FORMAT:
-            raise StoreError(
-                f"the store {path} is of format {version}, and this release reads up to {FORMAT}: upgrade langgraph-convcoa"
-            )
+            raise StoreError(later_format(f"the store {path}", version))
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
-        """The file's checkpointer."""
         self.check()
         import aiosqlite
 
         saver_type = _pruning_saver()
-        try:
+        with self.errors():
             async with aiosqlite.connect(str(self.path), timeout=WAIT_SECONDS) as connection:
                 saver = saver_type(connection)
                 await saver.setup()
@@ -93,20 +89,15 @@ class SqliteStore:
                 await connection.execute(f"PRAGMA user_version={FORMAT}")
                 await connection.commit()
                 yield saver
-        except (sqlite3.Error, OSError) as error:
-            raise self.error(error) or error from error
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[BaseStore]:
-        """A `BaseStore` in the same file."""
         from langgraph.store.sqlite.aio import AsyncSqliteStore
 
-        try:
+        with self.errors():
             async with AsyncSqliteStore.from_conn_string(str(self.path)) as store:
                 await store.setup()
                 yield store
-        except sqlite3.Error as error:
-            raise self.error(error) or error from error
 
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
@@ -117,12 +108,11 @@ class SqliteStore:
         # By the file's real name: through a link it is the same store.
         store = await asyncio.to_thread(os.path.realpath, self.path)
         lock = AsyncFileLock(f"{store}.{digest}.lock", timeout=wait, poll_interval=0.1)
-        try:
-            await lock.acquire()
-        except Timeout:
-            raise busy(thread, self.label) from None
-        except OSError as error:
-            raise self.error(error) or error from error
+        with self.errors():
+            try:
+                await lock.acquire()
+            except Timeout:
+                raise self.busy(thread) from None
         try:
             yield
         finally:
@@ -136,15 +126,12 @@ class SqliteStore:
         """
         if not self.path.exists():
             return
-        try:
-            with closing(sqlite3.connect(self.path, timeout=WAIT_SECONDS, isolation_level=None)) as connection:
-                connection.execute("PRAGMA secure_delete=ON")
-                # The copy that VACUUM makes would otherwise be a file of its own for a moment.
-                connection.execute("PRAGMA temp_store=MEMORY")
-                connection.execute("VACUUM")
-                (blocked, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        except sqlite3.Error as error:
-            raise self.error(error) or error from error
+        with self.errors(), sqlite_connection(self.path, timeout=WAIT_SECONDS, autocommit=True) as connection:
+            connection.execute("PRAGMA secure_delete=ON")
+            # The copy that VACUUM makes would otherwise be a file of its own for a moment.
+            connection.execute("PRAGMA temp_store=MEMORY")
+            connection.execute("VACUUM")
+            (blocked, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if blocked:
             raise StoreError(
                 f"the rows are deleted, but another program has {self.path} open and its log still holds them: "
@@ -152,30 +139,12 @@ class SqliteStore:
             )
 
     def error(self, error: BaseException) -> StoreError | None:
-        """What an SQLite error means to a user."""
-        if isinstance(error, StoreError):
-            return error
         if not isinstance(error, sqlite3.Error | OSError):
             return None
-        path, reason = self.path, " ".join(str(error).split())[:120]
-        if "not a database" in reason:
-            return StoreError(f"the store {path} is not an SQLite database: give another file")
-        if "locked" in reason:
-            return StoreError(f"the store {path} is in use by another program: try again when that has ended")
-        if "malformed" in reason:
-            return StoreError(f"the store {path} is damaged: put a copy in its place, or try sqlite3 {path} .recover")
-        if "readonly" in reason:
-            return StoreError(f"the store {path} cannot be written: change its permissions, or give another file")
-        if "disk is full" in reason:
-            return StoreError(f"the disk of the store {path} is full: make room; what was stored before is still there")
-        return StoreError(
-            f"the store {path} cannot be used ({reason}): check its permissions and the disk, or give another file"
-        )
-
-
-def busy(thread: str, label: str) -> StoreError:
-    """The error of a thread in whose turn another program is."""
-    return StoreError(f"the thread {thread!r} of {label} is busy in another program: try again, or use another --thread")
+        reason = " ".join(str(error).split())[:120]
+        other = f"cannot be used ({reason}): check its permissions and the disk, or give another file"
+        advice = next((advice.format(path=self.path) for part, advice in _ADVICE.items() if part in reason), other)
+        return StoreError(f"the store {self.path} {advice}")
 
 
 def _pruning_saver() -> type[AsyncSqliteSaver]:

@@ -1,28 +1,141 @@
-"""The threads of a store: listed, shown, exported, imported and deleted, through the graph's state."""
+"""The threads of a conversation store: their rounds and unfinished turns; listed, exported, imported and deleted."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+import sqlite3
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from langgraph_convcoa.errors import InputError, StoreError
-from langgraph_convcoa.storage.stores import ConversationStore, open_store, thread_name
-from langgraph_convcoa.storage.thread_state import config_of, read_thread, rounds_of, unfinished_question
+from langgraph_convcoa.storage import open_store
+from langgraph_convcoa.storage.base import FORMAT, ConversationStore, later_format, storable, thread_name
 
 if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.graph import StateGraph
     from langgraph.graph.state import CompiledStateGraph
+    from langgraph.store.base import BaseStore
     from langgraph.types import StateSnapshot
 
     from langgraph_convcoa.memory.knowledge_set import Round
 
+SOURCES_KEY = "convcoa_sources"
+"""In the metadata of every checkpoint: a fingerprint of the documents, tables and web search of the turn."""
+_FORMAT_KEY = "convcoa_format"
+_WAIT_SECONDS = 5.0
+
 Result = TypeVar("Result")
 
-_WAIT_SECONDS = 5.0
+
+def config_of(thread: str, sources: str = "") -> RunnableConfig:
+    """The configuration of a thread's runs, with the format and the sources in the metadata."""
+    return {"configurable": {"thread_id": thread}, "metadata": {_FORMAT_KEY: FORMAT, SOURCES_KEY: sources}}
+
+
+def rounds_of(values: Mapping[str, Any]) -> list[Round]:
+    """The rounds in a thread's state, oldest first."""
+    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+
+    return ContextualKnowledgeSet.load(values.get("knowledge_set")).rounds
+
+
+def unfinished_question(snapshot: StateSnapshot) -> str:
+    """The question of a turn that was interrupted before it was remembered; "" where there is none."""
+    values = snapshot.values
+    if values.get("asked_message_id"):
+        return str(values.get("asked") or "")
+    if not snapshot.next:
+        return ""
+    # Interrupted before `recall` had read it.
+    if question := values.get("question"):
+        return str(question)
+    messages: Sequence[Any] = values.get("messages") or ()
+    return str(messages[-1].text) if messages and messages[-1].type == "human" else ""
+
+
+class StoredGraph:
+    """A conversation graph with an open store, run on an event loop of its own; the base of `Threads` and of a session.
+
+    Args:
+        store: An SQLite file, a "postgresql://" address, None for memory, or a store.
+    """
+
+    def __init__(self, store: str | Path | ConversationStore | None) -> None:
+        self.store = store if isinstance(store, ConversationStore) else open_store(store)
+        self._runner = asyncio.Runner()
+        self._open = AsyncExitStack()
+        self._compiled: CompiledStateGraph[Any, Any, Any, Any]
+
+    def __enter__(self) -> Self:
+        try:
+            self._runner.run(self._opened())
+        except BaseException:
+            self._runner.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self._runner.run(self._open.aclose())
+        finally:
+            self._runner.close()
+
+    async def _opened(self) -> None:
+        saver = await self._open.enter_async_context(self.store.opened())
+        self._compiled = self._graph().compile(checkpointer=saver, store=await self._shared_store())
+
+    async def _shared_store(self) -> BaseStore | None:
+        return None
+
+    def _graph(self) -> StateGraph[Any, Any, Any, Any]:
+        raise NotImplementedError
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        with self.store.errors():
+            return self._runner.run(work)
+
+    @property
+    def _saver(self) -> Any:
+        return self._compiled.checkpointer
+
+    async def _snapshot(self, thread: str) -> StateSnapshot:
+        """A thread's state; StoreError where it was written by a later release, or its data is damaged."""
+        with self._readable(thread):
+            snapshot = await self._compiled.aget_state(config_of(thread))
+        version = (snapshot.metadata or {}).get(_FORMAT_KEY, FORMAT)
+        if isinstance(version, int) and version > FORMAT:
+            raise StoreError(later_format(f"the thread {thread!r} of {self.store.label}", version))
+        return snapshot
+
+    async def _has_open_turn(self, thread: str) -> bool:
+        """Whether the thread's last checkpoint is other than that of a finished turn; cheaper than `_snapshot`."""
+        with self._readable(thread):
+            stored = await self._saver.aget_tuple(config_of(thread))
+        if stored is None:
+            return False
+        values = stored.checkpoint["channel_values"]
+        asked = values.get("asked_message_id") or "question" in values or "__start__" in values
+        return bool(stored.pending_writes or asked or stored.metadata.get(_FORMAT_KEY) != FORMAT)
+
+    @contextmanager
+    def _readable(self, thread: str) -> Iterator[None]:
+        """Errors of a store's driver as they are; any other is of data that cannot be read."""
+        try:
+            yield
+        except (sqlite3.Error, OSError):
+            raise
+        except Exception as error:
+            if type(error).__module__.startswith("psycopg"):
+                raise
+            raise StoreError(
+                f"the thread {thread!r} of {self.store.label} is damaged ({type(error).__name__}): "
+                "import it from an export, or delete it; other threads are not affected"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -46,11 +159,11 @@ class ThreadSummary:
     unfinished: str
 
 
-class Threads:
+class Threads(StoredGraph):
     """The conversations in a store.
 
     Args:
-        store: An SQLite file, a "postgresql://" address, or an open store.
+        store: An SQLite file, a "postgresql://" address, or a store.
 
     Raises:
         StoreError: On entering, when the store cannot be used.
@@ -62,46 +175,28 @@ class Threads:
         []
     """
 
-    def __init__(self, store: str | Path | ConversationStore) -> None:
-        self._store = open_store(store) if isinstance(store, str | Path) else store
-        self._runner = asyncio.Runner()
-        self._open = AsyncExitStack()
+    def _graph(self) -> StateGraph[Any, Any, Any, Any]:
+        """Enough to read and write threads, whatever actions their own graphs have."""
+        from langgraph_convcoa.graph import build_graph
+        from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 
-    def __enter__(self) -> Threads:
-        try:
-            self._graph = self._runner.run(self._opened())
-        except BaseException:
-            self._runner.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            self._runner.run(self._open.aclose())
-        finally:
-            self._runner.close()
-
-    async def _opened(self) -> CompiledStateGraph[Any, Any, Any, Any]:
-        saver = await self._open.enter_async_context(self._store.opened())
-        compiled: CompiledStateGraph[Any, Any, Any, Any] = bare_graph().compile(checkpointer=saver)
-        return compiled
+        return build_graph(reasoner=ExtractiveReasoner(None), actions=[_NoAction()])
 
     def summaries(self) -> list[ThreadSummary]:
         """All threads, the one that was written last first."""
-        return self._run(self._summaries)
+        return self._run(self._summaries())
 
     async def _summaries(self) -> list[ThreadSummary]:
-        saver: Any = self._graph.checkpointer
         try:
             # Newest first; a store whose checkpoints were never pruned holds more than the last one of a thread.
-            names = dict.fromkeys([part.config["configurable"]["thread_id"] async for part in saver.alist(None)])
+            names = dict.fromkeys([part.config["configurable"]["thread_id"] async for part in self._saver.alist(None)])
         except Exception as error:
-            if self._store.error(error) is not None:
+            if self.store.error(error) is not None:
                 raise
             raise StoreError(
-                f"a thread of {self._store.label} is damaged ({type(error).__name__}): the others can be shown by their names"
+                f"a thread of {self.store.label} is damaged ({type(error).__name__}): the others can be shown by their names"
             ) from error
-        return [summary(name, await read_thread(self._graph, name, self._store.label)) for name in names]
+        return [_summary(name, await self._snapshot(name)) for name in names]
 
     def show(self, thread: str) -> list[Round]:
         """The rounds of a thread, oldest first.
@@ -109,12 +204,7 @@ class Threads:
         Raises:
             InputError: There is no such thread.
         """
-        thread = _as_stored(thread)
-
-        async def rounds() -> list[Round]:
-            return rounds_of((await self._existing(thread)).values)
-
-        return self._run(rounds)
+        return rounds_of(self._run(self._existing(storable(thread))).values)
 
     def export(self, thread: str) -> dict[str, Any]:
         """A thread as an object for JSON, which `add` takes; what an unfinished turn left is not part of it.
@@ -124,12 +214,7 @@ class Threads:
         """
         from langgraph_convcoa.storage.export import thread_as_file
 
-        thread = _as_stored(thread)
-
-        async def exported() -> dict[str, Any]:
-            return thread_as_file(thread, (await self._existing(thread)).values)
-
-        return self._run(exported)
+        return thread_as_file(storable(thread), self._run(self._existing(storable(thread))).values)
 
     def add(self, data: Any, thread: str | None = None) -> str:
         """Store an exported thread; the name it has then.
@@ -145,18 +230,15 @@ class Threads:
 
         values = file_as_values(data)
         name = thread_name(str(data.get("thread") or "default") if thread is None else thread)
+        self._run(self._add(name, values))
+        return name
 
-        async def added() -> str:
-            async with self._store.turn(name, _WAIT_SECONDS):
-                config = config_of(name)
-                if (await self._graph.aget_state(config)).created_at is not None:
-                    raise InputError(
-                        f"there is a thread {name!r} already: give another name with --thread, or delete it first"
-                    )
-                await self._graph.aupdate_state(config, values, as_node="remember")
-            return name
-
-        return self._run(added)
+    async def _add(self, name: str, values: dict[str, Any]) -> None:
+        config = config_of(name)
+        async with self.store.turn(name, _WAIT_SECONDS):
+            if (await self._compiled.aget_state(config)).created_at is not None:
+                raise InputError(f"there is a thread {name!r} already: give another name with --thread, or delete it first")
+            await self._compiled.aupdate_state(config, values, as_node="remember")
 
     def delete(self, thread: str) -> None:
         """Delete a thread with all that the store's files hold of it, what it shared with others of its user too.
@@ -165,61 +247,41 @@ class Threads:
             InputError: There is no such thread.
             StoreError: Another program is in a turn of it, or keeps the file from being rebuilt.
         """
-        thread = _as_stored(thread)
+        self._run(self._delete(storable(thread)))
 
-        async def deleted() -> None:
-            async with self._store.turn(thread, _WAIT_SECONDS):
-                try:
-                    with suppress(StoreError):
-                        # One that is damaged, or of a later format, can be deleted too.
-                        await self._existing(thread)
-                except InputError:
-                    # A deletion before this one may have been kept from the file.
-                    await self._scrubbed()
-                    raise
-                saver: Any = self._graph.checkpointer
-                async with self._store.shared() as shared:
-                    from langgraph_convcoa.memory.sharing import aforget_thread
+    async def _delete(self, thread: str) -> None:
+        from langgraph_convcoa.memory.sharing import aforget_thread
 
-                    await aforget_thread(shared, thread)
-                await saver.adelete_thread(thread)
-            await self._scrubbed()
+        async with self.store.turn(thread, _WAIT_SECONDS):
+            try:
+                with suppress(StoreError):
+                    # One that is damaged, or of a later format, can be deleted too.
+                    await self._existing(thread)
+            except InputError:
+                # A deletion before this one may have been kept from the file.
+                await self._scrub()
+                raise
+            async with self.store.shared() as shared:
+                await aforget_thread(shared, thread)
+            await self._saver.adelete_thread(thread)
+        await self._scrub()
 
-        self._run(deleted)
-
-    async def _scrubbed(self) -> None:
+    async def _scrub(self) -> None:
         # Only with no connection of its own can a file be rebuilt and its log emptied.
         await self._open.aclose()
         try:
-            await asyncio.to_thread(self._store.scrub)
+            await asyncio.to_thread(self.store.scrub)
         finally:
-            self._graph = await self._opened()
+            await self._opened()
 
     async def _existing(self, thread: str) -> StateSnapshot:
-        snapshot = await read_thread(self._graph, thread, self._store.label)
+        snapshot = await self._snapshot(thread)
         if snapshot.created_at is None:
-            raise InputError(f"there is no thread {thread!r} in {self._store.label}: see convcoa threads list")
+            raise InputError(f"there is no thread {thread!r} in {self.store.label}: see convcoa threads list")
         return snapshot
 
-    def _run(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        async def run() -> Result:
-            return await work()
 
-        try:
-            return self._runner.run(run())
-        except Exception as error:
-            if (mended := self._store.error(error)) is not None and mended is not error:
-                raise mended from error
-            raise
-
-
-def _as_stored(name: str) -> str:
-    """A name as `thread_name` stores it; one that cannot be stored is simply not there."""
-    return name.encode("utf-8", "replace").decode("utf-8")
-
-
-def summary(thread: str, snapshot: StateSnapshot) -> ThreadSummary:
-    """What a list says of a thread."""
+def _summary(thread: str, snapshot: StateSnapshot) -> ThreadSummary:
     rounds = rounds_of(snapshot.values)
     extra: Mapping[str, Any] = (rounds[-1].get("convcoa") or {}) if rounds else {}
     return ThreadSummary(
@@ -232,22 +294,9 @@ def summary(thread: str, snapshot: StateSnapshot) -> ThreadSummary:
     )
 
 
-def bare_graph() -> Any:
-    """The graph with nothing to look things up in: enough to read and write threads, whatever their turns looked up."""
-    from langgraph_convcoa.graph import build_graph
-    from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
-
-    names = ("knowledge_retrieval", "web_querying", "data_analysis")
-    return build_graph(reasoner=ExtractiveReasoner(None), actions=[_Nothing(name) for name in names])
-
-
-class _Nothing:
-    """An action that stands for one that a thread's own graph has."""
-
+class _NoAction:
+    name = "none"
     description = "looks nothing up"
-
-    def __init__(self, name: str) -> None:
-        self.name = name
 
     async def retrieve(self, request: Any) -> list[Any]:
         return []

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from langgraph_convcoa.cli.app import app, questions_about
+from langgraph_convcoa.cli.app import app
+from langgraph_convcoa.cli.demo import questions_about
 from langgraph_convcoa.cli.session import OUTPUT_FIELDS
 from langgraph_convcoa.datasets.demo import demo_questions
 from tests.fake_encoder import WordEncoder

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from langgraph_convcoa.cli.documents import documents_path, read_history
 from langgraph_convcoa.cli.session import OUTPUT_FIELDS, Session
-from langgraph_convcoa.cli.session_documents import documents_path, read_history
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.demo import demo_folder
 from langgraph_convcoa.errors import InputError, ModelError, StoreError

@@ -119,7 +119,7 @@ def test_an_interrupted_ask_goes_on_when_it_is_asked_again(docs: Path) -> None:
         assert result.exit_code == 0, result.output
     assert "interrupted in: When was the Hopfield" in listed
     assert asked == ["answer"]
-    assert "going on with the turn that was interrupted" in result.stderr
+    assert "resuming the interrupted turn" in result.stderr
     assert "It was in 1982 [1]." in result.stdout
 
 
@@ -142,22 +142,21 @@ def test_the_commands_of_a_chat(docs: Path) -> None:
 
 
 def test_the_command_that_goes_on_names_the_store_where_it_is_not_the_users_own(tmp_path: Path) -> None:
-    from langgraph_convcoa.cli.chat import _again
+    from langgraph_convcoa.cli.chat import continuing
     from langgraph_convcoa.cli.session import Session
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.graph import build_graph
-    from langgraph_convcoa.storage.stores import default_store
+    from langgraph_convcoa.storage import default_store
     from tests.fakes import KeywordRetriever
 
     graph = build_graph(retriever=KeywordRetriever())
     elsewhere = Session(graph, ConvCoAContext(), "[/x] a", "talk.sqlite")
-    assert _again(elsewhere) == "convcoa chat --thread '[/x] a' --store talk.sqlite"
-    assert _again(Session(graph, ConvCoAContext(), "a", default_store())) == "convcoa chat --thread a"
+    assert continuing(elsewhere) == "convcoa chat --thread '[/x] a' --store talk.sqlite"
+    assert continuing(Session(graph, ConvCoAContext(), "a", default_store())) == "convcoa chat --thread a"
 
 
 def test_a_file_to_export_to_may_be_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from langgraph_convcoa.cli.chat_commands import ChatCommands
-    from langgraph_convcoa.cli.console import consoles
+    from langgraph_convcoa.cli.chat import Chat
     from langgraph_convcoa.cli.session import Session
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.graph import build_graph
@@ -166,5 +165,5 @@ def test_a_file_to_export_to_may_be_in_the_home_folder(tmp_path: Path, monkeypat
     monkeypatch.setenv("HOME", str(tmp_path))
     with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "a") as session:
         session.ask(WHEN)
-        ChatCommands(session, consoles()[1]).run("/export ~/out.json")
+        Chat(session).command("/export ~/out.json")
     assert json.loads((tmp_path / "out.json").read_text())["thread"] == "a"

@@ -55,7 +55,7 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
         server.requests.clear()
         terminal = Terminal(environment, "chat", *options, "--thread", summary.thread)
         try:
-            terminal.expect("Go on with it? [Y/n]")
+            terminal.expect("Resume it? [Y/n]")
             terminal.type("\n")
             terminal.expect("Hopfield did [1].")
             terminal.expect("> ")
@@ -63,7 +63,7 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
             terminal.expect("> Who described the network?")
             terminal.expect("> ")
             terminal.type("/exit\n")
-            terminal.expect("Go on later with: convcoa chat --thread")
+            terminal.expect("Continue later with: convcoa chat --thread")
             assert terminal.code() == 0
         finally:
             terminal.close()

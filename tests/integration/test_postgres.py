@@ -12,7 +12,7 @@ from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import StoreError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.storage.stores import open_store
+from langgraph_convcoa.storage import open_store
 from langgraph_convcoa.storage.threads import Threads
 from tests.fakes import KeywordRetriever
 from tests.integration.turns import context, many_turns

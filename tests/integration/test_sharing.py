@@ -23,7 +23,7 @@ from langgraph_convcoa.memory.sharing import (
     share_round,
     shared_rounds,
 )
-from langgraph_convcoa.storage.stores import open_store
+from langgraph_convcoa.storage import open_store
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
 USERS = ["ann", "anna", "an", "ANN", "ann.b", "ann/b", "ann:b", "ann b", "ann%", "ann_", "a\0b", "", "*", "café", "x" * 400]

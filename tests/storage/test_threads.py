@@ -14,8 +14,8 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.state import ConvCoAState
-from langgraph_convcoa.storage.export import SCRATCH, file_as_values, lasting_fields, parse_thread, thread_as_markdown
-from langgraph_convcoa.storage.stores import FORMAT
+from langgraph_convcoa.storage.base import FORMAT
+from langgraph_convcoa.storage.export import SCRATCH, file_as_values, lasting_fields, read_thread_file, thread_as_markdown
 from langgraph_convcoa.storage.threads import Threads
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
@@ -204,8 +204,9 @@ def test_files_that_are_no_threads_are_told(tmp_path: Path, change: dict[str, An
     with pytest.raises(InputError, match=message):
         file_as_values({**exported, **change})
     for text in ("", "[" * 100_000, "{"):
-        with pytest.raises(InputError, match="JSON"):
-            parse_thread(text)
+        (tmp_path / "file").write_text(text)
+        with pytest.raises(InputError, match="no exported thread"):
+            read_thread_file(tmp_path / "file")
     for data in (7, [], {"Contextual knowledge set": 7}, {"Contextual knowledge set": [{"round": 1, "answer": ""}]}):
         with pytest.raises(InputError):
             file_as_values(data)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError, one_of
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.loading import (
     DEFAULT_NAMES,
@@ -24,7 +24,6 @@ from langgraph_convcoa.retrieval.encoders.loading import (
     set_pooling,
 )
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.text.choices import one_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -1,10 +1,10 @@
-"""What the commands read: documents or an index at a path, the cache of encoded ones, and earlier turns from a file."""
+"""Inputs of the commands: documents or an index at a path, the cache of encoded documents, earlier turns from a file."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
+_LOGGER = logging.getLogger(__name__)
+
 
 def open_retriever(
-    docs: str, *, k: int, max_mb: float, cache: bool, progress: bool, warn: Callable[[str], None]
+    docs: str, *, k: int = 5, max_mb: float = 50.0, cache: bool = True, progress: bool = False
 ) -> HopfieldRetriever:
     """A retriever over the documents, or the index, at a path; "demo" is the demonstration's where no such path exists.
 
@@ -29,15 +31,32 @@ def open_retriever(
     from langgraph_convcoa.retrieval.documents.load import load_documents
     from langgraph_convcoa.retrieval.index.database import is_index
 
-    if is_index(docs):
-        from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-
-        return HopfieldRetriever.from_pretrained(docs, k=k)
-    documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
+    documents = None
+    if not is_index(docs):
+        documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
+    # After the documents, since it takes seconds that a wrong path should not.
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-    patterns = open_cache_or_warn(warn) if cache else None
-    return HopfieldRetriever.from_documents(documents, k=k, cache=patterns, progress=progress)
+    if documents is None:
+        return HopfieldRetriever.from_pretrained(docs, k=k)
+    return HopfieldRetriever.from_documents(documents, k=k, cache=open_cache() if cache else None, progress=progress)
+
+
+def documents_of(docs: str | None, index: Path | None) -> str:
+    """The path that `--docs` or `--index` names; nothing where neither is given.
+
+    Raises:
+        InputError: Both are given, or the folder holds no index.
+    """
+    if index is None:
+        return docs or ""
+    if docs:
+        raise InputError("--docs and --index cannot be used together: give the documents, or an index of them")
+    from langgraph_convcoa.retrieval.index.database import is_index
+
+    if not is_index(index):
+        raise InputError(f"{index} holds no index: make one with convcoa index PATH --out {index}")
+    return str(index)
 
 
 def documents_path(docs: str) -> Path:
@@ -50,14 +69,14 @@ def documents_path(docs: str) -> Path:
     return path
 
 
-def open_cache_or_warn(warn: Callable[[str], None]) -> PatternCache | None:
-    """The cache of encoded documents; None, with a warning, where it cannot be used."""
+def open_cache() -> PatternCache | None:
+    """The cache of encoded documents; None, with a logged warning, where it cannot be used."""
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 
     try:
         return PatternCache(cache_folder() / "patterns.sqlite")
     except RetrievalError as error:
-        warn(f"{error} Going on without a cache.")
+        _LOGGER.warning("%s Going on without a cache.", error)
         return None
 
 
