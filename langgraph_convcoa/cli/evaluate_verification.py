@@ -40,14 +40,14 @@ def faithfulness(
 
       convcoa evaluate faithfulness judged.jsonl --faithful-from 4 --plot reliability.png
     """
+    from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
     from langgraph_convcoa.evaluation.verification.faithfulness import evaluate_faithfulness
-    from langgraph_convcoa.evaluation.verification.plots import check_plot, plot_reliability
 
     if plot is not None:
-        check_plot(plot)
+        check_picture(plot)
     report = evaluate_faithfulness(file, history=history, faithful_from=faithful_from, bins=bins, seed=seed, progress=True)
     if plot is not None:
-        plot_reliability(report, plot)
+        save_picture(report.figure(), plot)
     print_report(report, as_json)
 
 
@@ -97,10 +97,9 @@ def guesses(
 
       convcoa evaluate guesses data/squad2 data/abg_coqa data/quac_dev --fit
     """
+    from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
     from langgraph_convcoa.evaluation.verification.guess_fit import FIT_SAMPLE, FIT_SEED, fit_guesses
-    from langgraph_convcoa.evaluation.verification.guess_savings import RIGHT_SHARES
-    from langgraph_convcoa.evaluation.verification.guesses import evaluate_guesses
-    from langgraph_convcoa.evaluation.verification.plots import check_plot, plot_savings
+    from langgraph_convcoa.evaluation.verification.guesses import RIGHT_SHARES, evaluate_guesses
 
     if fit:
         if plot is not None or split is not None or distractors or no_history or right:
@@ -111,7 +110,7 @@ def guesses(
     if len(data) != 1:
         raise InputError("several data sets are for --fit; give one.")
     if plot is not None:
-        check_plot(plot)
+        check_picture(plot)
     report = evaluate_guesses(
         data[0],
         n=sample or 300,
@@ -123,5 +122,5 @@ def guesses(
         progress=True,
     )
     if plot is not None:
-        plot_savings(report, plot)
+        save_picture(report.figure(), plot)
     print_report(report, as_json)

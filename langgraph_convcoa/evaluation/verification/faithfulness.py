@@ -1,38 +1,100 @@
-"""Whether verification agrees with people: Conv-MRFS against human faithfulness ratings of answers."""
+"""Agreement of verification with people: Conv-MRFS against human faithfulness ratings of answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group
-from rich.table import Table
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from langgraph_convcoa.datasets.rows import json_lines
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.verification.faithfulness_data import Judgement, load_judgements
-from langgraph_convcoa.evaluation.verification.faithfulness_statistics import (
-    Agreement,
-    Bin,
-    agreements,
-    rater_agreement,
-    reliability,
-)
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
+from langgraph_convcoa.evaluation.verification.agreement import Agreement, Bin, agreements, rater_agreement, reliability
 from langgraph_convcoa.retrieval.progress import track
 from langgraph_convcoa.verification.calibration import Example, choose, weight_scores
 from langgraph_convcoa.verification.faith_score import PAPER_THRESHOLD, Weights, faith_score
 from langgraph_convcoa.verification.mrfs import THRESHOLD, conv_mrfs
 from langgraph_convcoa.verification.references import References
 
-FAITHFUL_FROM = 3.0
-RELEASED_THRESHOLD = 2.0
-DEFAULT, PLAIN, FITTED = "default", "plain (papers)", "default, fitted on the others"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DEFAULT, _PLAIN, _FITTED = "default", "plain (papers)", "default, fitted on the others"
+_RELEASED_THRESHOLD = 2.0
 _STEP = 0.1
 _TOLERANCE = 0.005
-_BAR = 20
+
+
+class _Turn(BaseModel):
+    speaker: Any = None
+    text: str
+
+
+class _Row(BaseModel):
+    """A row of a file of judgements."""
+
+    model_config = ConfigDict(strict=True)
+
+    passages: list[str]
+    response: str
+    rating: float = Field(validation_alias=AliasChoices("faithfulness", "rating"), allow_inf_nan=False)
+    ratings: list[float] | None = None
+    turns: list[_Turn] | None = None
+    conversation_id: Any = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """An answer and its ratings.
+
+    Attributes:
+        conversation: The id of its conversation.
+        answer: The answer.
+        passages: The evidence that it was to be faithful to.
+        history: Earlier pairs of question and answer.
+        grade: The mean rating.
+        ratings: Those of each person, where they are known.
+    """
+
+    conversation: str
+    answer: str
+    passages: tuple[str, ...]
+    history: tuple[tuple[str, str], ...]
+    grade: float
+    ratings: tuple[float, ...] = ()
+
+
+def load_judgements(file: str | Path) -> list[Judgement]:
+    """Read judgements, a JSON object a line (.jsonl or .jsonl.gz).
+
+    A row has passages (texts), response, and its rating as `faithfulness`, or as `rating`; where known conversation_id (else a
+    conversation of its own), turns ({speaker, text}) and ratings (a number for each person).
+
+    Raises:
+        InputError: The file cannot be read, or a row lacks a field or has a wrong one; the message names the line.
+    """
+    found = []
+    for data in json_lines(Path(file)):
+        try:
+            row = _Row.model_validate(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise data.error(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+        history, question = [], ""
+        for turn in (row.turns or [])[:-1]:
+            if turn.speaker == "user":
+                question = turn.text
+            else:
+                history.append((question, turn.text))
+        conversation = str(row.conversation_id or data.where)
+        ratings = tuple(row.ratings or ())
+        found.append(Judgement(conversation, row.response, tuple(row.passages), tuple(history), row.rating, ratings))
+    return found
 
 
 @dataclass(frozen=True)
@@ -47,7 +109,7 @@ class FaithfulnessRow:
 
 
 @dataclass(frozen=True)
-class FaithfulnessReport:
+class FaithfulnessReport(Report):
     """Agreement with human ratings.
 
     Attributes:
@@ -69,38 +131,49 @@ class FaithfulnessReport:
     suggested_weights: Weights
     suggested_threshold: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON data."""
-        return asdict(self)
-
-    def __rich__(self) -> Group:
+    def tables(self) -> tuple[Table, ...]:
         people = "" if self.raters is None else f"one rater against the others: Spearman {self.raters:.2f}; "
         weights = ", ".join(f"{weight:g}" for weight in self.suggested_weights)
-        caption = (
+        note = (
             f"{people}{self.conversations} conversations; faithful from {self.faithful_from:g}; suggested: weights {weights}, "
             f"T = {self.suggested_threshold:.2f}"
         )
-        table = Table(
-            "method", "n", "AUC", "Spearman", "AUC over plain", "Spearman over plain", "T", "bal. acc.", caption=caption
-        )
+        rows = []
         for r in self.rows:
             a = r.agreement
             threshold = "fitted" if r.threshold is None else f"{r.threshold:.2f}"
             figures = (str(figure) for figure in (a.auc, a.spearman, a.auc_gain, a.spearman_gain))
-            table.add_row(r.method, str(r.n), *figures, threshold, f"{r.balanced_accuracy:.3f}")
-        curve = Table("default score", "n", "mean score", "mean rating", "faithful", "", title="reliability")
-        for b in self.bins:
-            bar = "#" * round(_BAR * b.faithful)
-            means = (f"{b.mean_score:.2f}", f"{b.mean_rating:.2f}", f"{b.faithful:.2f}")
-            curve.add_row(f"{b.low:.2f} to {b.high:.2f}", str(b.n), *means, bar)
-        return Group(table, curve)
+            rows.append([r.method, str(r.n), *figures, threshold, shown(r.balanced_accuracy)])
+        columns = ("method", "n", "AUC", "Spearman", "AUC over plain", "Spearman over plain", "T", "bal. acc.")
+        curve = [
+            [
+                f"{b.low:.2f} to {b.high:.2f}",
+                str(b.n),
+                *(f"{value:.2f}" for value in (b.mean_score, b.mean_rating, b.faithful)),
+            ]
+            for b in self.bins
+        ]
+        named = ("default score", "n", "mean score", "mean rating", "faithful")
+        return Table("", columns, rows, note), Table("reliability", named, curve)
+
+    def figure(self) -> Figure:
+        """The mean rating and the share of faithful answers against the score."""
+        figure = new_figure(8, 3.5)
+        scores = [b.mean_score for b in self.bins]
+        ratings, shares = [b.mean_rating for b in self.bins], [b.faithful for b in self.bins]
+        for place, (label, values) in enumerate([("mean rating", ratings), ("share faithful", shares)], start=1):
+            axes = figure.add_subplot(1, 2, place)
+            axes.plot(scores, values, "o-")
+            axes.set(xlabel="default score", ylabel=label, xlim=(0, 1))
+            style(axes)
+        return figure
 
 
 def evaluate_faithfulness(
     file: str | Path,
     *,
     history: bool = False,
-    faithful_from: float = FAITHFUL_FROM,
+    faithful_from: float = 3.0,
     bins: int = 5,
     seed: int = 0,
     progress: bool = False,
@@ -136,7 +209,8 @@ def evaluate_faithfulness(
         name: np.array([score(j.answer, references) for j, references in zip(judged, prepared, strict=True)])
         for name, _, score in _METHODS
     }
-    table = weight_scores(_examples(judged, told), step=_STEP)
+    examples = [Example(j.answer, j.passages, "", turns) for j, turns in zip(judged, told, strict=True)]
+    table = weight_scores(examples, step=_STEP)
     fitted, kept = np.zeros(len(judged)), np.zeros(len(judged), dtype=bool)
     with track(progress, len(names), "Leaving conversations out") as advance:
         for name in names:
@@ -145,17 +219,17 @@ def evaluate_faithfulness(
             fitted[out] = table.scores[table.grid.index(found.weights)][out]
             kept[out] = fitted[out] > found.threshold
             advance(1)
-    scores[FITTED] = fitted
+    scores[_FITTED] = fitted
     verdicts: dict[str, tuple[float | None, NDArray[np.bool_]]] = {n: (t, scores[n] > t) for n, t, _ in _METHODS}
-    verdicts[FITTED] = (None, kept)
+    verdicts[_FITTED] = (None, kept)
     found = choose(table, grades, faithful, _TOLERANCE)
-    agreement = agreements(scores, grades, faithful_from, list(conversations), baseline=PLAIN, seed=seed)
+    agreement = agreements(scores, grades, faithful_from, list(conversations), baseline=_PLAIN, seed=seed)
     return FaithfulnessReport(
         rows=tuple(
             FaithfulnessRow(name, len(judged), agreement[name], threshold, _balanced(faithful, verdict))
             for name, (threshold, verdict) in verdicts.items()
         ),
-        bins=tuple(reliability(scores[DEFAULT], grades, faithful_from, bins)),
+        bins=tuple(reliability(scores[_DEFAULT], grades, faithful_from, bins)),
         raters=rater_agreement([judgement.ratings for judgement in judged]),
         conversations=len(names),
         faithful_from=faithful_from,
@@ -164,35 +238,23 @@ def evaluate_faithfulness(
     )
 
 
-def _examples(judged: Sequence[Judgement], told: Sequence[Sequence[tuple[str, str]]]) -> list[Example]:
-    return [Example(j.answer, j.passages, "", turns) for j, turns in zip(judged, told, strict=True)]
-
-
 def _balanced(faithful: NDArray[np.bool_], verdict: NDArray[np.bool_]) -> float:
     return float((verdict[faithful].mean() + (~verdict[~faithful]).mean()) / 2)
 
 
-def _default(answer: str, references: References) -> float:
-    return conv_mrfs(answer, references).score
-
-
-def _plain(answer: str, references: References) -> float:
-    return conv_mrfs(answer, references, mode="plain").score
-
-
-def _plain_content(answer: str, references: References) -> float:
-    return conv_mrfs(answer, references, mode="plain", items="content").score
-
-
 def _released(answer: str, references: References) -> float:
-    """What the authors' released code computes: weights 0.3, 0.3, 0.4 with the average word length in letters."""
+    """The score of the authors' released code: weights 0.3, 0.3, 0.4 with the average word length in letters."""
     found = [faith_score(answer, reference.text, items="tokens") for reference in references.references]
     return max((0.3 * s.precision + 0.3 * s.recall + 0.4 * s.average_word_length for s in found), default=0.0)
 
 
 _METHODS: tuple[tuple[str, float, Callable[[str, References], float]], ...] = (
-    (DEFAULT, THRESHOLD, _default),
-    (PLAIN, PAPER_THRESHOLD, _plain),
-    ("plain, content words", PAPER_THRESHOLD, _plain_content),
-    ("authors' released code", RELEASED_THRESHOLD, _released),
+    (_DEFAULT, THRESHOLD, lambda answer, references: conv_mrfs(answer, references).score),
+    (_PLAIN, PAPER_THRESHOLD, lambda answer, references: conv_mrfs(answer, references, mode="plain").score),
+    (
+        "plain, content words",
+        PAPER_THRESHOLD,
+        lambda answer, references: conv_mrfs(answer, references, mode="plain", items="content").score,
+    ),
+    ("authors' released code", _RELEASED_THRESHOLD, _released),
 )

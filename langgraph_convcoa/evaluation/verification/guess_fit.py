@@ -1,19 +1,18 @@
-"""The weights of `bearing`, fitted on questions whose right answer is known."""
+"""Fits the weights of `bearing` on questions whose right answer is known."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from langgraph_convcoa.evaluation.reports.kit import Report, Table
 from langgraph_convcoa.evaluation.verification.guess_cases import GuessCase, load_cases
 from langgraph_convcoa.verification.bearing import Guess, bearing, places_of
 from langgraph_convcoa.verification.calibration import best_threshold
@@ -32,8 +31,8 @@ _DIGITS = 3
 
 
 @dataclass(frozen=True)
-class GuessFit:
-    """What was fitted.
+class GuessFit(Report):
+    """Fitted weights, and what they were fitted on.
 
     Attributes:
         sources: Each data set, what of it was taken, and how many questions those are.
@@ -43,16 +42,9 @@ class GuessFit:
     sources: tuple[tuple[str, str, int], ...]
     weights: dict[str, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fit as JSON data."""
-        return asdict(self)
-
-    def __rich__(self) -> Table:
+    def tables(self) -> tuple[Table, ...]:
         taken = "; ".join(f"{name}: {part}, {n} questions" for name, part, n in self.sources)
-        table = Table("feature", "weight", caption=taken)
-        for name, weight in self.weights.items():
-            table.add_row(name, f"{weight:.{_DIGITS}f}")
-        return table
+        return (Table("", ("feature", "weight"), [[name, f"{w:.{_DIGITS}f}"] for name, w in self.weights.items()], taken),)
 
 
 def fit_guesses(folders: Sequence[str | Path], *, n: int = FIT_SAMPLE, seed: int = FIT_SEED) -> GuessFit:
@@ -76,7 +68,7 @@ def fit_guesses(folders: Sequence[str | Path], *, n: int = FIT_SAMPLE, seed: int
         cases, name = load_cases(folder, n=n, seed=seed, part="train")
         cases = [case for case in cases if not any(polar_claim(guess, case.question) for guess in case.guesses[:2])]
         sources.append((Path(folder).name, name, len(cases)))
-        rows += [features_of(case, which) for case in cases for which in (0, 1)]
+        rows += [_features_of(case, which) for case in cases for which in (0, 1)]
         shares += [_PAIRS_OF_A_SET / max(len(cases), 1)] * (2 * len(cases))
     names = sorted({name for row in rows for name in row} - {"bias"})
     values = np.array([[row.get(name, 0.0) for name in names] for row in rows])
@@ -93,7 +85,7 @@ def _log_odds(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-def features_of(case: GuessCase, which: int) -> dict[str, float]:
+def _features_of(case: GuessCase, which: int) -> dict[str, float]:
     """The features of one of a case's guesses, at the place of the evidence where it stands best."""
     text, references = case.guesses[which], case.references
     claims = segments(text)

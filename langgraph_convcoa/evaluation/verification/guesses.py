@@ -1,29 +1,33 @@
-"""Whether verification tells right guesses from wrong ones that stand in the same passage, and what that saves."""
+"""Discrimination of right guesses from wrong ones of the same passage, and the corrections that a threshold saves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group
-from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
 from langgraph_convcoa.evaluation.verification.guess_cases import GuessCase, load_cases
-from langgraph_convcoa.evaluation.verification.guess_savings import RIGHT_SHARES, Saving, Scores, savings, within_error
 from langgraph_convcoa.retrieval.progress import track
 from langgraph_convcoa.verification.calibration import best_threshold
 from langgraph_convcoa.verification.faith_score import PAPER_THRESHOLD
 from langgraph_convcoa.verification.mrfs import GUESS_THRESHOLD, Mode, conv_mrfs
 
-SAME, NEW, OTHER = "another answer of the passage", "the same, not given before", "an answer to another question"
-ERRORS = (0.05, 0.1, 0.2)
-"""Error rates that a threshold is given for."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Scores = NDArray[np.float64]
+RIGHT_SHARES = (0.5, 0.8)
+"""Of a model's guesses those that are right: even, and typical of a good model."""
+_SAME, _NEW, _OTHER = "another answer of the passage", "the same, not given before", "an answer to another question"
+_ERRORS = (0.05, 0.1, 0.2)
+_STEPS = np.round(np.arange(0.05, 1.0, 0.05), 2).tolist()
 _FORMS: tuple[tuple[str, float, Mode], ...] = (
     ("default", GUESS_THRESHOLD, "default"),
     ("plain (papers)", PAPER_THRESHOLD, "plain"),
@@ -45,6 +49,54 @@ class GuessRow:
 
 
 @dataclass(frozen=True)
+class Saving:
+    """A threshold, where a given share of the guesses is right.
+
+    Attributes:
+        right_share: Share of right guesses before verification.
+        threshold: T; a guess above it is kept.
+        kept: Share of all guesses that is kept: each saves its correction, its evidence in the prompt and its answer.
+        error: Share of wrong guesses among the kept; None where none is kept.
+        right_kept: Share of the right guesses that is kept.
+    """
+
+    right_share: float
+    threshold: float
+    kept: float
+    error: float | None
+    right_kept: float
+
+
+def saving(right: Scores, wrong: Scores, threshold: float, right_share: float) -> Saving:
+    """What one threshold keeps.
+
+    Example:
+        >>> found = saving(np.array([0.9, 0.4]), np.array([0.7, 0.1]), 0.5, 0.8)
+        >>> found.kept, found.error
+        (0.5, 0.2)
+    """
+    good = right_share * float((right > threshold).mean())
+    bad = (1 - right_share) * float((wrong > threshold).mean())
+    kept = good + bad
+    return Saving(
+        right_share, threshold, round(kept, 6), round(bad / kept, 6) if kept else None, float((right > threshold).mean())
+    )
+
+
+def within_error(right: Scores, wrong: Scores, error: float, right_share: float) -> Saving | None:
+    """The threshold that keeps the most with at most this error among the kept; None where none does.
+
+    Example:
+        >>> within_error(np.array([0.9, 0.4]), np.array([0.7, 0.1]), 0.0, 0.5).kept
+        0.25
+    """
+    # Every cut between two scores; a guess is kept above it.
+    tried = (saving(right, wrong, float(t), right_share) for t in np.unique(np.concatenate([[0.0], right, wrong])))
+    allowed = [found for found in tried if found.error is not None and found.error <= error]
+    return max(allowed, key=lambda found: found.kept, default=None)
+
+
+@dataclass(frozen=True)
 class ErrorSaving:
     """The most that a method keeps with at most an error among the kept; None where no threshold does."""
 
@@ -55,8 +107,8 @@ class ErrorSaving:
 
 
 @dataclass(frozen=True)
-class GuessReport:
-    """Right answers told from wrong ones.
+class GuessReport(Report):
+    """Discrimination of right answers from wrong ones.
 
     Attributes:
         data: The data set, and what of it was taken.
@@ -75,32 +127,47 @@ class GuessReport:
     at_error: tuple[ErrorSaving, ...]
     correction_tokens: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON data."""
-        return asdict(self)
-
-    def __rich__(self) -> Group:
-        caption = f"{self.data}. Best threshold of the default form on these questions: T = {self.fitted_threshold:.2f}"
-        table = Table("method", "wrong guesses", "n", "AUC", "T", "right kept", "wrong rejected", caption=caption)
-        for r in self.rows:
-            figures = (f"{r.auc:.3f}", f"{r.threshold:.2f}", f"{r.right_kept:.3f}", f"{r.wrong_rejected:.3f}")
-            table.add_row(r.method, r.wrong, str(r.n), *figures)
-        buys = Table("right guesses", "T", "corrections saved", "wrong among kept", "right kept", title="what T buys, default")
-        for s in self.savings:
-            if s.threshold in (*_SHOWN, GUESS_THRESHOLD):
-                error = "-" if s.error is None else f"{s.error:.3f}"
-                buys.add_row(f"{s.right_share:.0%}", f"{s.threshold:.2f}", f"{s.kept:.3f}", error, f"{s.right_kept:.3f}")
-        told = f"a correction takes {self.correction_tokens:.0f} tokens of the prompt, and its answer"
-        given = Table(
-            "method", "right guesses", "error at most", "corrections saved", "tokens saved a guess", "T", caption=told
-        )
-        given.title = "saved at a given error"
+    def tables(self) -> tuple[Table, ...]:
+        rows = [
+            [r.method, r.wrong, str(r.n), shown(r.auc), f"{r.threshold:.2f}", shown(r.right_kept), shown(r.wrong_rejected)]
+            for r in self.rows
+        ]
+        kept = [
+            [f"{s.right_share:.0%}", f"{s.threshold:.2f}", shown(s.kept), shown(s.error) or "-", shown(s.right_kept)]
+            for s in self.savings
+            if s.threshold in (*_SHOWN, GUESS_THRESHOLD)
+        ]
+        given = []
         for e in self.at_error:
             best = ("0", "0", "-")
             if e.best is not None:
-                best = (f"{e.best.kept:.3f}", f"{e.best.kept * self.correction_tokens:.0f}", f"{e.best.threshold:.2f}")
-            given.add_row(e.method, f"{e.right_share:.0%}", f"{e.error:.0%}", *best)
-        return Group(table, buys, given)
+                best = (shown(e.best.kept), f"{e.best.kept * self.correction_tokens:.0f}", f"{e.best.threshold:.2f}")
+            given.append([e.method, f"{e.right_share:.0%}", f"{e.error:.0%}", *best])
+        columns = ("method", "wrong guesses", "n", "AUC", "T", "right kept", "wrong rejected")
+        saved = ("right guesses", "T", "corrections saved", "wrong among kept", "right kept")
+        at_error = ("method", "right guesses", "error at most", "corrections saved", "tokens saved a guess", "T")
+        best_threshold = f"Best threshold of the default form on these questions: T = {self.fitted_threshold:.2f}"
+        tokens = f"a correction takes {self.correction_tokens:.0f} tokens of the prompt, and its answer"
+        return (
+            Table("", columns, rows, f"{self.data}. {best_threshold}", left=2),
+            Table("corrections that T saves, default", saved, kept, left=0),
+            Table("saved at a given error", at_error, given, tokens),
+        )
+
+    def figure(self) -> Figure:
+        """The corrections saved and the errors among the kept guesses against T."""
+        figure = new_figure(8, 3.5)
+        kept, errors = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+        for share in sorted({s.right_share for s in self.savings}):
+            rows = [s for s in self.savings if s.right_share == share]
+            kept.plot([s.threshold for s in rows], [s.kept for s in rows], label=f"{share:.0%} of guesses right")
+            some = [(s.threshold, s.error) for s in rows if s.error is not None]
+            errors.plot([t for t, _ in some], [e for _, e in some])
+        kept.set(xlabel="T", ylabel="corrections saved", ylim=(0, 1))
+        errors.set(xlabel="T", ylabel="wrong among kept", ylim=(0, None))
+        kept.legend()
+        style(kept, errors)
+        return figure
 
 
 def evaluate_guesses(
@@ -149,19 +216,17 @@ def evaluate_guesses(
             scores[method] = (columns[:, 0], columns[:, 1], columns[:, 2])
     for method, threshold, _ in _FORMS:
         right, same, others = scores[method]
-        rows.append(_guess_row(method, SAME, threshold, right, same))
+        rows.append(_guess_row(method, _SAME, threshold, right, same))
         if new.any() and not new.all():
-            rows.append(_guess_row(method, NEW, threshold, right[new], same[new]))
-        rows.append(_guess_row(method, OTHER, threshold, right, others))
+            rows.append(_guess_row(method, _NEW, threshold, right[new], same[new]))
+        rows.append(_guess_row(method, _OTHER, threshold, right, others))
         at_error += [
-            ErrorSaving(method, e, share, within_error(right, same, e, share)) for share in right_shares for e in ERRORS
+            ErrorSaving(method, e, share, within_error(right, same, e, share)) for share in right_shares for e in _ERRORS
         ]
     right, same, _ = scores["default"]
     fitted, _ = best_threshold(np.repeat([True, False], len(right)), np.concatenate([right, same]))
-    table = savings(right, same, right_shares=right_shares) + savings(
-        right, same, right_shares=right_shares, thresholds=[GUESS_THRESHOLD]
-    )
-    table.sort(key=lambda s: (s.right_share, s.threshold))
+    thresholds = sorted({*_STEPS, GUESS_THRESHOLD})
+    table = [saving(right, same, t, share) for share in sorted(right_shares) for t in thresholds]
     tokens = float(np.mean([case.prompt_tokens for case in cases]))
     return GuessReport(f"{Path(folder).name}, {name}", tuple(rows), fitted, tuple(table), tuple(at_error), tokens)
 

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.reports.kit import save_picture
 from langgraph_convcoa.evaluation.verification.guess_cases import load_cases
 from langgraph_convcoa.evaluation.verification.guess_fit import fit_guesses
-from langgraph_convcoa.evaluation.verification.guess_savings import saving, savings, within_error
-from langgraph_convcoa.evaluation.verification.guesses import evaluate_guesses
-from langgraph_convcoa.evaluation.verification.plots import plot_savings
+from langgraph_convcoa.evaluation.verification.guesses import evaluate_guesses, saving, within_error
 from langgraph_convcoa.verification.bearing_weights import BEARING_WEIGHTS
 from tests import SHARED
 
@@ -46,7 +45,7 @@ def test_guesses(folder):
     assert 0 < report.fitted_threshold < 1
     console = Console(record=True, width=140, file=io.StringIO())
     console.print(report)
-    for words in ("another answer of the passage", "what T buys", "saved at a given error"):
+    for words in ("another answer of the passage", "corrections that T saves", "saved at a given error"):
         assert words in console.export_text(clear=False)
     json.dumps(report.to_dict(), allow_nan=False)
     assert report.to_dict() == evaluate_guesses(folder).to_dict()
@@ -122,7 +121,7 @@ scores = st.lists(st.floats(0, 1), min_size=1, max_size=20).map(np.array)
 
 @given(scores, scores, st.floats(0.1, 0.9))
 def test_a_higher_threshold_keeps_no_more(right, wrong, share):
-    kept = [s.kept for s in savings(right, wrong, right_shares=[share])]
+    kept = [saving(right, wrong, threshold, share).kept for threshold in np.linspace(0, 1, 21)]
     assert kept == sorted(kept, reverse=True)
 
 
@@ -135,10 +134,11 @@ def test_the_error_stays_within_what_was_asked(right, wrong, share, error):
 
 
 def test_the_curves_are_drawn(folder, tmp_path):
-    plot_savings(evaluate_guesses(folder), tmp_path / "savings.svg")
+    figure = evaluate_guesses(folder).figure()
+    save_picture(figure, tmp_path / "savings.svg")
     assert "<svg" in (tmp_path / "savings.svg").read_text()
     with pytest.raises(InputError, match="cannot be written"):
-        plot_savings(evaluate_guesses(folder), tmp_path / "savings.words")
+        save_picture(figure, tmp_path / "savings.words")
 
 
 def shared(name):

@@ -1,4 +1,4 @@
-"""Agreement of scores with ratings: intervals and differences over conversations, reliability, agreement of the raters."""
+"""Agreement of scores with human ratings: AUC and Spearman with intervals, reliability, agreement of the raters."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from scipy.stats import rankdata
 from langgraph_convcoa.verification.calibration import spearman_of
 
 Scores = NDArray[np.float64]
-RESAMPLES = 1000
-_ENDS = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Bin:
-    """Answers whose scores lie near one another."""
+    """Answers with similar scores; `faithful` is the share of those rated as faithful."""
 
     low: float
     high: float
@@ -57,7 +55,7 @@ def agreements(
     conversations: Sequence[str],
     *,
     baseline: str,
-    resamples: int = RESAMPLES,
+    resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Agreement]:
     """Percentile bootstrap over conversations (Efron 1979), the same draws for every method.
@@ -81,16 +79,13 @@ def agreements(
             draws.append({name: _figures(row[chosen], grades[chosen], faithful_from) for name, row in scores.items()})
     whole = {name: _figures(row, grades, faithful_from) for name, row in scores.items()}
     draws = draws or [whole]
-    return {
-        name: Agreement(
-            *(_interval(figures[i], [draw[name][i] for draw in draws]) for i in range(2)),
-            *(
-                _interval(figures[i] - whole[baseline][i], [draw[name][i] - draw[baseline][i] for draw in draws])
-                for i in range(2)
-            ),
-        )
-        for name, figures in whole.items()
-    }
+    found = {}
+    for name, value in whole.items():
+        drawn = np.array([draw[name] for draw in draws])
+        gains, gain = drawn - np.array([draw[baseline] for draw in draws]), np.subtract(value, whole[baseline])
+        auc, spearman, auc_gain, spearman_gain = map(_interval, (*value, *gain), (*drawn.T, *gains.T))
+        found[name] = Agreement(auc, spearman, auc_gain, spearman_gain)
+    return found
 
 
 def _figures(scores: Scores, grades: Scores, faithful_from: float) -> tuple[float, float]:
@@ -104,9 +99,9 @@ def _figures(scores: Scores, grades: Scores, faithful_from: float) -> tuple[floa
     return float(auc), float(a @ b) / spread if spread else 0.0
 
 
-def _interval(value: float, draws: Sequence[float]) -> Interval:
-    low, high = np.percentile(draws, _ENDS)
-    return Interval(value, float(low), float(high))
+def _interval(value: float, draws: Scores) -> Interval:
+    low, high = np.percentile(draws, (2.5, 97.5))
+    return Interval(float(value), float(low), float(high))
 
 
 def reliability(scores: Scores, grades: Scores, faithful_from: float, bins: int) -> list[Bin]:
@@ -129,7 +124,7 @@ def reliability(scores: Scores, grades: Scores, faithful_from: float, bins: int)
 
 
 def rater_agreement(ratings: Sequence[Sequence[float]]) -> float | None:
-    """Mean Spearman of one rater with the mean of the others, over answers that as many people rated as most were.
+    """Mean Spearman of one rater with the mean of the others, over the answers with the largest number of ratings.
 
     None where fewer than two people rated, or where they give the same rating to all.
     """
