@@ -50,19 +50,18 @@ def costs(
       convcoa evaluate costs my-script.json --methods ours,ours-without-alignment,chain-of-action --json
     """
     from langgraph_convcoa.evaluation.costs.measure import measure_costs
-    from langgraph_convcoa.evaluation.costs.report import check_report_path, write_report
-    from langgraph_convcoa.evaluation.costs.report import plot as draw
     from langgraph_convcoa.evaluation.costs.scripted import Script, load_script, make_script
     from langgraph_convcoa.evaluation.methods.registry import check_methods
+    from langgraph_convcoa.evaluation.reports.kit import check_page, check_picture, save_picture
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if not names:
         raise InputError("--methods names no method")
     check_methods(names)
     if report is not None:
-        check_report_path(report)
-    if plot is not None and not plot.parent.is_dir():
-        raise InputError(f"the picture cannot be written: there is no folder {plot.parent}")
+        check_page(report)
+    if plot is not None:
+        check_picture(plot)
     if script is not None:
         asked = load_script(script)
     else:
@@ -73,9 +72,9 @@ def costs(
         asked.save(save_script)
     found = measure_costs(asked, names, k=k, progress=True)
     if report is not None:
-        write_report(found, report)
+        found.page().save(report)
     if plot is not None:
-        draw(found, plot)
+        save_picture(found.figure(), plot)
     print_report(found, as_json)
 
 

@@ -1,27 +1,30 @@
-"""Costs of methods under one script: the same replies and token counts for all of them (Pan et al. 2024b, table 4)."""
+"""Costs of methods under one script, with the same replies and token counts for all of them (Pan et al. 2024b, table 4)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-from rich.console import RenderableType
-from rich.table import Table
+import numpy as np
 
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.costs.scripted import Script, ScriptedQuestion
 from langgraph_convcoa.evaluation.costs.scripted_server import ScriptedServer
-from langgraph_convcoa.evaluation.methods.base import Kit, Method
+from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import check_methods, make_method
 from langgraph_convcoa.evaluation.records import Costs, Turn
+from langgraph_convcoa.evaluation.reports.kit import Page, Picture, Report, Table, can_draw, new_figure, style
 from langgraph_convcoa.evaluation.runs.metering import Meter
 from langgraph_convcoa.evaluation.runs.waiting import completed
 from langgraph_convcoa.reasoning.models import load_chat_model
 from langgraph_convcoa.retrieval.progress import Progress, track
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEFAULT_METHODS = ("ours", "react", "self-ask", "search-in-the-chain")
 """Ours beside the agents of Pan et al. 2024a, table 3."""
@@ -32,8 +35,7 @@ LIMITS = (
     "answers, is measured by `convcoa evaluate qa --model`. Time is left out, since the scripted model answers at once."
 )
 
-HEADINGS = ("right", "n", "method", "input", "output", "total", "retrievals", "calls", "from–to")
-"""Share of right guesses, sub-questions of a question, tokens, searches, model calls and their range."""
+_HEADINGS = ("right", "n", "method", "input", "output", "total", "retrievals", "calls", "from–to")
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,8 @@ class CostRow:
 
 
 @dataclass(frozen=True)
-class CostsReport:
-    """The rows, by share of right guesses, length of chain and method.
-
-    Attributes:
-        rows: One a cell of the table.
-        k: Passages a search.
-    """
+class CostsReport(Report):
+    """The rows, by share of right guesses, length of chain and method; `k` is the number of passages a search."""
 
     rows: tuple[CostRow, ...]
     k: int
@@ -83,35 +80,52 @@ class CostsReport:
         rows = [{**asdict(row), "total_tokens": row.total_tokens} for row in self.rows]
         return {"rows": rows, "k": self.k, "limits": LIMITS}
 
-    def cells(self) -> list[list[str]]:
-        """The table's rows as text, in the order of `HEADINGS`."""
-        return [
-            [
-                f"{row.right_share:.0%}",
-                str(row.sub_questions),
-                row.method,
-                f"{row.input_tokens:,.0f}",
-                f"{row.output_tokens:,.0f}",
-                f"{row.total_tokens:,.0f}",
-                f"{row.retrievals:.1f}",
-                f"{row.calls:.1f}",
-                f"{row.fewest_calls}–{row.most_calls}",
-            ]
-            for row in self.rows
-        ]
+    def tables(self) -> tuple[Table, ...]:
+        cells = []
+        for row in self.rows:
+            tokens = [f"{count:,.0f}" for count in (row.input_tokens, row.output_tokens, row.total_tokens)]
+            calls = [f"{row.retrievals:.1f}", f"{row.calls:.1f}", f"{row.fewest_calls}–{row.most_calls}"]
+            cells.append([f"{row.right_share:.0%}", str(row.sub_questions), row.method, *tokens, *calls])
+        title = "Tokens, searches and model calls a question, by share of right guesses and n sub-questions"
+        return (Table(title, _HEADINGS, cells, LIMITS, left=3),)
 
-    def __rich__(self) -> RenderableType:
-        table = Table(title="Tokens, searches and model calls a question, by share of right guesses and n sub-questions")
-        for heading in HEADINGS:
-            table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
-        block = None
-        for row, cells in zip(self.rows, self.cells(), strict=True):
-            if block not in (None, (row.right_share, row.sub_questions)):
-                table.add_section()
-            block = (row.right_share, row.sub_questions)
-            table.add_row(*cells, style="bold" if row.method == "ours" else None)
-        table.caption = LIMITS
-        return table
+    def page(self) -> Page:
+        """The table and the curves to read; without matplotlib no curves."""
+        questions = sorted({row.questions for row in self.rows})
+        how_many = f"{questions[0]}" if len(questions) == 1 else f"{questions[0]} to {questions[-1]}"
+        summary = (
+            f"Means a question, of {how_many} questions a row; {self.k} passages a search. The columns are the share of "
+            "right guesses, the sub-questions of a question (n), tokens, searches, model calls, the fewest and most of these."
+        )
+        title = "Model calls and tokens against the length of the chain"
+        curves = [Picture.of("costs-curves", title, self.figure())] if can_draw() else []
+        return Page("Costs under one script", summary, self.tables(), curves)
+
+    def figure(self) -> Figure:
+        """Model calls, and tokens, against n: one plot a share of right guesses, one line a method."""
+        methods = list(dict.fromkeys(row.method for row in self.rows))
+        shares = sorted({row.right_share for row in self.rows})
+        figure = new_figure(1.2 + 3.3 * len(shares), 6.2)
+        grid = figure.subplots(2, len(shares), sharex=True, sharey="row", squeeze=False)
+        for line, (name, label) in enumerate([("calls", "model calls a question"), ("total_tokens", "tokens a question")]):
+            for axes, share in zip(grid[line], shares, strict=True):
+                for number, method in enumerate(methods):
+                    rows = [row for row in self.rows if (row.method, row.right_share) == (method, share)]
+                    points = sorted((row.sub_questions, getattr(row, name)) for row in rows)
+                    # Methods that cost the same lie on one another: dashes and marks let the one below be seen.
+                    form = f"{'os^Dvx'[number % 6]}{('-', '--', ':', '-.')[number % 4]}"
+                    width = 2.4 if method == "ours" else 1.5
+                    axes.plot(*zip(*points, strict=True), form, fillstyle="none", linewidth=width, label=method)
+                axes.set_ylim(0, None)
+                style(axes, integers=True)
+                if line == 0:
+                    axes.set_title(f"{share:.0%} of the guesses right")
+                else:
+                    axes.set_xlabel("sub-questions of a question")
+            grid[line][0].set_ylabel(label)
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(methods), 4))
+        return figure
 
 
 def measure_costs(
@@ -156,7 +170,7 @@ async def _measured(
     for one, turn in zip(script.questions, script.turns(), strict=True):
         conversations[one.conversation].append((one, turn))
     found: defaultdict[tuple[float, int, str], list[Costs]] = defaultdict(list)
-    # What the environment says of proxies is not meant for this machine itself.
+    # Proxies of the environment are not for this machine itself.
     with ScriptedServer(script) as server, track(progress, len(names) * len(script.questions), "Asking") as advance:
         async with httpx.AsyncClient(trust_env=False) as client:
             model = load_chat_model("script", base_url=server.base_url, max_retries=0, http_async_client=client)
@@ -168,40 +182,21 @@ async def _measured(
             async def work() -> None:
                 for name, asked in waiting:
                     for one, turn in asked:
-                        costs = await _cost(made[name], turn)
-                        found[one.right_share, len(one.sub_questions), name].append(costs)
+                        meter = Meter()
+                        await made[name].ainvoke(turn, {"callbacks": [meter]})
+                        found[one.right_share, len(one.sub_questions), name].append(meter.costs())
                         advance(1)
 
             await asyncio.gather(*(work() for _ in range(max(concurrency, 1))))
     return CostsReport(_rows(found, names), k)
 
 
-async def _cost(method: Method, turn: Turn) -> Costs:
-    meter = Meter()
-    await method.ainvoke(turn, {"callbacks": [meter]})
-    return meter.costs()
-
-
 def _rows(found: Mapping[tuple[float, int, str], Sequence[Costs]], names: list[str]) -> tuple[CostRow, ...]:
     rows = []
     for share, n, name in sorted(found, key=lambda cell: (cell[0], cell[1], names.index(cell[2]))):
         costs = found[share, n, name]
-
-        def mean(of: Callable[[Costs], int], costs: Sequence[Costs] = costs) -> float:
-            return sum(map(of, costs)) / len(costs)
-
-        rows.append(
-            CostRow(
-                method=name,
-                sub_questions=n,
-                right_share=share,
-                questions=len(costs),
-                calls=mean(lambda one: one.calls),
-                input_tokens=mean(lambda one: one.input_tokens),
-                output_tokens=mean(lambda one: one.output_tokens),
-                retrievals=mean(lambda one: one.retrievals),
-                fewest_calls=min(one.calls for one in costs),
-                most_calls=max(one.calls for one in costs),
-            )
-        )
+        counts = [(one.calls, one.input_tokens, one.output_tokens, one.retrievals) for one in costs]
+        calls, given, got, searches = (float(mean) for mean in np.mean(counts, axis=0))
+        fewest, most = min(one.calls for one in costs), max(one.calls for one in costs)
+        rows.append(CostRow(name, n, share, len(costs), calls, given, got, searches, fewest, most))
     return tuple(rows)

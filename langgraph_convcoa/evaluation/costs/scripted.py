@@ -1,4 +1,4 @@
-"""Scripts of questions: what a model is to believe and what is right, so that methods can be compared under the same replies.
+"""Scripts of questions: the right answers and a model's guesses, so that methods can be compared under the same replies.
 
 A script is a JSON file:
 
@@ -14,15 +14,27 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import PrivateAttr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.records import Turn
@@ -31,28 +43,40 @@ NOT_KNOWN = "I do not know."
 """What the model says where it believes nothing."""
 
 
-@dataclass(frozen=True)
-class ScriptedSub:
-    """A sub-question: the right answer, the model's guess ("" for none) and whether that is right."""
-
-    question: str
-    answer: str
-    guess: str
-    right: bool
-    passage: str
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_Optional = Annotated[str, BeforeValidator(lambda value: "" if value is None else str(value))]
 
 
-@dataclass(frozen=True)
-class ScriptedQuestion:
+class ScriptedSub(BaseModel):
+    """A sub-question: the right answer, the model's guess ("" for none), whether that is right, the text of the answer."""
+
+    model_config = ConfigDict(frozen=True)
+
+    question: _Text
+    answer: _Text
+    guess: _Optional = ""
+    right: StrictBool = False
+    passage: _Optional = ""
+
+    @model_validator(mode="after")
+    def _right_guess(self) -> ScriptedSub:
+        if self.right and not self.guess:
+            raise ValueError("where `right` is true there must be a guess")
+        return self
+
+
+class ScriptedQuestion(BaseModel):
     """A question with its sub-questions, its right answer and the model's draft."""
 
-    id: str
-    question: str
-    answer: str
-    sub_questions: tuple[ScriptedSub, ...]
-    draft: str
-    conversation: str
-    right_share: float
+    model_config = ConfigDict(frozen=True)
+
+    id: _Optional = ""
+    question: _Text
+    answer: _Text
+    sub_questions: tuple[ScriptedSub, ...] = Field(min_length=1)
+    draft: _Optional = ""
+    conversation: _Optional = ""
+    right_share: float = -1.0
 
 
 @dataclass(frozen=True)
@@ -82,14 +106,14 @@ class Script:
     def documents(self) -> list[Document]:
         """One passage a sub-question."""
         return [
-            Document(sub.passage, id=f"{one.id}#{n}", metadata={"source": one.id})
+            Document(sub.passage or sub.answer, id=f"{one.id}#{n}", metadata={"source": one.id})
             for one in self.questions
             for n, sub in enumerate(one.sub_questions, 1)
         ]
 
-    def retriever(self) -> ScriptRetriever:
+    def retriever(self) -> _ScriptRetriever:
         """A retriever over the passages."""
-        return ScriptRetriever(self.documents())
+        return _ScriptRetriever(self.documents())
 
     def save(self, path: str | Path) -> None:
         """Write the script as JSON, to be read by `load_script`.
@@ -98,12 +122,13 @@ class Script:
             InputError: It cannot be written.
         """
         try:
-            Path(path).write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False), encoding="utf-8")
+            rows = [one.model_dump() for one in self.questions]
+            Path(path).write_text(json.dumps({"questions": rows}, indent=1, ensure_ascii=False), encoding="utf-8")
         except OSError as error:
             raise InputError(f"the script cannot be written to {path}: {error.strerror}") from None
 
 
-class ScriptRetriever(BaseRetriever):
+class _ScriptRetriever(BaseRetriever):
     """Finds the passages that share the most words with a query, the same ones for the same query."""
 
     k: int = 5
@@ -125,22 +150,31 @@ def load_script(path: str | Path) -> Script:
     """Read a script.
 
     Raises:
-        InputError: It cannot be read; what is wrong is named.
+        InputError: It cannot be read; the message names the place of what is wrong.
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        rows = data["questions"]
+        rows = json.loads(Path(path).read_text(encoding="utf-8"))["questions"]
+        questions = TypeAdapter(list[ScriptedQuestion]).validate_python(rows)
     except OSError as error:
         raise InputError(f"the script {path} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        raise InputError(f"the script {path} is wrong at questions{place}: {first['msg']}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f'the script {path} is no JSON object with a list under "questions"') from None
-    if not isinstance(rows, list) or not rows:
+    if not questions:
         raise InputError(f"the script {path} holds no questions")
-    questions = tuple(_question(row, number, path) for number, row in enumerate(rows, 1))
-    repeated = {one.question for one in questions if [other.question for other in questions].count(one.question) > 1}
-    if repeated:
+    if repeated := [text for text, count in Counter(one.question for one in questions).items() if count > 1]:
         raise InputError(f"the script {path} asks twice: {min(repeated)!r}")
-    return Script(questions)
+    return Script(tuple(_completed(one, number) for number, one in enumerate(questions, 1)))
+
+
+def _completed(one: ScriptedQuestion, number: int) -> ScriptedQuestion:
+    """A question with the values that its row leaves out."""
+    share = sum(sub.right for sub in one.sub_questions) / len(one.sub_questions)
+    known = {"id": one.id or str(number), "conversation": one.conversation or one.id or str(number)}
+    return one.model_copy(update={**known, "right_share": share if one.right_share < 0 else one.right_share})
 
 
 def make_script(
@@ -167,25 +201,26 @@ def make_script(
     """
     if n < 1 or questions < 1 or sentences < 1 or not 0 <= right_share <= 1 or not 0 <= missing_share <= 1:
         raise InputError("a script has at least 1 question, sub-question and sentence, and shares from 0 to 1")
-    draw = random.Random(f"{seed} {n} {right_share}")  # noqa: S311 - made names, not secrets
+    draw = random.Random(f"{seed} {n} {right_share}")  # noqa: S311 - synthetic names, not secrets
     right = round(right_share * n * questions)
     missing = round(missing_share * (n * questions - right))
     kinds = ["right"] * right + ["missing"] * missing + ["wrong"] * (n * questions - right - missing)
     draw.shuffle(kinds)
     made = []
-    for number in range(questions):
+    for number in range(1, questions + 1):
+        name = f"n{n}-r{right_share:g}-{number}"
         things = [f"{_name(draw)} {draw.choice(_THINGS)}" for _ in range(n)]
         subs = [_sub(draw, thing, kinds.pop(), sentences) for thing in things]
         listed = ", ".join(f"the {thing}" for thing in things)
         guesses = [sub.guess for sub in subs]
         made.append(
             ScriptedQuestion(
-                id=f"n{n}-r{right_share:g}-{number + 1}",
+                id=name,
                 question=f"Which architects gave plans for {listed}?",
                 answer=" ".join(sub.answer for sub in subs),
                 sub_questions=tuple(subs),
                 draft=" ".join(guesses) if all(guesses) else "",
-                conversation=f"n{n}-r{right_share:g}-{number + 1}",
+                conversation=name,
                 right_share=right_share,
             )
         )
@@ -214,41 +249,8 @@ def _sub(draw: random.Random, thing: str, kind: str, sentences: int) -> Scripted
     answer, wrong = (f"The {thing} was designed by {_name(draw)} {_name(draw)}." for _ in range(2))
     guess = {"right": answer, "wrong": wrong, "missing": ""}[kind]
     passage = " ".join([answer, *draw.sample(_FILLERS, min(sentences - 1, len(_FILLERS)))])
-    return ScriptedSub(f"Who designed the {thing}?", answer, guess, kind == "right", passage)
-
-
-def _question(row: Any, number: int, path: str | Path) -> ScriptedQuestion:
-    where = f"question {number} of the script {path}"
-    question, answer = _text(row, "question", where), _text(row, "answer", where)
-    rows = row.get("sub_questions")
-    if not isinstance(rows, list) or not rows:
-        raise InputError(f'{where} needs a list under "sub_questions"')
-    subs = tuple(_read_sub(sub, f"sub-question {n} of {where}") for n, sub in enumerate(rows, 1))
-    share = sum(sub.right for sub in subs) / len(subs)
-    return ScriptedQuestion(
-        id=str(row.get("id") or number),
-        question=question,
-        answer=answer,
-        sub_questions=subs,
-        draft=str(row.get("draft") or ""),
-        conversation=str(row.get("conversation") or row.get("id") or number),
-        right_share=float(row["right_share"]) if isinstance(row.get("right_share"), int | float) else share,
-    )
-
-
-def _read_sub(row: Any, where: str) -> ScriptedSub:
-    question, answer = _text(row, "question", where), _text(row, "answer", where)
-    guess = str(row.get("guess") or "")
-    right = row.get("right", False)
-    if not isinstance(right, bool) or (right and not guess):
-        raise InputError(f'{where} needs true or false under "right", and a guess where that is true')
-    return ScriptedSub(question, answer, guess, right, str(row.get("passage") or answer))
-
-
-def _text(row: Any, name: str, where: str) -> str:
-    if not isinstance(row, dict) or not isinstance(row.get(name), str) or not row[name].strip():
-        raise InputError(f"{where} needs a text under {name!r}")
-    return str(row[name])
+    question = f"Who designed the {thing}?"
+    return ScriptedSub(question=question, answer=answer, guess=guess, right=kind == "right", passage=passage)
 
 
 def _words(text: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What the model of a script says: to each method's prompts in that method's form, and always the same of the same question.
+"""Replies of the model of a script: in the form that each method's prompt asks for, the same to the same question.
 
 A prompt is known by the instruction that its method gives, a question by its text. The scripted model believes its guesses
 until it is shown what was found; then it says what is right, and concludes that from a chain that holds all right answers.
@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from langgraph_convcoa.evaluation.costs.scripted import NOT_KNOWN, Script, ScriptedQuestion, ScriptedSub
 from langgraph_convcoa.evaluation.methods import chain_of_action, react, search_in_the_chain, with_retrieval, without_retrieval
@@ -30,14 +29,8 @@ def count_tokens(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """A request's messages, and the question that it is about.
-
-    Attributes:
-        messages: Texts with the role of who says them.
-        text: All of them.
-        one: The question whose text, or that of a sub-question, comes last.
-    """
+class _Prompt:
+    """A request: its messages by role, all of their text, and the question whose text, or a sub-question's, comes last."""
 
     messages: Sequence[tuple[str, str]]
     text: str
@@ -76,19 +69,19 @@ class ScriptedReplies:
         text = "\n".join(content for _, content in messages)
         place, one = max(((text.rfind(wanted), one) for wanted, one in self._texts), key=lambda found: found[0])
         answer = next((answer for marker, answer in _BY_MARKER.items() if marker in text), None)
-        return answer(Prompt(messages, text, one)) if answer is not None and place >= 0 else NOT_KNOWN
+        return answer(_Prompt(messages, text, one)) if answer is not None and place >= 0 else NOT_KNOWN
 
 
 def _belief(one: ScriptedQuestion) -> str:
     return one.draft or NOT_KNOWN
 
 
-def _thought(prompt: Prompt) -> str:
+def _thought(prompt: _Prompt) -> str:
     guesses = " ".join(sub.guess or f"{NOT_KNOWN} ({sub.question})" for sub in prompt.one.sub_questions)
     return f"{guesses} So the answer is: {_belief(prompt.one)}"
 
 
-def _solved(prompt: Prompt) -> str:
+def _solved(prompt: _Prompt) -> str:
     """Least-to-most: the answer to a sub-question, or to the question itself."""
     last = prompt.text.rstrip().removesuffix("Answer:").rstrip().rsplit("Question: ", 1)[-1]
     sub = _sub(prompt.one, last)
@@ -99,15 +92,15 @@ def _sub(one: ScriptedQuestion, question: str) -> ScriptedSub | None:
     return next((sub for sub in one.sub_questions if sub.question == question.strip()), None)
 
 
-def _decomposed(prompt: Prompt) -> str:
+def _decomposed(prompt: _Prompt) -> str:
     return "\n".join(f"{n}. {sub.question}" for n, sub in enumerate(prompt.one.sub_questions, 1))
 
 
-def _planned_thought(prompt: Prompt) -> str:
+def _planned_thought(prompt: _Prompt) -> str:
     return f"Find out: {' '.join(sub.question for sub in prompt.one.sub_questions)}"
 
 
-def _followed_up(prompt: Prompt) -> str:
+def _followed_up(prompt: _Prompt) -> str:
     """Self-ask: the next follow-up question, or the answer."""
     if prompt.text.rstrip().endswith("So the final answer is:"):
         return prompt.one.answer
@@ -118,7 +111,7 @@ def _followed_up(prompt: Prompt) -> str:
     return follow_up if asked else f"Yes.\n{follow_up}"
 
 
-def _acted(prompt: Prompt) -> str:
+def _acted(prompt: _Prompt) -> str:
     """ReAct: the next search, or the end."""
     asked = prompt.tail.count("\nObservation ")
     done = asked >= len(prompt.one.sub_questions)
@@ -129,13 +122,13 @@ def _acted(prompt: Prompt) -> str:
     return f"{thought}\nAction {asked + 1}: {action}\nObservation {asked + 1}:"
 
 
-def _hopped(prompt: Prompt) -> str:
+def _hopped(prompt: _Prompt) -> str:
     subs = prompt.one.sub_questions
     sub = subs[min(int("\nContext:\n" in prompt.text), len(subs) - 1)]
     return f"We need to find out what the context does not say yet.\nSearch Query: {sub.question}"
 
 
-def _chained(prompt: Prompt) -> str:
+def _chained(prompt: _Prompt) -> str:
     """Search-in-the-chain: the chain from the node that was corrected last, with what was learnt so far."""
     told = [content for role, content in prompt.messages[1:] if role == "user"]
     subs = prompt.one.sub_questions
@@ -152,43 +145,46 @@ def _chained(prompt: Prompt) -> str:
     return "\n".join(lines)
 
 
-def _chain(one: ScriptedQuestion) -> list[dict[str, Any]]:
-    return [
-        {"sub": sub.question, "guess_answer": sub.guess, "missing_flag": not sub.guess, "action_input": ""}
-        for sub in one.sub_questions
-    ]
-
-
-def _planned(prompt: Prompt) -> str:
+def _planned(prompt: _Prompt) -> str:
     """The plan of ours, with the first action that the prompt names."""
     named = re.search(r"can look things up:\n- ([\w-]+):", prompt.text)
-    chain = [{"action": named.group(1) if named else "", **node} for node in _chain(prompt.one)]
+    action = named.group(1) if named else ""
+    chain = [
+        {
+            "action": action,
+            "sub": sub.question,
+            "guess_answer": sub.guess,
+            "missing_flag": not sub.guess,
+            "action_input": "",
+        }
+        for sub in prompt.one.sub_questions
+    ]
     plan = {"optimized_question": prompt.one.question, "chain": chain, "final_answer": prompt.one.draft}
     return json.dumps(plan, ensure_ascii=False)
 
 
-def _coa_chain(prompt: Prompt) -> str:
+def _coa_chain(prompt: _Prompt) -> str:
     chain = [
         {
             "Action": chain_of_action.ACTION,
-            "Sub": node["sub"],
-            "Guess_answer": node["guess_answer"],
-            "Missing_flag": str(node["missing_flag"]),
+            "Sub": sub.question,
+            "Guess_answer": sub.guess,
+            "Missing_flag": str(not sub.guess),
         }
-        for node in _chain(prompt.one)
+        for sub in prompt.one.sub_questions
     ]
     found = {"Question": prompt.one.question, "Chain": chain, "Final_answer": prompt.one.draft}
     return json.dumps(found, ensure_ascii=False)
 
 
-def _rewritten(prompt: Prompt) -> str:
+def _rewritten(prompt: _Prompt) -> str:
     """The correction of a chain of action, one sub-question a call."""
     return next(
         (sub.answer for sub in prompt.one.sub_questions if f"[Sub-question]: {sub.question}" in prompt.text), NOT_KNOWN
     )
 
 
-def _corrected(prompt: Prompt) -> str:
+def _corrected(prompt: _Prompt) -> str:
     """The corrections of ours, for the sub-questions that are listed."""
     answers = []
     for number, question in re.findall(r"^\[Sub-question (\d+)\]: (.+)$", prompt.text, re.MULTILINE):
@@ -199,14 +195,14 @@ def _corrected(prompt: Prompt) -> str:
     return json.dumps({"answers": answers}, ensure_ascii=False)
 
 
-def _concluded(prompt: Prompt) -> str:
+def _concluded(prompt: _Prompt) -> str:
     """The final answer from a solved chain: the right one where every right answer stands in it."""
     solved = re.findall(r"\[Solved answer \d+\]: (.+)", prompt.tail, re.IGNORECASE)
     known = all(any(sub.answer in text for text in solved) for sub in prompt.one.sub_questions)
     return prompt.one.answer if known else _belief(prompt.one)
 
 
-_BY_MARKER: Mapping[str, Callable[[Prompt], str]] = MappingProxyType(
+_BY_MARKER: Mapping[str, Callable[[_Prompt], str]] = MappingProxyType(
     {
         without_retrieval.CLOSED_BOOK: lambda prompt: _belief(prompt.one),
         without_retrieval.FEW_SHOT: lambda prompt: _belief(prompt.one),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +42,18 @@ class Searches(BaseCallbackHandler):
 
     def on_retriever_start(self, *args: Any, **kwargs: Any) -> None:
         self.count += 1
+
+
+class MalformedServer(ScriptedServer):
+    """Gives a share of its replies, drawn by the request's text, in no form that a method knows."""
+
+    def __init__(self, script: Script, share: float) -> None:
+        super().__init__(script)
+        self._share = share
+
+    def reply(self, messages: Sequence[tuple[str, str]]) -> str:
+        drawn = int.from_bytes(hashlib.sha256(f"3 malformed {json.dumps(messages)}".encode()).digest()[:6], "big") / 2**48
+        return "Hm. That is a matter on which much could be said" if drawn < self._share else super().reply(messages)
 
 
 def kit_for(server: ScriptedServer, script: Script, **settings: Any) -> Kit:

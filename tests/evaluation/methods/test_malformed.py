@@ -10,10 +10,9 @@ from langchain_openai import ChatOpenAI
 
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.costs.scripted import make_script
-from langgraph_convcoa.evaluation.costs.scripted_server import ScriptedServer
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, make_method
-from tests.evaluation.methods.served import ask
+from tests.evaluation.methods.served import MalformedServer, ask
 from tests.openai_server import OpenAIServer, Reply
 
 SCRIPT = make_script(2, 0.5, questions=2)
@@ -23,7 +22,7 @@ ANY_FORM = {"closed-book", "few-shot", "history-aware-rag"}
 
 @pytest.mark.parametrize("name", METHODS)
 def test_replies_in_no_form_are_counted_and_stop_nothing(name: str) -> None:
-    with ScriptedServer(SCRIPT, malformed=1.0) as server:
+    with MalformedServer(SCRIPT, 1.0) as server:
         for asked in ask(name, SCRIPT, server=server, max_steps=3):
             assert (asked.outcome.malformed == 0) == (name in ANY_FORM)
             assert asked.requests <= 20
@@ -54,7 +53,7 @@ def test_a_failing_model_is_an_error_in_one_line(name: str, status: int) -> None
 @pytest.mark.parametrize("name", ["ours", "react", "search-in-the-chain", "chain-of-action", "least-to-most"])
 def test_now_and_then_a_malformed_reply(name: str) -> None:
     script = make_script(3, 0.5, questions=6)
-    with ScriptedServer(script, malformed=0.3, seed=3) as server:
+    with MalformedServer(script, 0.3) as server:
         asked = ask(name, script, server=server, max_steps=5)
     assert len(asked) == 6
     assert any(one.outcome.malformed for one in asked)
