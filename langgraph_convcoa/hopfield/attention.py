@@ -1,4 +1,4 @@
-"""The one function behind all Hopfield layers: queries retrieve from stored patterns (Pan et al. 2024b, appendix F)."""
+"""Retrieval of stored patterns by queries, the function behind all Hopfield layers (Pan et al. 2024b, appendix F)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.nn.functional import pad
 
-from langgraph_convcoa.hopfield.activations import Activation, associate
-from langgraph_convcoa.hopfield.convergence import converge
+from langgraph_convcoa.hopfield.energy import converge
+from langgraph_convcoa.hopfield.sparsity import Activation, associate
 
 
 class Retrieved(NamedTuple):

@@ -1,21 +1,84 @@
-"""Sparsity maps: how similarities become association weights."""
+"""Sparsity maps: how the scores of a query against stored patterns become association weights."""
 
 from __future__ import annotations
 
 import math
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+Activation = Literal["sparsemax", "entmax15", "softmax", "softmax_1"]
 
-def sparsemax(scores: Tensor, *, beta: float = 1.0, mask: Tensor | None = None, dim: int = -1) -> Tensor:
+SORTED_UP_TO = 64
+"""Up to about this many scores a row, sorting all of them is as fast as finding the largest."""
+_NONE = -2.0
+"""Stands in for -inf, so that sums stay finite: no score more than 1 below the largest, which is 0, has weight."""
+
+
+def associate(
+    scores: Tensor,
+    *,
+    activation: Activation = "sparsemax",
+    beta: float | Tensor = 1.0,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Association weights over the last dimension.
+
+    Args:
+        scores: (..., n), floating point.
+        activation: "sparsemax", "entmax15", "softmax" or "softmax_1".
+        beta: Inverse temperature, 0 to infinity: a number, or a tensor that broadcasts to (..., 1), such as (heads, 1, 1).
+        mask: Broadcasts to (..., n), True where an entry may have weight. All entries when None.
+
+    Returns:
+        Weights (..., n) that add up to one (softmax_1: to at most one); a row without an unmasked entry is all zero.
+
+    Raises:
+        ValueError: The activation is unknown, beta is negative or not a number, or the mask is an additive one.
+
+    Example:
+        >>> import torch
+        >>> associate(torch.tensor([1.0, 0.5, -0.5])).tolist()
+        [0.75, 0.25, 0.0]
+    """
+    match check_activation(activation):
+        case "entmax15":
+            return entmax15(scores, beta=beta, mask=mask)
+        case "softmax":
+            return softmax(scores, beta=beta, mask=mask)
+        case "softmax_1":
+            return softmax_1(scores, beta=beta, mask=mask)
+        case "sparsemax":
+            exact = sparsemax_topk if scores.shape[-1] > SORTED_UP_TO else sparsemax
+            return exact(scores, beta=beta, mask=mask)
+
+
+def check_activation(name: str) -> Activation:
+    """The name, if it is that of an activation.
+
+    Raises:
+        ValueError: It is not.
+
+    Example:
+        >>> check_activation("entmax15")
+        'entmax15'
+    """
+    for known in get_args(Activation):
+        if name == known:
+            return known  # type: ignore[no-any-return]
+    raise ValueError(f"Unknown activation {name!r}: use one of {', '.join(get_args(Activation))}.")
+
+
+def sparsemax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None, dim: int = -1) -> Tensor:
     """The Euclidean projection of `beta * scores` on the simplex (Martins & Astudillo 2016; Pan et al. 2024b, section 4).
 
     Args:
-        scores: Any shape, floating point.
-        beta: Inverse temperature, 0 to infinity. At 0 the weights are uniform, at infinity uniform over the largest scores.
-        mask: Of a shape that broadcasts to that of `scores`, True where an entry may have weight. All entries when None.
-        dim: The dimension whose weights add up to one.
+        scores: (..., n), floating point.
+        beta: Inverse temperature, 0 to infinity: a number, or a tensor that broadcasts to (..., 1). At 0 the weights are
+            uniform, at infinity uniform over the largest scores.
+        mask: Broadcasts to (..., n), True where an entry may have weight. All entries when None.
+        dim: The dimension whose weights add up to one, if not the last.
 
     Returns:
         Weights of the shape of `scores`; a row without an unmasked entry is all zero.
@@ -26,36 +89,194 @@ def sparsemax(scores: Tensor, *, beta: float = 1.0, mask: Tensor | None = None, 
         >>> sparsemax(torch.tensor([1.0, 1.0, 0.5]), beta=float("inf")).tolist()
         [0.5, 0.5, 0.0]
     """
-    if math.isnan(beta) or beta < 0:
-        raise ValueError(f"beta must be from 0 to infinity, not {beta}.")
-    allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.to(torch.bool).expand_as(scores)
-    scores, allowed = scores.transpose(dim, -1), allowed.transpose(dim, -1)
-    if scores.shape[-1] == 0:
-        return scores.transpose(dim, -1).clone()
-    filled = scores.masked_fill(~allowed, -math.inf)
-    top = filled.amax(dim=-1, keepdim=True)
-    # A shift of all scores changes nothing, and keeps the largest exact however large beta is.
-    shifted = (filled - top.masked_fill(top == -math.inf, 0.0)).masked_fill(~allowed, -math.inf)
-    if math.isinf(beta):
-        weights = _uniform(shifted == 0, scores.dtype)
-    elif beta == 0:
-        weights = _uniform(allowed, scores.dtype)
-    else:
-        weights = _project((beta * shifted).masked_fill(~allowed, -math.inf)) * allowed
-    return weights.transpose(dim, -1)
-
-
-def _uniform(chosen: Tensor, dtype: torch.dtype) -> Tensor:
-    return chosen.to(dtype) / chosen.sum(dim=-1, keepdim=True).clamp(min=1)
-
-
-def _project(z: Tensor) -> Tensor:
-    """Sparsemax over the last dimension of scores whose largest is 0; masked ones are -inf."""
-    # No score more than 1 below the largest has weight, so that -inf may stand in as -2 and the sums stay finite.
-    z = z.clamp(min=-2.0)
+    if dim != -1:
+        mask = None if mask is None else mask.expand_as(scores).transpose(dim, -1)
+        return sparsemax(scores.transpose(dim, -1), beta=beta, mask=mask).transpose(dim, -1)
+    z, allowed = scaled(scores, beta, mask)
+    if z.shape[-1] == 0:
+        return scores.clone()
+    z = z.clamp(min=_NONE)
     ordered = z.sort(dim=-1, descending=True).values
     sums = ordered.cumsum(dim=-1)
     ranks = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype, device=z.device)
     support = (1 + ranks * ordered > sums).sum(dim=-1, keepdim=True).clamp(min=1)
     threshold = (sums.gather(-1, support - 1) - 1) / support.to(z.dtype)
-    return (z - threshold).clamp(min=0)
+    return ((z - threshold).clamp(min=0) * allowed).to(scores.dtype)
+
+
+def sparsemax_topk(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None, k: int = 32) -> Tensor:
+    """Sparsemax over the last dimension, from partial sorts (Martins & Astudillo 2016; Peters et al. 2019).
+
+    Weights reach only a few of many scores. The `k` largest settle a row unless all of them have weight; such rows are done
+    again with twice as many, so the result is exact for every `k`.
+
+    Args:
+        scores: (..., n), floating point.
+        beta: Inverse temperature, 0 to infinity: a number, or a tensor that broadcasts to (..., 1).
+        mask: Broadcasts to (..., n), True where an entry may have weight. All entries when None.
+        k: How many of the largest to look at first, 1 or more.
+
+    Returns:
+        Weights (..., n) that add up to one; a row without an unmasked entry is all zero.
+
+    Example:
+        >>> sparsemax_topk(torch.tensor([1.0, 0.5, -0.5]), k=1).tolist()
+        [0.75, 0.25, 0.0]
+    """
+    if k < 1:
+        raise ValueError(f"k must be 1 or more, not {k}.")
+    z, allowed = scaled(scores, beta, mask)
+    if z.shape[-1] == 0:
+        return scores.clone()
+    z = z.clamp(min=_NONE)
+    support = (z.detach() >= _smallest_of_largest(z.detach(), k)) & allowed
+    # With the support known, threshold and gradient have a closed form.
+    size = support.sum(dim=-1, keepdim=True).clamp(min=1).to(z.dtype)
+    threshold = ((z * support).sum(dim=-1, keepdim=True) - 1) / size
+    return ((z - threshold).clamp(min=0) * support).to(scores.dtype)
+
+
+def _smallest_of_largest(z: Tensor, k: int) -> Tensor:
+    """The smallest score of each row that has weight: (..., n) -> (..., 1)."""
+    n = z.shape[-1]
+    rows = z.reshape(-1, n)
+    found = torch.empty(len(rows), 1, dtype=z.dtype, device=z.device)
+    todo = torch.arange(len(rows), device=z.device)
+    while len(todo):
+        k = min(k, n)
+        top = rows[todo].topk(k, dim=-1).values
+        ranks = torch.arange(1, k + 1, dtype=z.dtype, device=z.device)
+        size = (1 + ranks * top > top.cumsum(dim=-1)).sum(dim=-1, keepdim=True).clamp(min=1)
+        found[todo] = top.gather(-1, size - 1)
+        todo = todo[(size.squeeze(-1) == k) & (k < n)]
+        k *= 2
+    return found.reshape(*z.shape[:-1], 1)
+
+
+def entmax15(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
+    """1.5-entmax over the last dimension, exact by sorting (Peters, Niculae & Martins 2019, algorithm 2).
+
+    The weights are `max(beta * scores / 2 - tau, 0) ** 2`, with the one tau at which they add up to one. Arguments and shape
+    as for `sparsemax`.
+
+    Example:
+        >>> entmax15(torch.tensor([2.0, 0.0])).tolist()
+        [1.0, 0.0]
+    """
+    z, allowed = scaled(scores, beta, mask)
+    if z.shape[-1] == 0:
+        return scores.clone()
+    z = (z / 2).clamp(min=_NONE)
+    support = (z.detach() >= _smallest_half(z.detach())) & allowed
+    # With the support known, threshold and gradient have a closed form.
+    size = support.sum(dim=-1, keepdim=True).clamp(min=1).to(z.dtype)
+    mean = (z * support).sum(dim=-1, keepdim=True) / size
+    spread = ((z - mean).square() * support).sum(dim=-1, keepdim=True)
+    # Roots of weights that add up to one have a sum of at least one, so mean - tau >= 1 / size: no root of 0 or less.
+    threshold = mean - torch.maximum((1 - spread) / size, size**-2).sqrt()
+    return (((z - threshold).clamp(min=0) * support).square()).to(scores.dtype)
+
+
+def _smallest_half(z: Tensor) -> Tensor:
+    """The smallest half score of each row that has weight: (..., n) -> (..., 1)."""
+    ordered = z.sort(dim=-1, descending=True).values
+    ranks = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype, device=z.device)
+    mean = ordered.cumsum(dim=-1) / ranks
+    variance = ordered.square().cumsum(dim=-1) / ranks - mean.square()
+    thresholds = mean - (1 / ranks - variance).clamp(min=0).sqrt()
+    size = (thresholds <= ordered).sum(dim=-1, keepdim=True).clamp(min=1)
+    return ordered.gather(-1, size - 1)
+
+
+def softmax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the last dimension, the dense counterpart of sparsemax (Ramsauer et al. 2021).
+
+    Arguments and shape as for `sparsemax`.
+
+    Example:
+        >>> softmax(torch.zeros(3), mask=torch.tensor([True, True, False])).tolist()
+        [0.5, 0.5, 0.0]
+    """
+    z, allowed = scaled(scores, beta, mask)
+    return (torch.softmax(z, dim=-1) * allowed).to(scores.dtype)
+
+
+def softmax_1(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
+    """exp(beta x_i) / (1 + sum_j exp(beta x_j)) over the last dimension (OutEffHop, Hu et al. 2024).
+
+    It is softmax with one more entry of score 0, whose weight is left out: where all scores are far below 0, nothing is
+    retrieved. The shift is by max(0, max x), so no score overflows.
+
+    Arguments as for `sparsemax`, but at beta = 0 each weight is 1 / (1 + n), and at infinity the largest scores share the
+    weight if they are above 0.
+
+    Returns:
+        Weights (..., n) that add up to less than one, or to one in the limit; a row without an unmasked entry is all zero.
+
+    Example:
+        >>> softmax_1(torch.tensor([0.0, 0.0, 0.0])).tolist()
+        [0.25, 0.25, 0.25]
+        >>> softmax_1(torch.tensor([-1000.0, 1000.0])).tolist()
+        [0.0, 1.0]
+    """
+    nothing = torch.zeros_like(scores[..., :1]) if scores.shape[-1] else scores.new_zeros(*scores.shape[:-1], 1)
+    if mask is not None:
+        mask = mask.expand_as(scores)
+        mask = torch.cat([mask, torch.ones_like(nothing, dtype=mask.dtype)], dim=-1)
+    return softmax(torch.cat([scores, nothing], dim=-1), beta=beta, mask=mask)[..., :-1]
+
+
+def scaled(scores: Tensor, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """`beta * (scores - largest score)` over the last dimension, and which entries may have weight: the start of every map.
+
+    The shift changes nothing for an activation that a common shift leaves alone, and keeps the largest exact however large
+    beta is. Half precision is scaled in float32.
+
+    A score of -inf counts as masked. Arguments as for `sparsemax`.
+
+    Returns:
+        The scaled scores (..., n): the largest is 0, a masked entry -inf, a row without an unmasked entry all 0. And the mask
+        (..., n).
+
+    Raises:
+        ValueError: beta is negative or not a number, or the mask is an additive one.
+
+    Example:
+        >>> scaled(torch.tensor([3.0, 1.0, 7.0]), 2.0, torch.tensor([True, True, False]))[0].tolist()
+        [0.0, -4.0, -inf]
+    """
+    if not bool((beta >= 0).all() if isinstance(beta, Tensor) else beta >= 0):
+        raise ValueError(f"beta must be from 0 to infinity, not {beta.tolist() if isinstance(beta, Tensor) else beta}.")
+    allowed = _allowed(scores, mask)
+    if scores.dtype in (torch.float16, torch.bfloat16):
+        scores = scores.float()
+    if scores.shape[-1] == 0:
+        return scores, allowed
+    top = scores.detach().masked_fill(~allowed, -math.inf).amax(dim=-1, keepdim=True)
+    empty = top == -math.inf
+    # Masked entries stand in as 0 until they are scaled: 0 * -inf is NaN, at beta = 0 and in the gradient of beta.
+    shifted = (scores - top.masked_fill(empty, 0.0)).masked_fill(~allowed, 0.0)
+    return _scale(shifted, beta).masked_fill(~allowed & ~empty, -math.inf), allowed
+
+
+def _scale(shifted: Tensor, beta: float | Tensor) -> Tensor:
+    """`beta * shifted`, where an infinite beta keeps the largest, which are 0, and sends all others to -inf."""
+    if not isinstance(beta, Tensor):
+        return _hard(shifted) if math.isinf(beta) else beta * shifted
+    infinite = torch.isinf(beta)
+    soft = beta.to(shifted.dtype).masked_fill(infinite, 1.0) * shifted
+    return torch.where(infinite, _hard(shifted), soft)
+
+
+def _hard(shifted: Tensor) -> Tensor:
+    return torch.zeros_like(shifted).masked_fill(shifted < 0, -math.inf)
+
+
+def _allowed(scores: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return scores != -math.inf
+    if mask.is_floating_point():
+        raise ValueError(
+            "The mask must be boolean, True where an entry may have weight; this one holds floats: pass `mask == 0`."
+        )
+    return mask.to(torch.bool) & (scores != -math.inf)

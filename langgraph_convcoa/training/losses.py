@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.hopfield.activations import associate
+from langgraph_convcoa.hopfield.sparsity import associate
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 SCALE = 20.0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from langgraph_convcoa.hopfield.activations import SORTED_UP_TO, associate, check_activation
+from langgraph_convcoa.hopfield.sparsity import SORTED_UP_TO, associate, check_activation
 from tests.hopfield import plain_loops
 
 NAMES = ["sparsemax", "entmax15", "softmax", "softmax_1"]

@@ -6,8 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.hopfield.attention import retrieve, split
-from langgraph_convcoa.hopfield.convergence import converge
-from langgraph_convcoa.hopfield.energy import energy, similarity, update
+from langgraph_convcoa.hopfield.energy import converge, energy, similarity, update
 from tests.hopfield import plain_loops
 
 NAMES = ["sparsemax", "entmax15", "softmax", "softmax_1"]

@@ -5,9 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.hopfield.activations import associate
-from langgraph_convcoa.hopfield.convergence import converge
-from langgraph_convcoa.hopfield.energy import energy, update
+from langgraph_convcoa.hopfield.energy import converge, energy, update
+from langgraph_convcoa.hopfield.sparsity import associate
 
 BETA = st.floats(0.05, 50)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from langgraph_convcoa.hopfield.entmax import entmax15
+from langgraph_convcoa.hopfield.sparsity import entmax15
 
 SCORES = st.integers(1, 12).flatmap(lambda n: arrays("float64", n, elements=st.floats(-5, 5, width=32))).map(torch.from_numpy)
 BETA = st.floats(0.01, 50)

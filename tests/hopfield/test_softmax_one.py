@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from langgraph_convcoa.hopfield.softmax_one import softmax, softmax_1
+from langgraph_convcoa.hopfield.sparsity import softmax, softmax_1
 
 SCORES = (
     st.integers(1, 12).flatmap(lambda n: arrays("float64", n, elements=st.floats(-20, 20, width=32))).map(torch.from_numpy)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from langgraph_convcoa.hopfield.sparsity import sparsemax
-from langgraph_convcoa.hopfield.sparsity_topk import sparsemax_topk
+from langgraph_convcoa.hopfield.sparsity import sparsemax, sparsemax_topk
 
 MATRIX = (
     st.tuples(st.integers(1, 4), st.integers(1, 40))

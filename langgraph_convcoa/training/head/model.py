@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.hopfield.activations import associate
+from langgraph_convcoa.hopfield.sparsity import associate
 from langgraph_convcoa.retrieval.query.state_weights import StateWeights
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 from langgraph_convcoa.training.head.data import HeadExample, HeadVectors

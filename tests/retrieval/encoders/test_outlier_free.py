@@ -6,7 +6,7 @@ import torch
 from transformers import MPNetConfig, MPNetModel
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.hopfield.softmax_one import softmax_1
+from langgraph_convcoa.hopfield.sparsity import softmax_1
 from langgraph_convcoa.retrieval.encoders.outlier_free import (
     attention_of,
     saved_attention,
