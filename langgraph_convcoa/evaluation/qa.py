@@ -27,9 +27,8 @@ from langgraph_convcoa.evaluation.reports.figures import Prices
 from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
 from langgraph_convcoa.evaluation.runs.conversations import Drawn, draw
 from langgraph_convcoa.evaluation.runs.folder import MAY_CHANGE, RunFolder
-from langgraph_convcoa.evaluation.runs.measures import Measures
 from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
-from langgraph_convcoa.evaluation.runs.run import RunSettings, run_methods
+from langgraph_convcoa.evaluation.runs.run import Measures, RunSettings, run_methods
 from langgraph_convcoa.evaluation.runs.sweeps import Variant, parse_sweeps, variants
 from langgraph_convcoa.nodes.act import MODEL_K
 from langgraph_convcoa.reasoning.models import load_chat_model, shown_url

@@ -183,7 +183,7 @@ def test_verdicts_that_failed_are_asked_for_again_and_no_answer_is(data: Path) -
 
 
 def test_a_judge_that_is_not_there_ends_the_run(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_convcoa.evaluation.runs.measures.PATIENCE", 3)
+    monkeypatch.setattr("langgraph_convcoa.evaluation.runs.run.PATIENCE", 3)
 
     def nobody(body: dict[str, Any]) -> Reply | str:
         return Reply("no", status=404) if "gpt-judge" in body["model"] else script(body)

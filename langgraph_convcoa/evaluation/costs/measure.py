@@ -18,8 +18,8 @@ from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import check_methods, make_method
 from langgraph_convcoa.evaluation.records import Costs, Turn
 from langgraph_convcoa.evaluation.reports.kit import Page, Picture, Report, Table, can_draw, new_figure, style
-from langgraph_convcoa.evaluation.runs.metering import Meter
-from langgraph_convcoa.evaluation.runs.waiting import completed
+from langgraph_convcoa.evaluation.runs.meter import Meter
+from langgraph_convcoa.evaluation.runs.run import completed
 from langgraph_convcoa.reasoning.models import load_chat_model
 from langgraph_convcoa.retrieval.progress import Progress, track
 

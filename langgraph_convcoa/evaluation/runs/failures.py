@@ -1,4 +1,4 @@
-"""Questions that a model does not answer: what is written down of them, and when a run has to stop."""
+"""Failures of a run: what is written down of a question without an answer, and when a run has to stop."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from langgraph_convcoa.reasoning.models import call_error, status_code
 PATIENCE = 10
 """So many questions in a row that fail for want of a key, a quota, a model or a server end the run."""
 
-# A spent quota and a rate limit that outlasts the client's own retries are among them: the run can go on later, while answers
-# that are missing for it would be written down as wrong ones.
+# A spent quota and a rate limit that outlasts the client's own retries are among them: the run can be resumed later, while
+# answers that are missing for it would be written down as wrong ones.
 _HOPELESS = (401, 402, 403, 404, 429)
 
 
@@ -28,11 +28,16 @@ def failure(error: Exception, model: BaseChatModel | None) -> str:
     """
     if isinstance(error, ConvCoAError):
         return " ".join(str(error).split())
-    if _of_the_model(error):
-        if model is not None:
-            return str(call_error(error, model))
-        return f"the model failed ({status_code(error) or type(error).__name__})"
-    return f"the method failed: {type(error).__name__}"
+    name, module = type(error).__name__, type(error).__module__.partition(".")[0]
+    of_the_model = (
+        status_code(error) is not None
+        or isinstance(error, TimeoutError | ConnectionError)
+        or any(word in name.lower() for word in ("timeout", "connect", "protocol"))
+        or module in ("openai", "anthropic", "httpx", "httpcore")
+    )
+    if not of_the_model:
+        return f"the method failed: {name}"
+    return str(call_error(error, model)) if model is not None else f"the model failed ({status_code(error) or name})"
 
 
 def hopeless(error: Exception) -> bool:
@@ -45,8 +50,9 @@ def hopeless(error: Exception) -> bool:
     for cause in _causes(error):
         if status_code(cause) in _HOPELESS:
             return True
-        if isinstance(cause, ConnectionError) or "connect" in type(cause).__name__.lower():
-            return "timeout" not in type(cause).__name__.lower()
+        name = type(cause).__name__.lower()
+        if isinstance(cause, ConnectionError) or "connect" in name:
+            return "timeout" not in name
     return False
 
 
@@ -56,7 +62,7 @@ def unkept(error: Exception) -> ReplyCacheError | None:
 
 
 class Patience:
-    """Holds back failures that may be everybody's, until it is clear whether they are.
+    """Holds back failures that may have one common cause, until it is clear whether they have.
 
     Answers are passed on by `take`; hopeless failures are held back until a question that was begun after them is answered,
     and after `limit` of them the run has to stop: nothing of them is written down, so that a run with the right key asks those
@@ -94,7 +100,7 @@ class Patience:
         self._held.append((self.failures, answered))
         self.failures += 1
         if len(self._held) >= self.limit:
-            raise self._stop(error)
+            raise self._stop() from error
         return []
 
     def close(self, answers: int) -> list[Answered]:
@@ -104,26 +110,13 @@ class Patience:
             ModelError: All that was asked failed hopelessly.
         """
         if self._held and not answers:
-            raise self._stop(None)
+            raise self._stop()
         ready, self._held = [one for _, one in self._held], []
         return ready
 
-    def _stop(self, error: Exception | None) -> ModelError:
-        last = self._held[-1][1].error
-        count = len(self._held)
-        stopped = ModelError(f"{last} ({count} question{'s' if count > 1 else ''} in a row failed so; the run stopped)")
-        stopped.__cause__ = error
-        return stopped
-
-
-def _of_the_model(error: Exception) -> bool:
-    kind, module = type(error).__name__.lower(), type(error).__module__.partition(".")[0]
-    return (
-        status_code(error) is not None
-        or isinstance(error, TimeoutError | ConnectionError)
-        or any(word in kind for word in ("timeout", "connect", "protocol"))
-        or module in ("openai", "anthropic", "httpx", "httpcore")
-    )
+    def _stop(self) -> ModelError:
+        last, count = self._held[-1][1].error, len(self._held)
+        return ModelError(f"{last} ({count} question{'s' if count > 1 else ''} in a row failed so; the run stopped)")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""The folder of a run: its settings, its answers line by line, and the replies that they came of."""
+"""The folder of a run: its settings, its answers line by line, and the model replies that they came of."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from filelock import FileLock, Timeout
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache
+from langgraph_convcoa.files import remove_remains, replacing
 
-_SETTINGS, _ANSWERS, _REPLIES, _LOCK = "settings.json", "answers.jsonl", "replies.sqlite", "run.lock"
 MAY_CHANGE = ("methods", "sweeps", "rows", "judge", "judge_base_url")
 """Settings of which an answer does not depend: more rows may join a run, and a judge one that has none."""
+
+_SETTINGS, _ANSWERS, _REPLIES, _LOCK = "settings.json", "answers.jsonl", "replies.sqlite", "run.lock"
 _OWN = (_SETTINGS, _ANSWERS, _REPLIES, f"{_REPLIES}-wal", f"{_REPLIES}-shm", "report.json", "report.md", "report.html")
 
 
@@ -29,11 +31,12 @@ class RunFolder:
 
     Args:
         path: The folder; made when missing.
-        settings: What decides the answers. A folder that was made with other settings is refused; other methods and sweeps are
-            none, their answers stand side by side, nor is a judge where there was none.
-        fresh: Begin anew, whatever the folder holds of an earlier run.
+        settings: What decides the answers. A folder of a run with other settings is refused; other methods and sweeps may
+            join a run, and a judge one that had none.
+        fresh: Start again, whatever the folder holds of an earlier run.
 
     Attributes:
+        replies: The reply cache.
         judged: Whether a judge gave verdicts in earlier starts of the run.
 
     Raises:
@@ -45,6 +48,7 @@ class RunFolder:
         self.path = Path(path)
         self.settings = json.loads(json.dumps(settings))
         self.judged = False
+        self._file = self.path / _ANSWERS
         known = (self.path / _SETTINGS).is_file()
         if self.path.exists() and not known and (not self.path.is_dir() or _foreign(self.path)):
             raise InputError(f"{self.path} exists and holds no run: name another folder with --out")
@@ -82,14 +86,14 @@ class RunFolder:
             raise self._unwritable(error) from error
 
     def answers(self) -> Iterator[Answered]:
-        """All that is written down, in the order of writing; read as it is needed."""
-        return (_record(line, self._file, number) for number, (_, line) in enumerate(self._lines(), 1))
+        """All answers, in the order of writing; read as they are needed."""
+        return (record for _, _, record in self._lines())
 
     def places(self) -> dict[str, list[int]]:
         """Where in the file the answers of each method begin, to read one method's at a time."""
         found: dict[str, list[int]] = {}
-        for number, (place, line) in enumerate(self._lines(), 1):
-            found.setdefault(_record(line, self._file, number).method, []).append(place)
+        for place, _, record in self._lines():
+            found.setdefault(record.method, []).append(place)
         return found
 
     def answers_at(self, places: list[int]) -> list[Answered]:
@@ -98,7 +102,7 @@ class RunFolder:
             records = []
             for place in places:
                 stream.seek(place)
-                records.append(_record(stream.readline(), self._file, 0))
+                records.append(Answered.from_dict(json.loads(stream.readline())))
             return records
 
     def drop_failed(self, measure: str | None = None) -> int:
@@ -108,10 +112,9 @@ class RunFolder:
             measure: Answers that could have this measure and have it not, a judge's verdict, count as failed too.
         """
         failed: set[tuple[str, str]] = set()
-        kept, dropped = self._file.with_suffix(".part"), 0
-        with kept.open("wb") as out:
-            for number, (_, line) in enumerate(self._lines(), 1):
-                record = _record(line, self._file, number)
+        dropped = 0
+        with replacing(self._file) as kept, kept.open("wb") as out:
+            for _, line, record in self._lines():
                 key = (record.method, record.conversation)
                 if record.error or (measure is not None and record.references and measure not in record.metrics):
                     failed.add(key)
@@ -119,23 +122,21 @@ class RunFolder:
                     dropped += 1
                 else:
                     out.write(line)
-            out.flush()
-            os.fsync(out.fileno())
         self._answers.close()
-        kept.replace(self._file)
         self._answers = self._file.open("ab")
         return dropped
 
-    @property
-    def _file(self) -> Path:
-        return self.path / _ANSWERS
-
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
+    def _lines(self) -> Iterator[tuple[int, bytes, Answered]]:
+        """Each line's place, its bytes and its record."""
         self._answers.flush()
         place = 0
         with self._file.open("rb") as stream:
-            for line in stream:
-                yield place, line
+            for number, line in enumerate(stream, 1):
+                try:
+                    yield place, line, Answered.from_dict(json.loads(line))
+                except (ValueError, KeyError, TypeError) as error:
+                    where = f"{self._file}, line {number}"
+                    raise InputError(f"{where}: not an answer of a run ({error}): start again with --fresh") from error
                 place += len(line)
 
     def _open(self, known: bool, fresh: bool) -> BinaryIO:
@@ -143,11 +144,12 @@ class RunFolder:
             if fresh:
                 for name in _OWN:
                     (self.path / name).unlink(missing_ok=True)
-            if known and not fresh:
+            elif known:
                 self._compare()
-            part = self.path / f"{_SETTINGS}.part"
-            part.write_text(json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            part.replace(self.path / _SETTINGS)
+            for name in (_SETTINGS, _ANSWERS):
+                remove_remains(self.path / name)
+            with replacing(self.path / _SETTINGS) as part:
+                part.write_text(json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             self._drop_torn_line()
             return self._file.open("ab")
         except OSError as error:
@@ -158,23 +160,21 @@ class RunFolder:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise InputError(f"{path} is damaged ({error}): begin anew with --fresh, or name another folder") from error
-        names = [*self.settings, *(name for name in found if name not in self.settings)] if isinstance(found, dict) else []
-        other = [name for name in names if found.get(name) != self.settings.get(name)]
-        judged = isinstance(found, dict) and found.get("judge") is not None and self.settings.get("judge") is not None
-        fixed = [name for name in other if name not in MAY_CHANGE or (judged and name.startswith("judge"))]
-        if isinstance(found, dict) and not fixed:
-            self.judged = found.get("judge") is not None
-            if self.judged and self.settings.get("judge") is None:
-                # Its verdicts stay, and another judge's must not join them.
-                self.settings |= {name: found.get(name) for name in ("judge", "judge_base_url")}
-            return
-        name = fixed[0] if fixed else "format"
-        then, now = ((value.get(name) if isinstance(value, dict) else value) for value in (found, self.settings))
-        raise InputError(
-            f"the run in {self.path} was made with {name} = {json.dumps(then)}, not {json.dumps(now)}: give the same settings "
-            "to go on with it, name another folder with --out, or begin anew with --fresh"
-        )
+            raise InputError(f"{path} is damaged ({error}): start again with --fresh, or name another folder") from error
+        if not isinstance(found, dict):
+            found = {"format": found}
+        other = [name for name in {**self.settings, **found} if found.get(name) != self.settings.get(name)]
+        self.judged, judging = found.get("judge") is not None, self.settings.get("judge") is not None
+        fixed = [name for name in other if name not in MAY_CHANGE or (self.judged and judging and name.startswith("judge"))]
+        if fixed:
+            then, now = (json.dumps(settings.get(fixed[0])) for settings in (found, self.settings))
+            raise InputError(
+                f"the run in {self.path} was made with {fixed[0]} = {then}, not {now}: give the same settings to resume it, "
+                "name another folder with --out, or start again with --fresh"
+            )
+        if self.judged and not judging:
+            # Its verdicts stay, and another judge's must not join them.
+            self.settings |= {name: found.get(name) for name in ("judge", "judge_base_url")}
 
     def _drop_torn_line(self) -> None:
         if not self._file.exists():
@@ -196,13 +196,5 @@ class RunFolder:
         return InputError(f"the run cannot be kept in {self.path} ({error.strerror or error}): name another folder with --out")
 
 
-def _record(line: bytes, path: Path, number: int) -> Answered:
-    try:
-        return Answered.from_dict(json.loads(line))
-    except (ValueError, KeyError, TypeError) as error:
-        where = f"{path}, line {number}" if number else str(path)
-        raise InputError(f"{where}: not an answer of a run ({error}): begin anew with --fresh") from error
-
-
 def _foreign(path: Path) -> bool:
-    return any(entry.name not in (*_OWN, _LOCK, f"{_SETTINGS}.part") for entry in path.iterdir())
+    return any(entry.name not in (*_OWN, _LOCK) and not entry.name.startswith(f".{_SETTINGS}.") for entry in path.iterdir())

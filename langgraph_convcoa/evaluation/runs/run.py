@@ -1,31 +1,34 @@
-"""Asks methods the questions of a data set: conversations side by side, the turns of each in order, all written down."""
+"""A run: methods answer the questions of a data set, conversations side by side, the turns of each in order."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.methods.base import Method
-from langgraph_convcoa.evaluation.records import Answered, Outcome, Turn
+from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
+from langgraph_convcoa.evaluation.metrics.judge import JUDGED, Judge
+from langgraph_convcoa.evaluation.records import Answered, Turn
 from langgraph_convcoa.evaluation.runs.conversations import Asked, Conversation, Drawn, own_history
-from langgraph_convcoa.evaluation.runs.failures import Patience, failure, unkept
+from langgraph_convcoa.evaluation.runs.failures import PATIENCE, Patience, failure, hopeless, unkept
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.metering import Meter
-from langgraph_convcoa.evaluation.runs.waiting import completed
+from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.training.loop.interruption import interruptions
 
+Measure = Callable[[str, tuple[str, ...], str], Awaitable[dict[str, float]]]
+"""Measures an answer, given the question, the right answers and the answer."""
 
-class Measure(Protocol):
-    """Measures an answer; gives them by name."""
-
-    async def __call__(self, question: str, references: tuple[str, ...], answer: str) -> dict[str, float]: ...
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,9 @@ class RunSettings:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise InputError(f"concurrency must be at least 1, not {self.concurrency}.")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise InputError(f"max_tokens must be at least 1, not {self.max_tokens}.")
+        for name in ("concurrency", "max_tokens"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}.")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,43 @@ class RunEnd:
     stopped: str = ""
 
 
+class Measures:
+    """Measures answers; a judge that fails, or says neither yes nor no, leaves its measure out, and the report counts that.
+
+    Args:
+        judge: Asked about each answer; none when None.
+
+    Raises:
+        ModelError: So many verdicts in a row failed for want of a key, a model or a server that no other will come.
+
+    Example:
+        >>> found = asyncio.run(Measures()("Who?", ("Ada Lovelace",), "It was Ada Lovelace [1]."))
+        >>> found["cover_em"], found["em"]
+        (1.0, 0.0)
+    """
+
+    def __init__(self, judge: Judge | None = None) -> None:
+        self._judge = judge
+        self._hopeless = 0
+
+    async def __call__(self, question: str, references: tuple[str, ...], answer: str) -> dict[str, float]:
+        found = answer_metrics(answer, references)
+        if self._judge is None:
+            return found
+        try:
+            verdict = await self._judge.judge(question, references, answer)
+        except ModelError as error:
+            if (lost := unkept(error)) is not None:
+                raise lost from error
+            self._hopeless = self._hopeless + 1 if hopeless(error) else 0
+            if self._hopeless >= PATIENCE:
+                raise ModelError(f"the judge: {error} ({self._hopeless} verdicts in a row failed so)") from error
+            _log.warning("the judge did not answer: %s", error)
+            return found
+        self._hopeless = 0
+        return found if verdict.right is None else {**found, JUDGED: float(verdict.right)}
+
+
 def run_methods(
     methods: Mapping[str, Method],
     drawn: Drawn,
@@ -80,8 +119,8 @@ def run_methods(
     """Ask every method every question that the folder has no answer to yet.
 
     A conversation is one piece of work: one method after another goes through it, turn by turn, so that a run which stops
-    early has the same conversations of all methods. A question that fails is written down with its error, and the run goes on.
-    Ctrl-C lets the questions under way finish and then raises KeyboardInterrupt; a second one does so at once.
+    early has the same conversations of all methods. A question that fails is written down with its error, and the run
+    continues. Ctrl-C lets the questions under way finish and then raises KeyboardInterrupt; a second one does so at once.
 
     Args:
         methods: By the name that their answers get.
@@ -89,7 +128,7 @@ def run_methods(
         folder: Where answers are written down; what is there is not asked again.
         measure: Of each answer that has references; it is called in the run, so that a judge can be a model.
         models: The model of each method, to name it in messages.
-        remembering: Methods that keep more of a conversation than its history tells; see `registry.remembers`.
+        remembering: Methods that keep more of a conversation than its history; see `registry.remembers`.
         settings: How to run.
         progress: A bar, a callback or nothing.
         notify: Called with messages for a person.
@@ -99,56 +138,41 @@ def run_methods(
         ModelError: Nothing but failures for want of a key, a model or a server (see `Patience`).
         KeyboardInterrupt: After Ctrl-C; what was answered is kept.
     """
-    run = _Run(
-        methods, folder, measure, models or {}, remembering, settings or RunSettings(), notify or (lambda _message: None)
-    )
+    tell = notify or (lambda _message: None)
     with interruptions() as interrupted:
-        run.interrupted = interrupted
+        run = _Run(methods, folder, measure, models or {}, remembering, settings or RunSettings(), tell, interrupted)
         return completed(run.all(drawn, progress))
 
 
-async def arun_methods(
-    methods: Mapping[str, Method],
-    drawn: Drawn,
-    folder: RunFolder,
-    *,
-    measure: Measure,
-    models: Mapping[str, BaseChatModel] | None = None,
-    remembering: Collection[str] = (),
-    settings: RunSettings | None = None,
-    progress: Progress = False,
-    notify: Callable[[str], None] | None = None,
-) -> RunEnd:
-    """As `run_methods`, in a loop that runs already; Ctrl-C is left to that loop."""
-    run = _Run(
-        methods, folder, measure, models or {}, remembering, settings or RunSettings(), notify or (lambda _message: None)
-    )
-    return await run.all(drawn, progress)
+def completed(work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of asynchronous work; in a notebook, whose loop runs already, it runs in a thread of its own.
+
+    Example:
+        >>> completed(asyncio.sleep(0, "done"))
+        'done'
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1, thread_name_prefix="convcoa-run") as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        methods: Mapping[str, Method],
-        folder: RunFolder,
-        measure: Measure,
-        models: Mapping[str, BaseChatModel],
-        remembering: Collection[str],
-        settings: RunSettings,
-        notify: Callable[[str], None],
-    ) -> None:
-        self.methods = methods
-        self.folder = folder
-        self.measure = measure
-        self.models = models
-        self.remembering = remembering
-        self.settings = settings
-        self.notify = notify
-        self.interrupted: Callable[[], bool] = lambda: False
-        self.stopped = ""
-        self.written = 0
-        self.known: dict[tuple[str, str], str | None] = {}
-        self.patience = Patience()
+    methods: Mapping[str, Method]
+    folder: RunFolder
+    measure: Measure
+    models: Mapping[str, BaseChatModel]
+    remembering: Collection[str]
+    settings: RunSettings
+    notify: Callable[[str], None]
+    interrupted: Callable[[], bool]
+    stopped: str = ""
+    written: int = 0
+    known: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    patience: Patience = field(default_factory=Patience)
 
     async def all(self, drawn: Drawn, progress: Progress) -> RunEnd:
         # The folder may hold other methods' answers, too.
@@ -196,7 +220,7 @@ class _Run:
                 if answer is not None:
                     before.append(turn)
                 continue
-            if self.may_not_go_on():
+            if self.must_stop():
                 return
             if method in self.remembering:
                 await self.remind(method, before)
@@ -208,9 +232,9 @@ class _Run:
             advance(1)
 
     async def remind(self, method: str, before: list[Turn]) -> None:
-        """Ask what an earlier start of the run asked, before a conversation goes on in the middle.
+        """Ask again what an earlier start of the run asked, before a conversation is resumed in the middle.
 
-        For a method that remembers more of its conversation than the history tells. The replies are kept: this costs nothing.
+        For a method that remembers more of its conversation than the history. The replies are cached: this costs nothing.
         """
         while before and not self.settings.gold_history:
             try:
@@ -232,19 +256,16 @@ class _Run:
             if (lost := unkept(error)) is not None:
                 raise lost from error
             return replace(record, error=failure(error, self.models.get(method)), costs=meter.costs()), error
-        costs = meter.costs()
-        return await self.measured(replace(record, **_fields(outcome), costs=costs)), None
-
-    async def measured(self, record: Answered) -> Answered:
-        if not record.references:
-            return record
-        return replace(record, metrics=await self.measure(record.question, record.references, record.answer))
+        record = replace(record, **vars(outcome), costs=meter.costs())
+        if record.references:
+            record = replace(record, metrics=await self.measure(record.question, record.references, record.answer))
+        return record, None
 
     def write(self, answered: Answered) -> None:
         self.folder.append(answered)
         self.written += 1
 
-    def may_not_go_on(self) -> bool:
+    def must_stop(self) -> bool:
         if not self.stopped and self.interrupted():
             self.stopped = "interrupted"
             self.notify("stopping after the questions under way; Ctrl-C once more stops at once")
@@ -252,16 +273,3 @@ class _Run:
         if not self.stopped and limit is not None and spent >= limit:
             self.stopped = f"the budget of {limit:,} tokens is spent ({spent:,})"
         return bool(self.stopped)
-
-
-def _silent(_message: str) -> None:
-    pass
-
-
-def _fields(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "answer": outcome.answer,
-        "passages": outcome.passages,
-        "chain": outcome.chain,
-        "malformed": outcome.malformed,
-    }

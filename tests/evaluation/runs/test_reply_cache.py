@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration
 
 from langgraph_convcoa.evaluation.methods.base import SAMPLE
-from langgraph_convcoa.evaluation.runs.metering import Meter
+from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
 from langgraph_convcoa.reasoning.base import AnswerRequest
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner

@@ -16,7 +16,7 @@ from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.records import Answered, Outcome, Turn
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCacheError, keep_replies
-from langgraph_convcoa.evaluation.runs.run import RunEnd, RunSettings, arun_methods, run_methods
+from langgraph_convcoa.evaluation.runs.run import RunEnd, RunSettings, run_methods
 from tests.evaluation.runs.fakes import asking, drawn, folder, instant, model_of, no_measure, number_in
 from tests.openai_server import OpenAIServer, Reply, prompt_of
 
@@ -201,11 +201,8 @@ def test_ctrl_c_lets_the_questions_under_way_finish(tmp_path: Path) -> None:
 
 
 async def test_in_a_loop_that_runs_already(tmp_path: Path) -> None:
-    methods = {"m": instant(lambda turn: "x")}
-    with folder(tmp_path / "a") as place:
-        assert await arun_methods(methods, drawn(), place, measure=no_measure) == RunEnd(6, 6)
-    with folder(tmp_path / "b") as place:
-        assert run(methods, place) == RunEnd(6, 6)
+    with folder(tmp_path) as place:
+        assert run({"m": instant(lambda turn: "x")}, place) == RunEnd(6, 6)
     assert threading.current_thread() is threading.main_thread()
 
 

@@ -1,4 +1,4 @@
-"""What a question costs a method, counted from outside: calls, tokens, searches and time, the same way for all methods."""
+"""The usage meter of one question: its model calls, tokens, searches and time, counted the same way for all methods."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from langgraph_convcoa.usage import UsageCounter
 
 
 class Meter(UsageCounter):
-    """Counts what is done under the config that holds it, from its making on.
+    """Counts what is done under the config that holds it, from its construction on.
 
-    A request that is answered from the replies of an earlier run counts like any other, with the time that it took then:
-    what a method costs does not depend on what was asked before it. Failed requests count too, with an estimate of their
-    input. Of retrievers that ask other retrievers the outermost counts.
+    A request that the reply cache answers counts like any other, with the time that it took when it was made: what a method
+    costs does not depend on what was asked before it. Failed requests count too, with an estimate of their input. Of
+    retrievers that ask other retrievers the outermost counts.
 
     Example:
         >>> from langchain_core.language_models import FakeListChatModel
@@ -37,11 +37,10 @@ class Meter(UsageCounter):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         super().on_llm_end(response, run_id=run_id, **kwargs)
-        for generations in response.generations[:1]:
-            for generation in generations[:1]:
-                if isinstance(generation, ChatGeneration) and (span := (generation.generation_info or {}).get(KEPT)):
-                    with self._lock:
-                        self._kept.append((span[0], span[1]))
+        generation = response.generations[0][0] if response.generations and response.generations[0] else None
+        if isinstance(generation, ChatGeneration) and (span := (generation.generation_info or {}).get(KEPT)):
+            with self._lock:
+                self._kept.append((span[0], span[1]))
 
     def on_retriever_start(
         self, serialized: dict[str, Any], query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any

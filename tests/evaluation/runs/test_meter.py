@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 
-from langgraph_convcoa.evaluation.runs.metering import Meter, covered
+from langgraph_convcoa.evaluation.runs.meter import Meter, covered
 from langgraph_convcoa.graph import build_graph
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
