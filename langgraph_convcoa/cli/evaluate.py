@@ -162,14 +162,15 @@ def memory(
       convcoa evaluate memory data/mtrag --parts costs --rounds 60 --plot rounds.png
     """
     from langgraph_convcoa.evaluation.memory.measure import evaluate_memory
-    from langgraph_convcoa.evaluation.memory.measure import plot as draw
+    from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
 
     chosen = [name.strip() for name in parts.split(",") if name.strip()]
-    if plot is not None and ("costs" not in chosen or not plot.parent.is_dir()):
-        # Said now and not after minutes of measuring.
-        raise InputError("--plot draws the part costs into a folder that exists: add it to --parts, or give another file")
+    if plot is not None:
+        check_picture(plot)
+        if "costs" not in chosen:
+            raise InputError("--plot draws the part costs: add it to --parts")
     cache = None if no_cache else open_cache()
     report = evaluate_memory(data, parts=chosen, rounds=rounds, probes=probes, seed=seed, cache=cache, progress=True)
     if plot is not None:
-        draw(report, plot)
+        save_picture(report.figure(), plot)
     print_report(report, as_json)

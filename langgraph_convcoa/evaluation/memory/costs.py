@@ -1,4 +1,4 @@
-"""What a turn costs as a conversation grows: prompt tokens, seconds outside the model, and what is stored."""
+"""Cost of a turn as a conversation grows: prompt tokens, seconds outside the model, and the size of the state."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.language_models import SimpleChatModel
+from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
-from pydantic import PrivateAttr
+from pydantic import SkipValidation
 
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.memory.dialogs import Turn, conversations
-from langgraph_convcoa.evaluation.memory.pairs import rephrase
+from langgraph_convcoa.evaluation.memory.recall import rephrase
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-REPEATED = 20
+_REPEATED = 20
 """The last so many rounds ask again what was asked before: half in the same words, half rephrased by a rule."""
-HALF_WINDOW = 4
+_HALF_WINDOW = 4
 """A median is over the round and so many before and after."""
-PASSAGES = 200
+_PASSAGES = 200
 
 
 @dataclass(frozen=True)
@@ -57,54 +56,42 @@ class RoundCost:
     retrievals: int
     recalled: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """The round as JSON data."""
-        return asdict(self)
-
 
 @dataclass
 class _Told:
+    """The sub-question and the answer of the turn that comes next, and the seconds spent inside the model so far."""
+
     sub_question: str = ""
     answer: str = ""
     seconds: float = 0.0
 
 
-class InstantModel(BaseChatModel):
-    """A model that answers at once, and right, from what it is told before each turn.
+class _InstantModel(SimpleChatModel):
+    """A model that answers at once, and right, from `told`, which is set before each turn.
 
     It plans one sub-question without a guess, corrects it to the known answer, and answers with that, citing one passage.
     """
 
-    # One object for the model and the copies that a reasoner makes of it.
-    _told: _Told = PrivateAttr(default_factory=lambda: _Told())
+    told: SkipValidation[_Told]
 
     @property
     def _llm_type(self) -> str:
         return "instant"
 
-    @property
-    def seconds(self) -> float:
-        """Time spent inside the model so far."""
-        return self._told.seconds
-
-    def expect(self, sub_question: str, answer: str) -> None:
-        """Say what the next turn asks, in a form that stands alone, and what the answer is."""
-        self._told.sub_question, self._told.answer = sub_question, answer
-
-    def _generate(
+    def _call(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
-    ) -> ChatResult:
+    ) -> str:
         start = time.perf_counter()
-        message = AIMessage(self._reply(messages[0].text))
-        self._told.seconds += time.perf_counter() - start
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        reply = self._reply(messages[0].text)
+        self.told.seconds += time.perf_counter() - start
+        return reply
 
     def _reply(self, prompt: str) -> str:
-        sub_question, answer = self._told.sub_question, self._told.answer
+        sub_question, answer = self.told.sub_question, self.told.answer
         if '"optimized_question"' in prompt and '"chain"' in prompt:
             step = {"action": "knowledge_retrieval", "sub": sub_question, "guess_answer": "", "missing_flag": True}
             return json.dumps({"optimized_question": sub_question, "chain": [step], "final_answer": ""})
@@ -130,20 +117,20 @@ def evaluate_costs(
     script = _script(datasets, rounds, seed)
     passages = _passages(datasets, {identity for turn in script for identity in turn.gold})
     retriever = HopfieldRetriever.from_documents(passages, encoder=encoder, cache=cache, progress=progress)
-    model = InstantModel()
+    told = _Told()
     costs = []
     with (
         tempfile.TemporaryDirectory() as folder,
         SqliteSaver.from_conn_string(str(Path(folder) / "rounds.sqlite")) as saver,
         track(progress, len(script), "Talking") as advance,
     ):
-        graph = build_graph(model=model, retriever=retriever).compile(checkpointer=saver)
+        graph = build_graph(model=_InstantModel(told=told), retriever=retriever).compile(checkpointer=saver)
         config: Any = {"configurable": {"thread_id": "rounds"}}
         for number, turn in enumerate(script, 1):
-            model.expect(turn.alone or turn.question, turn.answer or "Yes.")
-            inside, start = model.seconds, time.perf_counter()
+            told.sub_question, told.answer = turn.alone or turn.question, turn.answer or "Yes."
+            inside, start = told.seconds, time.perf_counter()
             out = graph.invoke({"question": turn.question}, config, durability="sync")
-            seconds = time.perf_counter() - start - (model.seconds - inside)
+            seconds = time.perf_counter() - start - (told.seconds - inside)
             usage = out["usage"]
             stored = saver.get_tuple(config)
             size = len(saver.serde.dumps_typed(stored.checkpoint)[1]) if stored is not None else 0
@@ -155,7 +142,7 @@ def evaluate_costs(
 
 
 def _script(datasets: Sequence[Dataset], rounds: int, seed: int) -> list[Turn]:
-    fresh = rounds - REPEATED if rounds > 2 * REPEATED else rounds
+    fresh = rounds - _REPEATED if rounds > 2 * _REPEATED else rounds
     found = conversations(datasets, fresh, seed, count=1)
     if not found:
         raise InputError(
@@ -175,12 +162,12 @@ def _passages(datasets: Sequence[Dataset], gold: set[str]) -> list[Document]:
     every = [document for dataset in datasets for document in dataset.corpus]
     wanted = [document for document in every if document.id in gold]
     others = (document for document in every if document.id not in gold)
-    return [*wanted, *(document for _, document in zip(range(max(0, PASSAGES - len(wanted))), others, strict=False))]
+    return [*wanted, *(document for _, document in zip(range(max(0, _PASSAGES - len(wanted))), others, strict=False))]
 
 
 def around(costs: Sequence[RoundCost], number: int) -> Sequence[RoundCost]:
     """The rounds of the window around one."""
-    return [cost for cost in costs if abs(cost.round - number) <= HALF_WINDOW]
+    return [cost for cost in costs if abs(cost.round - number) <= _HALF_WINDOW]
 
 
 def ratio(costs: Sequence[RoundCost], field: str, late: int = 50, early: int = 10) -> float | None:

@@ -1,4 +1,4 @@
-"""Long conversations made of the real dialogs of data folders, one after another."""
+"""Long synthetic conversations: real dialogs of data folders, one after another."""
 
 from __future__ import annotations
 

@@ -1,15 +1,12 @@
-"""The conversation memory, measured: what long conversations cost, what is found again, what is recalled and what not."""
+"""Measurement of the conversation memory: cost of long conversations, early rounds found again, answers recalled."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from rich.console import Group, RenderableType
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
@@ -17,10 +14,14 @@ from langgraph_convcoa.evaluation.memory.costs import RoundCost, around, evaluat
 from langgraph_convcoa.evaluation.memory.dialogs import dialogs
 from langgraph_convcoa.evaluation.memory.mentions import MentionRow, evaluate_mentions
 from langgraph_convcoa.evaluation.memory.recall import RecallRow, RecallSummary, evaluate_recall
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PARTS = ("costs", "mentions", "recall")
 """A long conversation round by round; recall@5 of an early round; the decision to recall an answer."""
@@ -29,13 +30,13 @@ _FIELDS = ("prompt_tokens", "seconds", "state_kb")
 
 
 @dataclass(frozen=True)
-class MemoryReport:
+class MemoryReport(Report):
     """Figures of a run; what was not measured is empty.
 
     Attributes:
         costs: Every round of one long conversation.
         mentions: Recall@5 of an early round, by part and method.
-        recall: What would be recalled, by part and kind of pair.
+        recall: Answers that would be recalled, by part and kind of pair.
         summaries: Precision and recall of that, by part.
     """
 
@@ -56,51 +57,63 @@ class MemoryReport:
                 "ratio_50_to_10": self.ratios(),
                 "retrievals": sum(cost.retrievals for cost in self.costs),
                 "retrievals_saved": sum(cost.recalled for cost in self.costs),
-                "rounds": [cost.to_dict() for cost in self.costs],
+                "rounds": list(map(asdict, self.costs)),
             }
         if self.mentions:
-            found["mentions"] = [row.to_dict() for row in self.mentions]
+            found["mentions"] = list(map(asdict, self.mentions))
         if self.recall:
-            found["recall"] = [row.to_dict() for row in self.recall]
-            found["recall_summary"] = [row.to_dict() for row in self.summaries]
+            found["recall"], found["recall_summary"] = list(map(asdict, self.recall)), list(map(asdict, self.summaries))
         return found
 
-    def __rich__(self) -> RenderableType:
-        tables: list[RenderableType] = []
-        if self.costs:
-            tables.append(self._costs())
+    def tables(self) -> list[Table]:
+        tables = [self._costs()] if self.costs else []
         if self.mentions:
-            table = Table("part", "method", "probes", "recall@5", title="An early round found again at round 60")
-            for row in self.mentions:
-                table.add_row(row.part, row.method, str(row.probes), f"{row.recall:.3f}")
-            tables.append(table)
+            rows = [[row.part, row.method, str(row.probes), shown(row.recall)] for row in self.mentions]
+            columns = ("part", "method", "probes", "recall@5")
+            tables.append(Table("An early round found again at round 60", columns, rows, left=2))
         if self.recall:
-            tables.append(self._recall())
-        return Group(*tables)
+            same = {True: "yes", False: "no"}
+            rows = [[row.part, row.kind, same[row.same], str(row.pairs), str(row.recalled)] for row in self.recall]
+            named = ("part", "pairs", "asking the same", "number", "recalled")
+            lines = [
+                f"{s.part}: precision {s.precision:.3f}, recall {s.recall:.3f} ({s.near_misses} near misses, "
+                f"{s.paraphrases} paraphrases; without passage pairs)."
+                for s in self.summaries
+            ]
+            tables.append(Table("Answers that would be recalled", named, rows, " ".join(lines), left=3))
+        return tables
 
     def _costs(self) -> Table:
-        table = Table("around round", "prompt tokens", "ms outside the model", "state, KB", title="Cost of a turn, medians")
+        rows = []
         for number in _SHOWN:
             if window := around(self.costs, number):
                 tokens, seconds, size = (statistics.median(getattr(c, name) for c in window) for name in _FIELDS)
-                table.add_row(str(number), f"{tokens:,.0f}", f"{1000 * seconds:.0f}", f"{size:.0f}")
-        ratios = [f"{value:.2f}" if value is not None else "-" for value in self.ratios().values()]
-        table.add_row("50 to 10", *ratios, style="bold")
+                rows.append([str(number), shown(tokens, 0), shown(1000 * seconds, 0), shown(size, 0)])
+        rows.append(["50 to 10", *(shown(value, 2) or "-" for value in self.ratios().values())])
         made, saved = sum(c.retrievals for c in self.costs), sum(c.recalled for c in self.costs)
-        table.caption = f"{len(self.costs)} rounds, {made} retrievals, {saved} saved by recalling"
-        return table
+        note = f"{len(self.costs)} rounds, {made} retrievals, {saved} saved by recalling"
+        columns = ("around round", "prompt tokens", "ms outside the model", "state, KB")
+        return Table("Cost of a turn, medians", columns, rows, note)
 
-    def _recall(self) -> Table:
-        table = Table("part", "pairs", "asking the same", "number", "recalled", title="Answers that would be recalled")
-        for row in self.recall:
-            table.add_row(row.part, row.kind, "yes" if row.same else "no", str(row.pairs), str(row.recalled))
-        lines = [
-            f"{s.part}: precision {s.precision:.3f}, recall {s.recall:.3f} "
-            f"({s.near_misses} near misses, {s.paraphrases} paraphrases; passage pairs apart)"
-            for s in self.summaries
-        ]
-        table.caption = "\n".join(lines)
-        return table
+    def figure(self) -> Figure:
+        """Prompt tokens and seconds against the round.
+
+        Raises:
+            InputError: The costs were not measured, or matplotlib is not installed.
+        """
+        if not self.costs:
+            raise InputError("There is nothing to draw without the part costs; add it, or leave out --plot.")
+        figure = new_figure(9, 3.5)
+        numbers = [cost.round for cost in self.costs]
+        drawn = [("prompt_tokens", "prompt tokens", 1), ("seconds", "ms outside the model", 1000)]
+        for place, (name, label, scale) in enumerate(drawn, start=1):
+            axes = figure.add_subplot(1, 2, place)
+            axes.plot(numbers, [scale * getattr(cost, name) for cost in self.costs], ".", markersize=3)
+            medians = [scale * statistics.median(getattr(c, name) for c in around(self.costs, n)) for n in numbers]
+            axes.plot(numbers, medians, linewidth=2)
+            axes.set(xlabel="round", ylabel=label, ylim=(0, None))
+            style(axes)
+        return figure
 
 
 def evaluate_memory(
@@ -138,43 +151,14 @@ def evaluate_memory(
         raise InputError("The data holds no dialogs: name a folder whose rows have a conversation_id and a history.")
     encoder = as_encoder(None)
     memory = ConversationMemory(encoder)
-    costs: list[RoundCost] = []
-    mentions: list[MentionRow] = []
-    recall: list[RecallRow] = []
-    summaries: list[RecallSummary] = []
+    report = MemoryReport()
     if "costs" in parts:
         costs = evaluate_costs(talking, encoder, rounds=rounds, seed=seed, cache=cache, progress=progress)
+        report = replace(report, costs=tuple(costs))
     if "mentions" in parts:
         mentions = evaluate_mentions(talking, memory, probes=probes, seed=seed, progress=progress)
+        report = replace(report, mentions=tuple(mentions))
     if "recall" in parts:
         recall, summaries = evaluate_recall(datasets, memory, seed=seed, progress=progress)
-    return MemoryReport(tuple(costs), tuple(mentions), tuple(recall), tuple(summaries))
-
-
-def plot(report: MemoryReport, path: str | Path) -> None:
-    """Draw prompt tokens and seconds against the round.
-
-    Raises:
-        InputError: There are no rounds to draw, matplotlib is not installed, or the picture cannot be written.
-    """
-    if not report.costs:
-        raise InputError("There is nothing to draw without the part costs; add it, or leave out --plot.")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("matplotlib is not installed; pip install matplotlib, or leave out --plot.") from None
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
-    numbers = [cost.round for cost in report.costs]
-    for place, (name, label, scale) in enumerate(
-        [("prompt_tokens", "prompt tokens", 1), ("seconds", "ms outside the model", 1000)], start=1
-    ):
-        axes = figure.add_subplot(1, 2, place)
-        axes.plot(numbers, [scale * getattr(cost, name) for cost in report.costs], ".", markersize=3)
-        medians = [scale * statistics.median(getattr(c, name) for c in around(report.costs, n)) for n in numbers]
-        axes.plot(numbers, medians, linewidth=2)
-        axes.set(xlabel="round", ylabel=label, ylim=(0, None))
-        axes.grid(visible=True, alpha=0.3)
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"The picture cannot be written to {path}: {error}.") from None
+        report = replace(report, recall=tuple(recall), summaries=tuple(summaries))
+    return report

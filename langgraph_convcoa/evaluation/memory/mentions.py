@@ -1,11 +1,10 @@
-"""Whether an early round is found again: recall@5 at round 60, against the last rounds and a plain similarity search."""
+"""Recall of an early round at round 60 by the history memory, a plain similarity search and the last rounds."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,11 +13,11 @@ from langgraph_convcoa.evaluation.memory.dialogs import Turn, conversations, kno
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.retrieval.progress import Progress, track
 
-ROUNDS = 59
+_ROUNDS = 59
 """Rounds before the probe, which is asked at round 60."""
-LATEST = 40
+_LATEST = 40
 """The probed round is one of the first so many."""
-K = 5
+_K = 5
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,6 @@ class MentionRow:
     method: str
     probes: int
     recall: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The row as JSON data."""
-        return asdict(self)
 
 
 def evaluate_mentions(
@@ -47,7 +42,7 @@ def evaluate_mentions(
     Returns:
         For each part the history memory, similarity of question and answer (a plain vector search), and the last five rounds.
     """
-    every = conversations(datasets, ROUNDS, seed)
+    every = conversations(datasets, _ROUNDS, seed)
     half = len(every) // 2
     rows: list[MentionRow] = []
     chosen = {}
@@ -60,11 +55,11 @@ def evaluate_mentions(
             hits: dict[str, list[bool]] = {"history memory": [], "similarity": [], "last rounds": []}
             for turns, place in found:
                 knowledge, probe = knowledge_of(turns), turns[place].rewrite
-                keys = [recalled.triple.key for recalled in memory.relevant(knowledge, probe, K)]
+                keys = [recalled.triple.key for recalled in memory.relevant(knowledge, probe, _K)]
                 hits["history memory"].append(place + 1 in keys)
                 *rounds, asked = memory.vectors([*(f"{t.question} {t.answer[:300]}".strip() for t in turns), probe])
-                hits["similarity"].append(place in np.argsort(-(np.stack(rounds) @ asked), kind="stable")[:K])
-                hits["last rounds"].append(place >= len(turns) - K)
+                hits["similarity"].append(place in np.argsort(-(np.stack(rounds) @ asked), kind="stable")[:_K])
+                hits["last rounds"].append(place >= len(turns) - _K)
                 advance(1)
             rows += [MentionRow(part, name, len(h), float(np.mean(h)) if h else 0.0) for name, h in hits.items()]
     return rows
@@ -73,7 +68,7 @@ def evaluate_mentions(
 def _probed(turns: Sequence[Turn]) -> list[int]:
     return [
         place
-        for place, turn in enumerate(turns[:LATEST])
+        for place, turn in enumerate(turns[:_LATEST])
         if turn.rewrite and _plain(turn.rewrite) != _plain(turn.question) and turn.answer
     ]
 

@@ -14,9 +14,10 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.memory import measure as module
 from langgraph_convcoa.evaluation.memory.costs import RoundCost, evaluate_costs, ratio
 from langgraph_convcoa.evaluation.memory.dialogs import conversations, dialogs
-from langgraph_convcoa.evaluation.memory.measure import evaluate_memory, plot
+from langgraph_convcoa.evaluation.memory.measure import evaluate_memory
 from langgraph_convcoa.evaluation.memory.mentions import evaluate_mentions
-from langgraph_convcoa.evaluation.memory.pairs import make_pairs, rephrase
+from langgraph_convcoa.evaluation.memory.recall import make_pairs, rephrase
+from langgraph_convcoa.evaluation.reports.kit import save_picture
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from tests.fake_encoder import WordEncoder
 
@@ -136,10 +137,8 @@ def test_the_report_has_a_table_json_and_a_plot(tmp_path: Path) -> None:
     assert found["costs"]["retrievals_saved"] > 0
     assert {row["part"] for row in found["recall_summary"]} == {"tuning", "report"}
     assert 0 <= found["recall_summary"][1]["precision"] <= 1
-    plot(report, tmp_path / "rounds.png")
+    save_picture(report.figure(), tmp_path / "rounds.png")
     assert (tmp_path / "rounds.png").stat().st_size > 1000
-    with pytest.raises(InputError, match="cannot be written"):
-        plot(report, tmp_path / "no" / "such.png")
 
 
 def test_what_cannot_be_measured_is_one_line(tmp_path: Path) -> None:
