@@ -78,13 +78,13 @@ def index(
     first = next(documents)
     from langgraph_convcoa.retrieval.hybrid.ann import ApproximateStage, approximate_settings
     from langgraph_convcoa.retrieval.index.index import open_or_create, put_approximate
-    from langgraph_convcoa.retrieval.memory import EMPTY
+    from langgraph_convcoa.retrieval.memory import MemoryCorpus
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     if approximate:
         # A missing package is reported before the documents are encoded.
         ApproximateStage(1)
-    encoder = HopfieldRetriever(memory=EMPTY).encoder
+    encoder = HopfieldRetriever(corpus=MemoryCorpus()).encoder
     opened = open_or_create(out, encoder, stored, {})
     stage = approximate_settings(opened.head.settings.get("approximate"))
     if approximate is not None and approximate != (stage is not None):

@@ -242,7 +242,11 @@ def open_session(options: ConversationOptions, command: str) -> Session:
         retriever = open_retriever(docs, max_mb=options.max_mb, cache=not options.no_cache, progress=True)
         # An encoder that does not fit is refused now, and loading it takes nothing from the time of the first look-up.
         retriever.check_encoder()
-        titles = [str(passage.metadata.get("title") or "") for passage in retriever.memory.passages[:_TITLES_READ]]
+        from langgraph_convcoa.retrieval.corpus import read
+
+        view = retriever.corpus.snapshot()
+        first = read(view, view.numbers[:_TITLES_READ])
+        titles = [str(passage.document.metadata.get("title") or "") for passage in first]
     if web:
         from langgraph_convcoa.actions.web.action import WebQuerying
 

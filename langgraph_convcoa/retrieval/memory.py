@@ -1,52 +1,77 @@
-"""The pattern store: every passage as a memory set of window patterns beside one pattern of the whole."""
+"""The corpus in memory: passages, their windows and patterns, and changes to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import secrets
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.corpus import Corpus, Filter, Numbers, Passage, allowed_passages
 from langgraph_convcoa.retrieval.documents.split import Span, pattern_text, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.cache import encode_patterns as encode_texts
+from langgraph_convcoa.retrieval.hybrid.ann_channel import ApproximateChannel
+from langgraph_convcoa.retrieval.hybrid.bm25_channel import LexicalChannel
+from langgraph_convcoa.retrieval.index.documents import check_owners, content_digest, groups_of, select
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Passages and their patterns, in memory (a document is a memory set).
+    """Passages and their patterns, in memory; one state of a `MemoryCorpus`, or a collection that does not change.
 
     Attributes:
         passages: n documents with ids.
-        patterns: One memory set a passage: y_0 of the whole, then its windows Y.
-        spans: Where each window stands in its passage's text, in characters: (N - n, 2), the windows of all sets in order.
+        patterns: One multi-vector passage each: y_0 of the whole, then its windows Y.
+        spans: Where each window stands in its passage's text, in characters: (N - n, 2), the windows of all passages in order.
+        keys: (n,), growing, never given to another passage of the same source; 0 to n - 1 when left out.
+        source: Where the keys are valid.
+
+    Raises:
+        RetrievalError: The parts do not fit together.
     """
 
     passages: list[Document]
     patterns: Patterns
     spans: npt.NDArray[np.int64]
+    keys: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    source: str = field(default_factory=lambda: secrets.token_hex(16))
+    alive: None = None
 
     def __post_init__(self) -> None:
         windows = len(self.patterns.values) - self.patterns.n
         if len(self.passages) != self.patterns.n or self.spans.shape != (windows, 2):
             raise RetrievalError(
                 f"The memory does not fit together: {len(self.passages)} passages and {len(self.spans)} spans for "
-                f"{self.patterns.n} memory sets with {windows} windows."
+                f"{self.patterns.n} sets of patterns with {windows} windows."
             )
+        if len(self.keys) != self.patterns.n:
+            object.__setattr__(self, "keys", np.arange(self.patterns.n))
 
     def __len__(self) -> int:
         return len(self.passages)
 
     @property
+    def numbers(self) -> Numbers:
+        """The numbers of all passages."""
+        return np.arange(len(self))
+
+    @property
     def dimension(self) -> int:
         """Length d of a pattern."""
         return self.patterns.d
+
+    def patterns_for(self, sets: Numbers) -> Patterns:
+        """All patterns: in memory there is nothing to check."""
+        return self.patterns
 
     def set_spans(self, index: int) -> list[Span]:
         """Where the windows of a passage stand in its text."""
@@ -54,13 +79,42 @@ class Memory:
         start, stop = int(self.patterns.offsets[index]) - index, int(self.patterns.offsets[index + 1]) - index - 1
         return [(int(a), int(b)) for a, b in self.spans[start:stop]]
 
+    def fetch(self, numbers: Sequence[int]) -> list[Passage]:
+        """The passages of these numbers, with their windows."""
+        return [Passage(self.passages[number], self.set_spans(number)) for number in numbers]
 
-EMPTY = Memory(
-    passages=[],
-    patterns=Patterns(np.zeros((0, 0), dtype=np.float32), np.zeros(1, dtype=np.int64)),
-    spans=np.zeros((0, 2), dtype=np.int64),
-)
-"""A memory of nothing."""
+    def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
+        """(n,), True for the passages that meet the condition; None where there is none."""
+        return allowed_passages(self.passages, condition)
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Raise RetrievalError for an encoder whose vectors have another length than the patterns."""
+        if len(self) and encoder.dimension != self.dimension:
+            raise RetrievalError(
+                f"The encoder {encoder.name!r} gives vectors of length {encoder.dimension}, and the memory holds vectors "
+                f"of length {self.dimension}; give the encoder that it was built with."
+            )
+
+    def select(self, sets: Numbers) -> Memory:
+        """A copy of some of the passages, with their keys."""
+        spans = [span for number in sets.tolist() for span in self.set_spans(number)]
+        passages = [self.passages[number] for number in sets.tolist()]
+        return Memory(passages, self.patterns.select(sets), _span_array(spans), self.keys[sets], self.source)
+
+    def joined(self, other: Memory) -> Memory:
+        """The passages of both, with the source of this one; those of the other have greater keys, valid here."""
+        if not len(self):
+            return Memory(other.passages, other.patterns, other.spans, other.keys, self.source)
+        one, two = self.patterns, other.patterns
+        scales = None if one.scales is None or two.scales is None else np.concatenate([one.scales, two.scales])
+        patterns = Patterns(
+            values=np.concatenate([one.values, two.values]),
+            offsets=np.concatenate([one.offsets, one.offsets[-1] + two.offsets[1:]]),
+            scales=scales,
+            dtype=one.dtype,
+        )
+        spans, keys = np.concatenate([self.spans, other.spans]), np.concatenate([self.keys, other.keys])
+        return Memory([*self.passages, *other.passages], patterns, spans, keys, self.source)
 
 
 def build_memory(
@@ -71,7 +125,7 @@ def build_memory(
     progress: Progress = False,
     dtype: PatternType = "float32",
 ) -> Memory:
-    """Split documents into passages, encode them and their windows, and store the patterns.
+    """Split documents into passages, encode them and their windows, and keep the patterns in memory.
 
     Args:
         documents: LangChain documents.
@@ -84,22 +138,144 @@ def build_memory(
         InputError: There is no such dtype.
         RetrievalError: No document has text, an id is used twice, or the encoder's vectors are unusable.
     """
-    passages = split_documents(documents, encoder)
-    spans = [windows(passage.page_content) for passage in passages]
-    texts: list[str] = []
-    for passage, parts in zip(passages, spans, strict=True):
-        texts.append(pattern_text(passage))
-        texts.extend(window_text(passage, part) for part in parts)
-    values, scales = encode_patterns(encode_texts(encoder, texts, cache, progress), dtype)
-    offsets = np.cumsum([0, *(1 + len(parts) for parts in spans)], dtype=np.int64)
-    return Memory(
-        passages=passages,
-        patterns=Patterns(values, offsets, scales, dtype),
-        spans=np.array([part for parts in spans for part in parts], dtype=np.int64).reshape(-1, 2),
-    )
+    return _encoded(split_documents(documents, encoder), encoder, dtype, cache, progress)
+
+
+class MemoryCorpus(Corpus):
+    """Passages in memory that can be added to, replaced and deleted.
+
+    Each change makes a new state; searches that have begun finish over the old one.
+
+    Args:
+        memory: The first passages.
+
+    Example:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+        >>> corpus, encoder = MemoryCorpus(), as_encoder(DeterministicFakeEmbedding(size=8))
+        >>> corpus.add_documents([Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b")], encoder)
+        ['a', 'b']
+        >>> corpus.delete(["a"])
+        >>> len(corpus), corpus.snapshot().keys.tolist()
+        (1, [1])
+    """
+
+    bm25: LexicalChannel
+    ann: ApproximateChannel
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self._state = empty_memory() if memory is None else memory
+        self._next_key = int(self._state.keys.max(initial=-1)) + 1
+        self._changing = threading.RLock()
+        self.bm25, self.ann = LexicalChannel(), ApproximateChannel()
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+    def snapshot(self) -> Memory:
+        return self._state
+
+    def add_documents(
+        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
+    ) -> list[str]:
+        """Add documents, and return their ids; those that are there with the same id and content are passed over.
+
+        Raises:
+            InputError: An id or metadata cannot be stored.
+            RetrievalError: An id is there with another content, or the documents cannot be encoded; nothing is changed.
+        """
+        return self._put(list(documents), False, encoder, cache, progress)
+
+    def update(
+        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
+    ) -> list[str]:
+        """`add_documents`, where a document takes the place of the one that has its id."""
+        return self._put(list(documents), True, encoder, cache, progress)
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Delete documents by their ids.
+
+        Raises:
+            InputError: There is no such document; nothing is deleted.
+        """
+        names = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
+        with self._changing:
+            there = self._documents()
+            unknown = next((name for name in names if name not in there), None)
+            if unknown is not None:
+                raise InputError(f"There is no document {unknown!r} in the memory; nothing was deleted.")
+            self._state = self._without(names, there)
+
+    def _put(
+        self, given: list[Document], replace: bool, encoder: Encoder, cache: PatternCache | None, progress: Progress
+    ) -> list[str]:
+        found = [document for document in given if document.page_content.strip()]
+        with self._changing:
+            state, there = self._state, self._documents()
+            state.check_encoder(encoder)
+            emptied = next((d.id for d in given if replace and d.id in there and not d.page_content.strip()), None)
+            if emptied is not None:
+                raise RetrievalError(f"The document {emptied!r} would be left without text; delete it instead.")
+            if not found:
+                return []
+
+            def digests(ids: Sequence[str]) -> dict[str, bytes]:
+                return {name: content_digest(state.fetch(there[name])) for name in ids if name in there}
+
+            ids, fresh, changed, _ = select(found, encoder, replace=replace, digests=digests)
+            if fresh or changed:
+                replaced = [entry.id for entry in changed]
+                owners = {str(state.passages[number].id): name for name, numbers in there.items() for number in numbers}
+                check_owners([*fresh, *changed], owners, replaced)
+                passages = [passage.document for entry in (*fresh, *changed) for passage in entry.passages]
+                added = _encoded(passages, encoder, state.patterns.dtype, cache, progress, first_key=self._next_key)
+                self._state = self._without(replaced, there).joined(added)
+                self._next_key += len(added)
+            return ids
+
+    def _documents(self) -> dict[str, list[int]]:
+        """The numbers of the passages of each document."""
+        groups: dict[str, list[int]] = {}
+        count = 0
+        for name, group in groups_of(Passage(passage, []) for passage in self._state.passages):
+            groups[name] = list(range(count, count + len(group)))
+            count += len(group)
+        return groups
+
+    def _without(self, names: Iterable[str], there: dict[str, list[int]]) -> Memory:
+        gone = [number for name in names for number in there[name]]
+        return self._state.select(np.setdiff1d(np.arange(len(self)), gone)) if gone else self._state
 
 
 def window_text(passage: Document, span: Span) -> str:
     """What is encoded of a window."""
     start, end = span
     return passage.page_content[start:end]
+
+
+def _encoded(
+    passages: list[Document],
+    encoder: Encoder,
+    dtype: PatternType,
+    cache: PatternCache | None,
+    progress: Progress,
+    first_key: int = 0,
+) -> Memory:
+    spans = [windows(passage.page_content) for passage in passages]
+    texts: list[str] = []
+    for passage, parts in zip(passages, spans, strict=True):
+        texts += [pattern_text(passage), *(window_text(passage, part) for part in parts)]
+    values, scales = encode_patterns(encode_texts(encoder, texts, cache, progress), dtype)
+    offsets = np.cumsum([0, *(1 + len(parts) for parts in spans)], dtype=np.int64)
+    keys = first_key + np.arange(len(passages))
+    every = _span_array([part for parts in spans for part in parts])
+    return Memory(passages, Patterns(values, offsets, scales, dtype), every, keys)
+
+
+def empty_memory() -> Memory:
+    """A memory of nothing."""
+    return Memory([], Patterns(np.zeros((0, 0), dtype=np.float32), np.zeros(1, dtype=np.int64)), _span_array([]))
+
+
+def _span_array(spans: Sequence[Span]) -> npt.NDArray[np.int64]:
+    return np.array(spans, dtype=np.int64).reshape(-1, 2)

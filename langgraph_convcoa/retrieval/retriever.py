@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import logging
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.retrievers import LangSmithRetrieverParams
-from langchain_core.runnables import Runnable
+from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, ValidationError
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Filter, StaleSnapshot, View
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
-from langgraph_convcoa.retrieval.hits import named_documents
-from langgraph_convcoa.retrieval.hybrid.ann import ApproximateStage, approximate_settings
-from langgraph_convcoa.retrieval.index.index import Index, open_or_create
-from langgraph_convcoa.retrieval.memory import EMPTY, Memory, build_memory
+from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, ApproximateStage, approximate_settings
+from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
+from langgraph_convcoa.retrieval.memory import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder
+from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, history_pairs
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for
-from langgraph_convcoa.retrieval.retriever_inputs import checked_documents, history_runnable
-from langgraph_convcoa.retrieval.retriever_model import opened_model, own_encoder
-from langgraph_convcoa.retrieval.retriever_search import SearchingRetriever
+from langgraph_convcoa.retrieval.retriever_model import opened_model, own_encoder, save_beside, stated_model
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
+from langgraph_convcoa.retrieval.scoring.topk import check_settings
+from langgraph_convcoa.retrieval.searcher import Hit, Scoring, find, hit_document
+from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
+
+_LOGGER = logging.getLogger(__name__)
+# How often a search begins again because a passage that it found was deleted meanwhile.
+_ATTEMPTS = 5
 
 
-class HopfieldRetriever(SearchingRetriever):
+class HopfieldRetriever(BaseRetriever):
     """Retrieve passages by sparse Hopfield association, in conversation, without a model call (Pan et al. 2024b, section 4).
 
     A passage is a memory set: a pattern of the whole and one for each window of up to three sentences. Its score for a query
@@ -47,17 +55,17 @@ class HopfieldRetriever(SearchingRetriever):
         k: How many documents are returned, at most.
         beta: Inverse temperature of the association: 0 for the mean of the windows, infinity for the best.
         passage_weight: w, the weight of the whole-passage pattern.
-        lexical_weight: Weight of the lexical channel, BM25 of the question over its best score; 0 leaves it out.
+        lexical_weight: Weight of BM25 of the question over its best score (hybrid search); 0 leaves it out.
         history_weight: lambda, how far earlier turns pull the query.
         history_beta: beta_h, inverse temperature of the association with earlier turns.
         score_threshold: Documents below this score are left out.
         filter: Metadata that documents must have, or a function that says whether a document may be returned.
         return_association: Put under `association` which windows matched: [{text, start, end, weight}].
-        approximate: None searches everything, exactly. For memories of millions of patterns, True or `ApproximateSettings`: an
-            HNSW graph names candidates, which are scored exactly (extra `approximate`). Up to ten times as many passages as
-            candidates (2,000) the search is exact all the same.
-        memory: The passages and their patterns, in memory or an `Index` on disk.
-        encoder: What encodes the queries, and encoded the memory.
+        approximate: None searches everything, exactly. For corpora of millions of patterns, True or `ApproximateSettings`: an
+            ANN index (HNSW) names candidates, which are scored exactly (extra `approximate`). Up to ten times as many passages
+            as candidates (2,000) the search is exact all the same.
+        corpus: What is searched: a `MemoryCorpus`, an `Index` on disk or a `VectorStoreCorpus`. Copies share it.
+        encoder: What encodes the queries, and encoded the corpus.
         model: What training gave the query's side: "default" (the model that comes with the package), "untrained", a folder
             that `convcoa train` made, or a `RetrieverModel`. When None, "default" with the default encoder, else "untrained".
 
@@ -73,19 +81,39 @@ class HopfieldRetriever(SearchingRetriever):
         ['b']
     """
 
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    k: int = 5
+    beta: float = 10.0
+    passage_weight: float = 1.0
+    lexical_weight: float = 0.1
+    history_weight: float = 0.6
+    history_beta: float = 1.0
+    score_threshold: float | None = None
+    filter: Filter | None = None
+    return_association: bool = False
+    approximate: bool | ApproximateSettings | None = None
+
+    # Fields, so that `configurable_fields`, which makes a new object of an old one's fields, takes them along; never dumped.
+    corpus: SkipValidation[Corpus] = Field(repr=False, exclude=True)
+    encoder: SkipValidation[Encoder] = Field(repr=False, exclude=True)
+    model: SkipValidation[RetrieverModel | str | Path | None] = Field(default=None, repr=False, exclude=True)
+
+    _states: StateEncoder = PrivateAttr()
+
     def __init__(
         self,
         *,
-        memory: Memory | Index,
+        corpus: Corpus,
         encoder: Encoder | Embeddings | str | None = None,
         model: RetrieverModel | str | Path | None = None,
         **settings: Any,
     ) -> None:
-        named = opened_model(model, memory)
+        named = opened_model(model, corpus.path)
         kept = as_encoder(own_encoder(named) if encoder is None else encoder)
         opened = model_for(named, kept)
         settings = {**(opened.settings if opened else {}), **settings}
-        settings |= {"memory": memory, "encoder": kept, "model": opened or named}
+        settings |= {"corpus": corpus, "encoder": kept, "model": opened or named}
         if isinstance(settings.get("approximate"), Mapping):
             settings["approximate"] = approximate_settings(settings["approximate"])
         try:
@@ -94,7 +122,9 @@ class HopfieldRetriever(SearchingRetriever):
             first = error.errors()[0]
             raise InputError(f"The retriever's setting {'.'.join(map(str, first['loc']))!r}: {first['msg']}.") from None
         self._states = StateEncoder(self.encoder, model=opened)
-        self._check(self.k)
+        self._scoring(self.k)
+
+    # Making one -----------------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_documents(
@@ -108,7 +138,7 @@ class HopfieldRetriever(SearchingRetriever):
         cache: PatternCache | str | Path | None = None,
         progress: Progress = False,
         **settings: Any,
-    ) -> HopfieldRetriever:
+    ) -> Self:
         """Encode documents and make a retriever over them, in memory or in an index on disk.
 
         Args:
@@ -127,26 +157,25 @@ class HopfieldRetriever(SearchingRetriever):
             RetrievalError: No document has text, an id is used twice, the documents cannot be encoded, the index cannot be
                 used, or usearch is not installed for an approximate search.
         """
-        # Made before its memory, so that bad settings are told before minutes of encoding.
-        retriever = cls(memory=EMPTY, encoder=encoder, k=k, **settings)
-        stage = approximate_settings(retriever.approximate)
-        if stage is not None:
+        # Made before its corpus, so that bad settings are told before minutes of encoding.
+        retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
+        ann = approximate_settings(retriever.approximate)
+        if ann is not None:
             ApproximateStage(1)
-        documents = checked_documents(documents)
-        store = PatternCache(cache) if isinstance(cache, str | Path) else cache
+        documents, store = _checked(documents), _cache(cache)
         if path is None:
             memory = build_memory(documents, retriever.encoder, cache=store, progress=progress, dtype=dtype or "float32")
-            retriever.memory = memory
-            if stage is not None:
+            retriever.corpus = corpus = MemoryCorpus(memory)
+            if ann is not None:
                 weight = retriever.passage_weight
-                retriever.linked.follow(memory, stage, passage_weight=weight, progress=progress, everything=True)
+                corpus.ann.follow(memory, ann, passage_weight=weight, progress=progress, everything=True)
             return retriever
-        index = open_or_create(path, retriever.encoder, dtype, retriever._settings(), approximate=stage)
-        retriever.memory = index
+        index = open_or_create(path, retriever.encoder, dtype, retriever._settings(), approximate=ann)
+        retriever.corpus = index
         retriever.add_documents(documents, cache=store, progress=progress)
         index.save_lexical()
-        if stage is not None:
-            index.save_approximate(stage, passage_weight=retriever.passage_weight, progress=progress)
+        if ann is not None:
+            index.save_approximate(ann, passage_weight=retriever.passage_weight, progress=progress)
         return retriever
 
     @classmethod
@@ -157,13 +186,21 @@ class HopfieldRetriever(SearchingRetriever):
         *,
         ids: Iterable[str] | None = None,
         **settings: Any,
-    ) -> HopfieldRetriever:
+    ) -> Self:
         """`from_documents` for plain texts, with their metadata and ids where given, in the same order.
 
         Raises:
-            InputError: There are not as many metadatas or ids as texts.
+            InputError: There are not as many metadatas or ids as texts, or the texts are one string.
         """
-        return cls.from_documents(named_documents(texts, metadatas, ids), **settings)
+        if isinstance(texts, str):
+            raise InputError("The texts are one string; give a list of texts.")
+        bodies = list(texts)
+        data = [{} for _ in bodies] if metadatas is None else list(metadatas)
+        names = [None for _ in bodies] if ids is None else list(ids)
+        if not len(bodies) == len(data) == len(names):
+            raise InputError(f"There are {len(bodies)} texts, {len(data)} metadatas and {len(names)} ids; give one of each.")
+        documents = [Document(id=i, page_content=t, metadata=m) for t, m, i in zip(bodies, data, names, strict=True)]
+        return cls.from_documents(documents, **settings)
 
     @classmethod
     def from_vectorstore(
@@ -175,18 +212,85 @@ class HopfieldRetriever(SearchingRetriever):
         search_kwargs: Mapping[str, Any] | None = None,
         cache: PatternCache | str | Path | None = None,
         **settings: Any,
-    ) -> HopfieldRetriever:
-        """A retriever over a vector store: it finds candidates, which are ranked here (`VectorStoreRetriever`)."""
-        from langgraph_convcoa.retrieval.vectorstore_retriever import VectorStoreRetriever
+    ) -> Self:
+        """A retriever over a vector store that the user has: the store finds candidates, which are ranked here.
 
-        return VectorStoreRetriever.from_vectorstore(
-            store, encoder=encoder, candidates=candidates, search_kwargs=search_kwargs, cache=cache, **settings
-        )
+        Scores are exact for the candidates; what the store does not name cannot be found, so that nothing is certified.
+        `filter` is applied to the candidates; the store's own filters go in `search_kwargs`. There is no BM25, which weighs
+        words over all passages. Documents are added to and deleted from the store itself.
+
+        Args:
+            store: Any LangChain `VectorStore`.
+            encoder: Encodes windows and questions; the store's own embeddings when None, where it names them.
+            candidates: How many documents are fetched a question, at least k of them.
+            search_kwargs: What every search of the store is given, such as `filter`, in the store's own form.
+            cache: Where encoded windows are kept between runs: a `PatternCache` or the path of one.
+            **settings: The class's other attributes.
+
+        Raises:
+            InputError: It is no vector store, or a setting is out of range.
+
+        Example:
+            >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+            >>> from langchain_core.vectorstores import InMemoryVectorStore
+            >>> store = InMemoryVectorStore.from_texts(["Ada wrote it.", "BM25 counts."], DeterministicFakeEmbedding(size=16))
+            >>> retriever = HopfieldRetriever.from_vectorstore(store, k=1)
+            >>> [document.page_content for document in retriever.invoke("Ada wrote it.")]
+            ['Ada wrote it.']
+        """
+        corpus = VectorStoreCorpus(store, encoder, candidates=candidates, search_kwargs=search_kwargs, cache=_cache(cache))
+        return cls(corpus=corpus, encoder=corpus.encoder, **settings)
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, *, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> Self:
+        """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made; nothing is read in full.
+
+        Args:
+            path: The folder.
+            encoder: The one that it was built with; a sentence-transformers model is found again when None.
+            **settings: In place of those that were saved; `approximate=None` searches an index exactly that has an
+                ANN index.
+
+        Raises:
+            InputError: A setting is out of range.
+            RetrievalError: There is no index, it is of another version or encoder, damaged or cut short.
+        """
+        index = Index(path)
+        kept: Any = encoder_of(index.head) if encoder is None else encoder
+        retriever = cls(corpus=index, encoder=kept, **index.head.settings | settings)
+        if encoder is not None:
+            # The index's own encoder is checked when it is first used, so that no model is loaded before.
+            retriever.check_encoder()
+        return retriever
+
+    # Searching ------------------------------------------------------------------------------------------------------------
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun | None = None,
+        k: int | None = None,
+        history: History | None = None,
+    ) -> list[Document]:
+        asked = self._asked([query], [history], k)
+        return self._documents(asked, self.corpus.view(asked))
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun | None = None,
+        k: int | None = None,
+        history: History | None = None,
+    ) -> list[Document]:
+        asked = await run_in_executor(None, self._asked, [query], [history], k)
+        return await run_in_executor(None, self._documents, asked, await self.corpus.aview(asked))
 
     def search_batch(
         self, queries: Sequence[str], histories: Sequence[History | None] | None = None, k: int | None = None
     ) -> list[list[tuple[str, float]]]:
-        """The ids and scores of the best passages for each of many queries, best first.
+        """The ids and scores of the best passages for each of many queries, best first; no threshold is applied.
 
         Args:
             queries: n questions.
@@ -196,8 +300,11 @@ class HopfieldRetriever(SearchingRetriever):
         Raises:
             InputError: A query is empty, a history or k cannot be used.
         """
-        limit, _, states = self._asked_many(queries, histories, k)
-        found = self._search(queries, states, limit)[1]
+        if isinstance(queries, str):
+            raise InputError("The queries are one string; give a list of questions.")
+        asked = self._asked(queries, [None for _ in queries] if histories is None else histories, k)
+        parts = [asked] if self.corpus.complete else [asked.one(row) for row in range(len(queries))]
+        found = [hits for part in parts for hits in self._search(part, self.corpus.view(part), None)[1]]
         return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
     def history_aware(self) -> Runnable[dict[str, Any], list[Document]]:
@@ -213,32 +320,186 @@ class HopfieldRetriever(SearchingRetriever):
             >>> documents[0].page_content
             'Ada wrote it.'
         """
-        return history_runnable(self)
 
-    def _get_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: CallbackManagerForRetrieverRun | None = None,
-        k: int | None = None,
-        history: History | None = None,
-    ) -> list[Document]:
-        limit, _, states = self._asked(query, k, history)
-        view, found = self._search([query], states, limit, self.score_threshold)
-        return [self._document(view, hit, states[0]) for hit in found[0]]
+        def conversation(inputs: Mapping[str, Any]) -> tuple[str, History]:
+            if not isinstance(inputs, Mapping) or "input" not in inputs:
+                raise InputError('The history-aware retriever takes {"input": question, "chat_history": messages}.')
+            return inputs["input"], inputs.get("chat_history") or []
 
-    async def _aget_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: AsyncCallbackManagerForRetrieverRun | None = None,
-        k: int | None = None,
-        history: History | None = None,
-    ) -> list[Document]:
-        def retrieve() -> list[Document]:
-            return self._get_relevant_documents(query, k=k, history=history)
+        def retrieve(inputs: dict[str, Any], config: RunnableConfig) -> list[Document]:
+            query, history = conversation(inputs)
+            return self.invoke(query, config, history=history)
 
-        return await run_in_executor(None, retrieve)
+        async def aretrieve(inputs: dict[str, Any], config: RunnableConfig) -> list[Document]:
+            query, history = conversation(inputs)
+            return await self.ainvoke(query, config, history=history)
+
+        return RunnableLambda(retrieve, afunc=aretrieve, name="history_aware_retriever")
+
+    def check_encoder(self) -> None:
+        """Load the encoder and compare it with the one that an index was built with, as the first search does otherwise.
+
+        Raises:
+            RetrievalError: It cannot be loaded, or is another.
+        """
+        self.corpus.snapshot().check_encoder(self.encoder)
+
+    def _asked(self, queries: Sequence[str], histories: Sequence[History | None], k: int | None) -> Asked:
+        """The questions with their query states, checked."""
+        limit = self.k if k is None else k
+        self._scoring(limit)
+        turns = [history_pairs(history) for history in histories]
+        if len(turns) != len(queries):
+            raise InputError(f"There are {len(queries)} queries and {len(turns)} histories; give one of each.")
+        texts = [_query_text(query) for query in queries]
+        # An app that appends the new question to its messages first hands it over twice.
+        earlier = [
+            history[:-1] if history and history[-1] == (text, "") else history
+            for text, history in zip(texts, turns, strict=True)
+        ]
+        weights = {"history_weight": self.history_weight, "history_beta": self.history_beta}
+        states = self._states.states(texts, earlier, **weights)
+        return Asked(queries, earlier, states, limit, **weights)
+
+    def _search(self, asked: Asked, view: View, threshold: float | None) -> tuple[View, list[list[Hit]]]:
+        """The best passages for each question, and the state of the corpus that was searched."""
+        scoring = self._scoring(asked.k)
+        for attempt in range(_ATTEMPTS):
+            view.check_encoder(self.encoder)
+            try:
+                return view, find(self.corpus, view, asked, scoring, threshold)
+            except StaleSnapshot:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                view = self.corpus.view(asked)
+        raise AssertionError
+
+    def _documents(self, asked: Asked, view: View) -> list[Document]:
+        view, found = self._search(asked, view, self.score_threshold)
+        scoring, association = self._scoring(asked.k), self.return_association
+        return [hit_document(view, hit, asked.states[0], scoring, association=association) for hit in found[0]]
+
+    def _scoring(self, k: int) -> Scoring:
+        """The settings of a search, checked: they can be set at any time."""
+        check_settings(k, self.beta, self.passage_weight)
+        for name in ("history_weight", "lexical_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be a number of at least 0, not {getattr(self, name)}.")
+        if math.isnan(self.history_beta) or self.history_beta < 0:
+            raise InputError(f"history_beta must be from 0 to infinity, not {self.history_beta}.")
+        if self.score_threshold is not None and math.isnan(self.score_threshold):
+            raise InputError("score_threshold must be a number or None, not nan.")
+        return Scoring(
+            beta=self.beta,
+            passage_weight=self.passage_weight,
+            lexical_weight=self.lexical_weight,
+            filter=self.filter,
+            approximate=approximate_settings(self.approximate),
+            weights=self.model.weights if isinstance(self.model, RetrieverModel) else None,
+        )
 
     def _get_ls_params(self, **_kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(ls_retriever_name="hopfield", ls_embedding_provider=type(self.encoder).__name__)
+
+    # Changing and saving --------------------------------------------------------------------------------------------------
+
+    def add_documents(
+        self, documents: Iterable[Document], *, cache: PatternCache | None = None, progress: Progress = False
+    ) -> list[str]:
+        """Add documents to the corpus; in an index on disk they are committed when this returns.
+
+        A document that is there already, with the same id and content, is passed over. Into an index they are read and
+        encoded batch by batch, and a run that was killed can be run again.
+
+        Returns:
+            The ids of the documents, in order; those without text are left out.
+
+        Raises:
+            InputError: An id or metadata cannot be stored, or the corpus is a vector store.
+            RetrievalError: An id is there with another content, the documents cannot be encoded, or the index cannot be
+                written to.
+        """
+        return self.corpus.add_documents(_checked(documents), self.encoder, cache=cache, progress=progress)
+
+    def update(
+        self, documents: Iterable[Document], *, cache: PatternCache | None = None, progress: Progress = False
+    ) -> list[str]:
+        """`add_documents`, where a document takes the place of the one that has its id."""
+        return self.corpus.update(_checked(documents), self.encoder, cache=cache, progress=progress)
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Delete documents by their ids.
+
+        Raises:
+            InputError: There is no such document, and nothing is deleted; or the corpus is a vector store.
+        """
+        self.corpus.delete(ids)
+
+    def compact(self) -> None:
+        """Free the space of deleted documents in an index on disk; in memory there is none to free."""
+        self.corpus.compact()
+
+    def save_pretrained(self, path: str | Path, *, dtype: PatternType | None = None) -> None:
+        """Save the corpus and the settings as an index, in place of one that is there, all at once or not at all.
+
+        Args:
+            path: A folder that is empty, does not exist or holds an index. Where it is the index that is searched, only the
+                settings are saved: its documents are already.
+            dtype: "float32" or "int8"; as the patterns are when None.
+
+        Raises:
+            InputError: An id or metadata cannot be stored, or the corpus is a vector store.
+            RetrievalError: The folder cannot be used or written to; an index that was there is as it was.
+        """
+        settings = self._settings() | {"model": stated_model(self.model, path)}
+        if not self.corpus.keep_settings(path, settings, dtype):
+            save_index(self.corpus, path, self.encoder, settings, dtype=dtype)
+        save_beside(self.model, path)
+
+    def _settings(self) -> dict[str, Any]:
+        """The settings as JSON values."""
+        settings = {}
+        for name in type(self).model_fields.keys() - BaseRetriever.model_fields.keys() - {"corpus", "encoder", "model"}:
+            try:
+                settings[name] = json.loads(json.dumps(getattr(self, name), default=_plain))
+            except TypeError:
+                _LOGGER.warning("The setting %s is a function or another object that is not saved.", name)
+        return settings
+
+
+def _query_text(query: str) -> str:
+    """A question as it is encoded; InputError where it is no text or empty."""
+    if not isinstance(query, str):
+        raise InputError(f"The question must be a string, not {type(query).__name__}.")
+    text = query.strip().encode("utf-8", "replace").decode()
+    if not text:
+        raise InputError("The question is empty; write one.")
+    return text
+
+
+def _checked(documents: Iterable[Document]) -> Iterable[Document]:
+    """The documents, each looked at when its turn comes, or all at once where they are all there."""
+    if not isinstance(documents, Iterable):
+        raise InputError(f"The documents must be a list or another iterable, not {type(documents).__name__}.")
+
+    def checked() -> Iterator[Document]:
+        for document in documents:
+            if not isinstance(document, Document):
+                raise InputError(
+                    f"A document must be a LangChain Document, not {type(document).__name__}; give plain texts to from_texts."
+                )
+            yield document
+
+    return list(checked()) if isinstance(documents, Sized) else checked()
+
+
+def _cache(cache: PatternCache | str | Path | None) -> PatternCache | None:
+    return PatternCache(cache) if isinstance(cache, str | Path) else cache
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, set | frozenset):
+        return list(value)
+    raise TypeError

@@ -7,16 +7,18 @@ from pathlib import Path
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.memory import Memory
 from langgraph_convcoa.retrieval.query.model import DEFAULT_MODEL, UNTRAINED, RetrieverModel
 
 _BESIDE = "index:model"
 _FOLDER = "model"
 
 
-def opened_model(model: RetrieverModel | str | Path | None, memory: Memory | Index) -> RetrieverModel | str | None:
+def opened_model(model: RetrieverModel | str | Path | None, index: Path | None = None) -> RetrieverModel | str | None:
     """A model that is in a folder, loaded; the names of models as they are, since they depend on the encoder.
+
+    Args:
+        model: What names it.
+        index: The folder of the index that it may be in.
 
     Raises:
         InputError: It is nothing that names a model.
@@ -26,7 +28,7 @@ def opened_model(model: RetrieverModel | str | Path | None, memory: Memory | Ind
         return model
     if not isinstance(model, str | Path):
         raise InputError(f"model must be 'default', 'untrained', a folder or a RetrieverModel, not {type(model).__name__}.")
-    return RetrieverModel.load(memory.path / _FOLDER if model == _BESIDE and isinstance(memory, Index) else model)
+    return RetrieverModel.load(index / _FOLDER if model == _BESIDE and index is not None else model)
 
 
 def own_encoder(model: RetrieverModel | str | None) -> Encoder | None:

@@ -4,7 +4,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.memory import Memory, build_memory
+from langgraph_convcoa.retrieval.memory import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
@@ -54,3 +54,76 @@ def test_patterns_are_stored_as_asked_for(encoder):
     assert memory.patterns.scales.shape == (3,)
     with pytest.raises(InputError, match="float64"):
         build_memory([Document(LONG)], encoder, dtype="float64")
+
+
+def numbered(*numbers):
+    return [Document(f"{LONG} It is number {i}.", id=f"d{i}") for i in numbers]
+
+
+def same(corpus, other):
+    one = corpus.snapshot()
+    assert one.passages == other.passages
+    np.testing.assert_array_equal(one.patterns.values, other.patterns.values)
+    np.testing.assert_array_equal(one.patterns.offsets, other.patterns.offsets)
+    np.testing.assert_array_equal(one.spans, other.spans)
+    if one.patterns.scales is not None:
+        np.testing.assert_array_equal(one.patterns.scales, other.patterns.scales)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_changes_give_what_building_anew_gives(encoder, dtype):
+    book = Document("word " * 200, id="book")
+    corpus = MemoryCorpus(build_memory([*numbered(0, 1), book], encoder, dtype=dtype))
+    before = corpus.snapshot()
+    assert corpus.add_documents(numbered(2, 3), encoder) == ["d2", "d3"]
+    same(corpus, build_memory([*numbered(0, 1), book, *numbered(2, 3)], encoder, dtype=dtype))
+    corpus.update([Document("Short.", id="book")], encoder)
+    same(corpus, build_memory([*numbered(0, 1, 2, 3), Document("Short.", id="book")], encoder, dtype=dtype))
+    corpus.delete(["book", "d2"])
+    same(corpus, build_memory(numbered(0, 1, 3), encoder, dtype=dtype))
+    assert len(before) == 2 + sum(str(passage.id).startswith("book#") for passage in before.passages)
+
+
+def test_a_key_is_a_passages_own_and_is_not_given_again(encoder):
+    corpus = MemoryCorpus(build_memory(numbered(0, 1, 2), encoder))
+    first = corpus.snapshot()
+    assert first.keys.tolist() == [0, 1, 2]
+    corpus.delete(["d0", "d2"])
+    assert corpus.snapshot().keys.tolist() == [1]
+    corpus.add_documents(numbered(2), encoder)
+    corpus.update([Document("Other.", id="d1")], encoder)
+    assert corpus.snapshot().keys.tolist() == [3, 4]
+    assert corpus.snapshot().source == first.source != build_memory(numbered(0), encoder).source
+
+
+def test_what_is_there_already_is_not_encoded(encoder):
+    corpus = MemoryCorpus(build_memory(numbered(0, 1), encoder))
+    memory = corpus.snapshot()
+    encoder.passages.clear()
+    assert corpus.update(numbered(1, 0), encoder) == ["d1", "d0"]
+    assert corpus.snapshot() is memory
+    assert encoder.passages == []
+
+
+def test_from_nothing(encoder):
+    corpus = MemoryCorpus()
+    corpus.add_documents(numbered(0), encoder)
+    same(corpus, build_memory(numbered(0), encoder))
+    corpus.delete("d0")
+    assert len(corpus) == 0
+    corpus.add_documents(numbered(1), encoder)
+    same(corpus, build_memory(numbered(1), encoder))
+
+
+def test_what_cannot_be_done_is_told(encoder):
+    corpus = MemoryCorpus(build_memory([*numbered(0), Document("word " * 200, id="book")], encoder))
+    memory = corpus.snapshot()
+    with pytest.raises(InputError, match="no document 'x'"):
+        corpus.delete(["d0", "x"])
+    with pytest.raises(RetrievalError, match="'d0' is there already with another content"):
+        corpus.add_documents([Document("Other.", id="d0")], encoder)
+    with pytest.raises(RetrievalError, match="is that of a passage of 'book'"):
+        corpus.add_documents([Document("Other.", id="book#1")], encoder)
+    with pytest.raises(RetrievalError, match="delete it instead"):
+        corpus.update([Document("", id="d0")], encoder)
+    assert corpus.snapshot() is memory

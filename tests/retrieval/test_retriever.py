@@ -259,7 +259,7 @@ def test_bad_k_of_a_call(retriever):
 
 
 def test_an_encoder_other_than_the_memorys_is_an_error(retriever):
-    other = HopfieldRetriever(memory=retriever.memory, encoder=DeterministicFakeEmbedding(size=12))
+    other = HopfieldRetriever(corpus=retriever.corpus, encoder=DeterministicFakeEmbedding(size=12))
     with pytest.raises(RetrievalError, match="length 4096"):
         other.invoke("apples")
 
@@ -268,8 +268,8 @@ def test_it_is_a_langchain_retriever_that_is_not_serialised(retriever):
     assert isinstance(retriever, BaseRetriever)
     assert not retriever.is_lc_serializable()
     assert retriever._get_ls_params()["ls_retriever_name"] == "hopfield"
-    assert "memory" not in repr(retriever)
-    assert "memory" not in retriever.model_dump()
+    assert "corpus" not in repr(retriever)
+    assert "corpus" not in retriever.model_dump()
 
 
 def test_a_setting_can_be_made_configurable(retriever):
@@ -280,7 +280,7 @@ def test_a_setting_can_be_made_configurable(retriever):
 
 def test_a_copy_with_other_settings_shares_the_memory(retriever):
     copy = retriever.model_copy(update={"k": 1})
-    assert copy.memory is retriever.memory
+    assert copy.corpus is retriever.corpus
     assert len(copy.invoke("apples")) == 1
     assert len(retriever.invoke("apples")) == 2
 

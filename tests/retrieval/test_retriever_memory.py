@@ -36,7 +36,7 @@ def on_disk(tmp_path, encoder):
 
 def test_an_index_finds_what_a_memory_finds(on_disk, encoder):
     in_memory = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder)
-    assert isinstance(on_disk.memory, Index)
+    assert isinstance(on_disk.corpus, Index)
     assert_same(results(on_disk), results(in_memory))
     assert_same(results(on_disk, history=[("What is subject5?", "")]), results(in_memory, history=[("What is subject5?", "")]))
     assert [[i for i, _ in hits] for hits in on_disk.search_batch(QUESTIONS, k=7)] == [
@@ -52,7 +52,7 @@ def test_saved_and_opened_again(tmp_path, encoder, dtype):
     opened = HopfieldRetriever.from_pretrained(tmp_path / "index", encoder=encoder)
     assert_same(results(opened), results(retriever))
     assert encoder.passages == []
-    assert opened.memory.head.dtype == (dtype or "float32")
+    assert opened.corpus.head.dtype == (dtype or "float32")
 
 
 def test_settings_are_saved_and_can_be_set_again(tmp_path, encoder, caplog):
@@ -80,7 +80,7 @@ def test_documents_added_updated_and_deleted(tmp_path, encoder, where):
     copy = retriever.model_copy(update={"k": 2})
     assert retriever.add_documents([Document("Quinces are sour.", id="q"), *DOCUMENTS[:2]]) == ["q", "d0", "d1"]
     assert retriever.invoke("quinces")[0].id == "q"
-    assert len(retriever.memory) == 41
+    assert len(retriever.corpus) == 41
     with pytest.raises(RetrievalError, match="'q' is there already"):
         retriever.add_documents([Document("Quinces are hard.", id="q")])
     retriever.update([Document("Quinces are hard. Medlars are soft.", id="q"), Document("Sloes are blue.", id="s")])
@@ -94,9 +94,9 @@ def test_documents_added_updated_and_deleted(tmp_path, encoder, where):
         retriever.update([Document(" ", id="s")])
     retriever.compact()
     assert retriever.invoke("sloes")[0].id == "s"
-    assert len(retriever.memory) == 41
+    assert len(retriever.corpus) == 41
     assert [found.id for found in retriever.invoke("subject3")] == ["d3"]
-    assert len(copy.memory) == (41 if where == "disk" else 40)
+    assert copy.corpus is retriever.corpus
 
 
 def test_a_memory_in_memory_is_saved_with_its_changes_and_a_saved_one_in_place_of_another(tmp_path, encoder):
@@ -109,9 +109,9 @@ def test_a_memory_in_memory_is_saved_with_its_changes_and_a_saved_one_in_place_o
     assert reader.invoke("subject3")[0].id == "d3"
     retriever.save_pretrained(path, dtype="int8")
     assert reader.invoke("subject3")[0].id != "d3"
-    assert reader.memory.head.dtype == "int8"
+    assert reader.corpus.head.dtype == "int8"
     assert reader.invoke("word")[0].metadata["document_id"] == "book"
-    reader.memory.verify()
+    reader.corpus.verify()
     encoder.passages.clear()
     reader.add_documents([Document("word " * 200, id="book"), DOCUMENTS[0]])
     assert encoder.passages == []
@@ -121,10 +121,10 @@ def test_an_index_saved_to_another_folder_leaves_out_what_was_deleted(tmp_path, 
     on_disk.delete(["d3"])
     on_disk.save_pretrained(tmp_path / "copy", dtype="int8")
     copy = HopfieldRetriever.from_pretrained(tmp_path / "copy", encoder=encoder)
-    assert copy.memory.snapshot().allowed(None) is None
+    assert copy.corpus.snapshot().allowed(None) is None
     assert [[hit[0] for hit in hits] for hits in results(copy)] == [[hit[0] for hit in hits] for hits in results(on_disk)]
     with pytest.raises(InputError, match="cannot become int8 in its place"):
-        on_disk.save_pretrained(on_disk.memory.path, dtype="int8")
+        on_disk.save_pretrained(on_disk.corpus.path, dtype="int8")
 
 
 def test_everything_deleted_and_added_again_in_memory(encoder):
@@ -142,18 +142,18 @@ def test_a_build_that_is_run_again_encodes_only_what_is_new(tmp_path, encoder):
     retriever = HopfieldRetriever.from_documents(iter(DOCUMENTS), encoder=encoder, path=tmp_path / "index")
     assert not any("Subject3 " in text for text in encoder.passages)
     assert any("Subject31 " in text for text in encoder.passages)
-    assert len(retriever.memory) == 40
+    assert len(retriever.corpus) == 40
 
 
 def test_a_search_that_loses_a_passage_to_a_deletion_begins_again(on_disk, monkeypatch):
-    from langgraph_convcoa.retrieval import retriever_search as module
+    from langgraph_convcoa.retrieval import searcher as module
 
     ranked = module.search
 
     def slow(*arguments, **options):
         rankings = ranked(*arguments, **options)
-        if on_disk.memory.document_count == 40:
-            Index(on_disk.memory.path).delete(["d3"])
+        if on_disk.corpus.document_count == 40:
+            Index(on_disk.corpus.path).delete(["d3"])
         return rankings
 
     monkeypatch.setattr(module, "search", slow)
@@ -181,8 +181,8 @@ def test_unusable_vectors_leave_a_memory_as_it_was(encoder):
     encoder.encode_passages = lambda texts, progress=False: np.full((len(texts), encoder.dimension), np.nan)
     with pytest.raises(RetrievalError, match="NaN"):
         retriever.add_documents([Document("New.", id="new")])
-    assert len(retriever.memory) == 40
-    other = HopfieldRetriever(memory=retriever.memory, encoder=BagOfWords(dimension=16))
+    assert len(retriever.corpus) == 40
+    other = HopfieldRetriever(corpus=retriever.corpus, encoder=BagOfWords(dimension=16))
     with pytest.raises(RetrievalError, match="length"):
         other.add_documents([Document("New.", id="new")])
 

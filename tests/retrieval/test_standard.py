@@ -4,12 +4,12 @@ import pytest
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from langgraph_convcoa.retrieval.encoders.choice import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.memory import Memory, build_memory
+from langgraph_convcoa.retrieval.memory import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.fakes import documents
 
 _ENCODER = SentenceTransformerEncoder()
-_MEMORY: list[Memory] = []
+_CORPUS: list[MemoryCorpus] = []
 
 
 @pytest.mark.slow
@@ -20,9 +20,9 @@ class TestHopfieldRetriever(RetrieversIntegrationTests):
 
     @property
     def retriever_constructor_params(self):
-        if not _MEMORY:
-            _MEMORY.append(build_memory(documents(), _ENCODER))
-        return {"memory": _MEMORY[0], "encoder": _ENCODER}
+        if not _CORPUS:
+            _CORPUS.append(MemoryCorpus(build_memory(documents(), _ENCODER)))
+        return {"corpus": _CORPUS[0], "encoder": _ENCODER}
 
     @property
     def retriever_query_example(self):

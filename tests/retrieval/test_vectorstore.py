@@ -9,8 +9,10 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.corpus import Asked
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.vectorstore import VectorStoreStage
+from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
+from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
 from langgraph_convcoa.text.words import content_words
 
 DOCUMENTS = [
@@ -64,8 +66,13 @@ def in_memory():
     return store
 
 
-def fetch(stage, mode, *args, **kwargs):
-    return asyncio.run(stage.afetch(*args, **kwargs)) if mode == "async" else stage.fetch(*args, **kwargs)
+def fetch(stage, mode, question, history=(), *, k, history_weight=0.6, state=None):
+    if state is None:
+        states = StateEncoder(stage.encoder).states([question], [history], history_weight=history_weight, history_beta=1.0)
+    else:
+        states = state[None]
+    asked = Asked([question], [history], states, k, history_weight, 1.0)
+    return asyncio.run(stage.aview(asked)) if mode == "async" else stage.view(asked)
 
 
 def ids(memory):
@@ -77,7 +84,7 @@ both = pytest.mark.parametrize("mode", ["sync", "async"])
 
 @both
 def test_candidates_come_with_all_their_windows(mode):
-    stage = VectorStoreStage(in_memory(), candidates=2)
+    stage = VectorStoreCorpus(in_memory(), candidates=2)
     memory = fetch(stage, mode, "Who proposed sparsemax?", k=1)
     assert ids(memory)[0] == "sparsemax"
     assert len(memory) == 2
@@ -88,7 +95,7 @@ def test_candidates_come_with_all_their_windows(mode):
 
 @both
 def test_the_conversation_is_in_the_vector_that_the_store_is_asked_with(mode):
-    stage = VectorStoreStage(in_memory(), candidates=1)
+    stage = VectorStoreCorpus(in_memory(), candidates=1)
     history = [("Where do apples grow?", "Apples grow on trees.")]
     assert ids(fetch(stage, mode, "And sparsemax?", k=1)) == ["sparsemax"]
     assert ids(fetch(stage, mode, "When do they ripen?", history, k=1, history_weight=5.0)) == ["apples"]
@@ -99,28 +106,27 @@ def test_a_state_is_as_long_as_the_stores_vectors(monkeypatch):
     store = in_memory()
     seen = []
     monkeypatch.setattr(store, "similarity_search_by_vector", lambda vector, **kwargs: seen.append((vector, kwargs)) or [])
-    stage = VectorStoreStage(store)
-    stage.fetch("sparsemax", [("apples", "trees")], k=1)
+    stage = VectorStoreCorpus(store)
+    fetch(stage, "sync", "sparsemax", [("apples", "trees")], k=1)
     assert np.linalg.norm(seen[0][0]) == pytest.approx(4.0, rel=1e-5)
     state = stage.encoder.encode_queries(["apples"])[0]
-    stage.fetch("sparsemax", k=40, state=state)
+    fetch(stage, "sync", "sparsemax", k=40, state=state)
     np.testing.assert_allclose(seen[1][0], state * 4, rtol=1e-5)
     assert seen[1][1] == {"k": 40}
 
 
 @both
 def test_filters_reach_the_store(mode):
-    stage = VectorStoreStage(in_memory(), search_kwargs={"filter": lambda document: document.metadata["year"] == 2020})
+    stage = VectorStoreCorpus(in_memory(), search_kwargs={"filter": lambda document: document.metadata["year"] == 2020})
     assert set(ids(fetch(stage, mode, "sparsemax", k=2))) == {"dpr", "apples"}
-    only = {"filter": lambda document: document.metadata["year"] == 1999}
-    assert ids(fetch(stage, mode, "sparsemax", k=2, search_kwargs=only)) == ["pears"]
-    assert len(fetch(stage, mode, "sparsemax", k=2, search_kwargs={"filter": lambda _document: False})) == 0
+    nothing = VectorStoreCorpus(in_memory(), search_kwargs={"filter": lambda _document: False})
+    assert len(fetch(nothing, mode, "sparsemax", k=2)) == 0
 
 
 @both
 def test_a_store_without_search_by_vector_is_asked_by_text(mode, encoder):
     store = TextStore(DOCUMENTS)
-    stage = VectorStoreStage(store, encoder, candidates=3, search_kwargs={"filter": 1})
+    stage = VectorStoreCorpus(store, encoder, candidates=3, search_kwargs={"filter": 1})
     for _ in range(2):
         assert ids(fetch(stage, mode, "And it?", [("First?", "Yes."), ("Who wrote it?", "Ada.")], k=1)) == [
             "sparsemax",
@@ -137,55 +143,53 @@ def test_a_store_that_names_embeddings_but_refuses_vectors(mode):
         embeddings = WordEmbeddings()
 
     store = Refusing(DOCUMENTS)
-    assert len(fetch(VectorStoreStage(store), mode, "Whose map?", k=1)) == 4
+    assert len(fetch(VectorStoreCorpus(store), mode, "Whose map?", k=1)) == 4
     assert store.asked == [("Whose map?", 32, {})]
 
 
 def test_another_encoder_ranks_what_the_stores_own_embeddings_found(encoder):
-    stage = VectorStoreStage(in_memory(), encoder, candidates=1)
+    stage = VectorStoreCorpus(in_memory(), encoder, candidates=1)
     state = encoder.encode_queries(["pears"])[0]
-    memory = stage.fetch("Who proposed sparsemax?", k=1, state=state)
+    memory = fetch(stage, "sync", "Who proposed sparsemax?", k=1, state=state)
     assert ids(memory) == ["sparsemax"]
     assert memory.dimension == encoder.dimension == stage.encoder.dimension
 
 
 def test_windows_are_encoded_once(tmp_path):
     store = in_memory()
-    stage = VectorStoreStage(store, cache=PatternCache(tmp_path / "cache.sqlite"))
+    stage = VectorStoreCorpus(store, cache=PatternCache(tmp_path / "cache.sqlite"))
     seen = store.embeddings.documents
     seen.clear()
-    stage.fetch("sparsemax", k=4)
+    fetch(stage, "sync", "sparsemax", k=4)
     assert len(seen) == len(set(seen)) == 4
-    stage.fetch("apples", k=4)
+    fetch(stage, "sync", "apples", k=4)
     count = len(seen)
-    VectorStoreStage(store, cache=PatternCache(tmp_path / "cache.sqlite")).fetch("apples", k=4)
+    fetch(VectorStoreCorpus(store, cache=PatternCache(tmp_path / "cache.sqlite")), "sync", "apples", k=4)
     assert len(seen) == count
 
 
 def test_without_a_cache_windows_are_kept_in_memory():
     store = in_memory()
-    stage = VectorStoreStage(store)
-    stage.fetch("sparsemax", k=4)
+    stage = VectorStoreCorpus(store)
+    fetch(stage, "sync", "sparsemax", k=4)
     count = len(store.embeddings.documents)
-    stage.fetch("apples", k=4)
+    fetch(stage, "sync", "apples", k=4)
     assert len(store.embeddings.documents) == count
-    small = VectorStoreStage(store, keep=1)
-    assert len(small.fetch("apples", k=4)) == len(small.fetch("apples", k=4)) == 4
 
 
 @both
 def test_what_a_store_may_return(mode, encoder):
     found = [Document("Same.", id="a"), Document("Same.", id="a"), Document(" "), Document("No id."), Document("No id.")]
-    memory = fetch(VectorStoreStage(TextStore(found), encoder), mode, "Whose map?", k=1)
+    memory = fetch(VectorStoreCorpus(TextStore(found), encoder), mode, "Whose map?", k=1)
     assert [passage.page_content for passage in memory.passages] == ["Same.", "No id."]
     assert all(ids(memory))
-    assert len(fetch(VectorStoreStage(TextStore([Document("")]), encoder), mode, "Whose map?", k=1)) == 0
+    assert len(fetch(VectorStoreCorpus(TextStore([Document("")]), encoder), mode, "Whose map?", k=1)) == 0
 
 
 @both
 def test_a_long_document_is_searched_in_parts(mode, encoder):
     long = Document("\n\n".join(f"Part {n} of it has item{n} and other plain words in it." for n in range(30)), id="long")
-    memory = fetch(VectorStoreStage(TextStore([long]), encoder), mode, "Whose map?", k=1)
+    memory = fetch(VectorStoreCorpus(TextStore([long]), encoder), mode, "Whose map?", k=1)
     assert ids(memory)[0] == "long#1"
     assert len(memory) > 1
 
@@ -193,14 +197,14 @@ def test_a_long_document_is_searched_in_parts(mode, encoder):
 @both
 def test_a_failing_store_is_one_line(mode, encoder):
     with pytest.raises(RetrievalError, match=r"vector store TextStore failed: OSError: gone\.$"):
-        fetch(VectorStoreStage(TextStore(error=OSError("gone\nfar away")), encoder), mode, "Whose map?", k=1)
+        fetch(VectorStoreCorpus(TextStore(error=OSError("gone\nfar away")), encoder), mode, "Whose map?", k=1)
 
 
 def test_what_is_no_store():
     with pytest.raises(InputError, match="must be a LangChain VectorStore, not list"):
-        VectorStoreStage([])
+        VectorStoreCorpus([])
     with pytest.raises(InputError, match="candidates"):
-        VectorStoreStage(in_memory(), candidates=0)
+        VectorStoreCorpus(in_memory(), candidates=0)
 
 
 @both
@@ -218,11 +222,13 @@ def test_chroma(mode, space):
         collection_configuration={"hnsw": {"space": space}},
     )
     store.add_documents(DOCUMENTS)
-    stage = VectorStoreStage(store, candidates=1)
+    stage = VectorStoreCorpus(store, candidates=1)
     assert ids(fetch(stage, mode, "Who proposed sparsemax?", k=1)) == ["sparsemax"]
     assert ids(fetch(stage, mode, "When do they ripen?", [("Where do apples grow?", "On trees.")], k=1)) == ["apples"]
-    memory = fetch(stage, mode, "Who proposed it?", k=3, search_kwargs={"filter": {"year": 2020}})
+    stage.search_kwargs = {"filter": {"year": 2020}}
+    memory = fetch(stage, mode, "Who proposed it?", k=3)
     assert set(ids(memory)) == {"dpr", "apples"}
     assert memory.passages[0].metadata == {"year": 2020}
+    stage.search_kwargs = {"filter": {"$no": 1}}
     with pytest.raises(RetrievalError, match="vector store Chroma failed"):
-        fetch(stage, mode, "Whose map?", k=1, search_kwargs={"filter": {"$no": 1}})
+        fetch(stage, mode, "Whose map?", k=1)

@@ -4,7 +4,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.vectorstore_retriever import VectorStoreRetriever
+from langgraph_convcoa.retrieval.scoring.topk import search
+from langgraph_convcoa.retrieval.searcher import Hit
 from tests.retrieval.test_vectorstore import DOCUMENTS, TextStore, WordEmbeddings, in_memory
 
 
@@ -13,11 +14,11 @@ def answers(documents):
 
 
 async def test_it_ranks_as_the_retriever_over_the_same_documents_does():
-    retriever = VectorStoreRetriever.from_vectorstore(in_memory(), k=3)
+    retriever = HopfieldRetriever.from_vectorstore(in_memory(), k=3)
     plain = HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEmbeddings(), k=3)
     history = [("Where do apples grow?", "On trees.")]
     for question, turns in (("Who proposed sparsemax?", None), ("When do they ripen?", history)):
-        states = plain._encode([question], [turns or []])
+        states = plain._asked([question], [turns], 3).states
         # Equal scores come in the order of the store, so that only those of texts that share a word can be compared.
         hits = [hit for hit in dense(plain, states, 3) if hit.score > 0]
         expected = [(hit.passage.document.id, pytest.approx(hit.score, rel=1e-4)) for hit in hits]
@@ -29,31 +30,28 @@ async def test_it_ranks_as_the_retriever_over_the_same_documents_does():
 
 
 def dense(retriever, states, k):
-    from langgraph_convcoa.retrieval.hits import Hit
-    from langgraph_convcoa.retrieval.retriever_memory import fetch
-    from langgraph_convcoa.retrieval.scoring.topk import search
-
-    (ranking,) = search(retriever.memory.patterns, states, k=k)
-    passages = fetch(retriever.memory, ranking.indices.tolist())
+    view = retriever.corpus.snapshot()
+    (ranking,) = search(view.patterns, states, k=k)
+    passages = view.fetch(ranking.indices.tolist())
     return [Hit(*entry, True) for entry in zip(ranking.indices, ranking.scores, passages, strict=True)]
 
 
 async def test_settings_hold(encoder):
-    retriever = VectorStoreRetriever.from_vectorstore(in_memory(), encoder=encoder, return_association=True)
+    retriever = HopfieldRetriever.from_vectorstore(in_memory(), encoder=encoder, return_association=True)
     assert len(retriever.invoke("sparsemax", k=2)) == 2
     assert {"text", "start", "end", "weight"} == set(retriever.invoke("sparsemax")[0].metadata["association"][0])
     assert [d.id for d in retriever.model_copy(update={"filter": {"year": 1999}}).invoke("sparsemax")] == ["pears"]
     assert retriever.model_copy(update={"score_threshold": 9.0}).invoke("sparsemax") == []
-    assert await VectorStoreRetriever.from_vectorstore(TextStore(), encoder=encoder).ainvoke("sparsemax") == []
+    assert await HopfieldRetriever.from_vectorstore(TextStore(), encoder=encoder).ainvoke("sparsemax") == []
     for wrong in ({"beta": -1.0}, {"betta": 1.0}):
         with pytest.raises(InputError):
-            VectorStoreRetriever.from_vectorstore(in_memory(), **wrong)
+            HopfieldRetriever.from_vectorstore(in_memory(), **wrong)
     with pytest.raises(InputError, match="empty"):
         retriever.invoke(" ")
 
 
 def test_batches_and_messages():
-    retriever = VectorStoreRetriever.from_vectorstore(in_memory(), k=1)
+    retriever = HopfieldRetriever.from_vectorstore(in_memory(), k=1)
     found = retriever.search_batch(["Who proposed sparsemax?", "When do they ripen?"], [None, [("Apples?", "On trees.")]])
     assert [hits[0][0] for hits in found] == ["sparsemax", "apples"]
     with pytest.raises(InputError, match="1 histories"):
@@ -64,7 +62,7 @@ def test_batches_and_messages():
 
 
 def test_changes_are_the_stores(tmp_path):
-    retriever = VectorStoreRetriever.from_vectorstore(in_memory(), k=1)
+    retriever = HopfieldRetriever.from_vectorstore(in_memory(), k=1)
     for change in (
         lambda: retriever.add_documents([Document("x")]),
         lambda: retriever.update([Document("x")]),

@@ -25,7 +25,6 @@ from langgraph_convcoa.evaluation.retrieval.report import METRICS, Measured, Ret
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
 from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.memory import EMPTY
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for
 from langgraph_convcoa.retrieval.retriever_model import opened_model
@@ -80,7 +79,7 @@ def evaluate_retrieval(
         RetrievalError: The passages cannot be encoded, or the model or the index cannot be opened or is for another encoder.
     """
     found = as_encoder(encoder)
-    trained = model_for(opened_model(model, EMPTY), found)
+    trained = model_for(opened_model(model), found)
     chosen = tuple(dict.fromkeys(default_methods(trained, index=index is not None) if methods is None else methods))
     check_methods(chosen, index=index is not None)
     if any(method.startswith("trained") for method in chosen):

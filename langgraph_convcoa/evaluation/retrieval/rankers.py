@@ -12,13 +12,14 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
 from langgraph_convcoa.retrieval.encoders.choice import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.delegating import DelegatingEncoder
 from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
 from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.memory import Memory, build_memory
+from langgraph_convcoa.retrieval.memory import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -197,8 +198,8 @@ class Rankers:
             if own is not None:
                 # Trained along with the model: it encodes the passages again.
                 encoder = _RememberingEncoder(own)
-            memory = self._pool.index or self._memory(encoder)
-            self._retrievers[kind] = HopfieldRetriever(memory=memory, encoder=encoder, model=model, **self._settings)
+            corpus = self._pool.index or MemoryCorpus(self._memory(encoder))
+            self._retrievers[kind] = HopfieldRetriever(corpus=corpus, encoder=encoder, model=model, **self._settings)
         return self._retrievers[kind]
 
     def _bm25(self) -> Ranker:
@@ -223,11 +224,8 @@ class Rankers:
         return rank
 
     def _search(self, retriever: HopfieldRetriever) -> Ranker:
-        if isinstance(retriever.memory, Memory):
-            owners = {str(passage.id): document_id(passage) for passage in retriever.memory.passages}
-        else:
-            batches = retriever.memory.snapshot().batches()
-            owners = {str(p.document.id): document_id(p.document) for _, passages in batches for p in passages}
+        passages = (passage.document for passage in read(retriever.corpus.snapshot()))
+        owners = {str(passage.id): document_id(passage) for passage in passages}
 
         def rank(queries: Sequence[Query]) -> list[list[str]]:
             k = 2 * _DEPTH

@@ -10,16 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.corpus import View
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, ApproximateStage
 from langgraph_convcoa.retrieval.hybrid.ann_search import Sets, search_candidates
-from langgraph_convcoa.retrieval.index.snapshot import Snapshot
-from langgraph_convcoa.retrieval.memory import Memory
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import Ranking
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
@@ -48,15 +45,13 @@ class ApproximateChannel:
 
     _stage: ApproximateStage | None
     _source: str
-    _view: Memory | Snapshot | None
+    _view: View | None
     # By key of the stage: what the memory set is known by, and its number in the view.
     _names: npt.NDArray[np.int64]
     _sets: Sets
     # Numbers of the view's sets that are not linked, and how many are linked that are not in it.
     _missing: Sets
     _gone: int
-    # Passages in memory are known by what they are: held here, so that no other can take the place of one.
-    _held: list[Document | None]
 
     def __init__(self, path: str | Path | None = None) -> None:
         self._lock = threading.RLock()
@@ -66,7 +61,7 @@ class ApproximateChannel:
 
     def rank(
         self,
-        view: Memory | Snapshot,
+        view: View,
         states: Vectors,
         settings: ApproximateSettings,
         *,
@@ -96,20 +91,20 @@ class ApproximateChannel:
                 return [np.concatenate([named[named != _GONE], self._missing]) for named in sets]
 
         return search_candidates(
-            patterns_of(view, np.zeros(0, dtype=np.int64)),
+            view.patterns_for(np.zeros(0, dtype=np.int64)),
             states,
             candidates,
             k=k,
             count=settings.candidates,
             allowed=allowed,
             extra=extra,
-            check=lambda sets: patterns_of(view, sets),
+            check=lambda sets: view.patterns if sets is None else view.patterns_for(sets),
             beta=beta,
             passage_weight=passage_weight,
             weights=weights,
         )
 
-    def lags(self, view: Memory | Snapshot, settings: ApproximateSettings) -> bool:
+    def lags(self, view: View, settings: ApproximateSettings) -> bool:
         """Whether so much of a memory is not linked that a search would do that first."""
         with self._lock:
             self._compare(view, settings)
@@ -117,7 +112,7 @@ class ApproximateChannel:
 
     def follow(
         self,
-        view: Memory | Snapshot,
+        view: View,
         settings: ApproximateSettings,
         *,
         passage_weight: float = 1.0,
@@ -144,19 +139,17 @@ class ApproximateChannel:
             if self._stage is None:
                 made = settings.model_dump(exclude={"candidates"})
                 self._stage = ApproximateStage(view.dimension, passage_weight=passage_weight, **made)
-                self._source = _source(view)
+                self._source = view.source
             self._unlink(np.flatnonzero((self._sets == _GONE) & (self._names != _GONE)))
-            missing, names = self._missing, _names(view)
+            missing, names = self._missing, view.keys
             # Compared anew after an interruption.
             self._view = None
             with track(progress, len(missing), "Linking") as advance:
                 for start in range(0, len(missing), _AT_ONCE):
                     part = missing[start : start + _AT_ONCE]
                     keys = len(self._names) + np.arange(len(part))
-                    self._stage.add(patterns_of(view, part).select(part), keys)
+                    self._stage.add(view.patterns_for(part).select(part), keys)
                     self._names = np.concatenate([self._names, names[part]])
-                    if isinstance(view, Memory):
-                        self._held += [view.passages[number] for number in part.tolist()]
                     advance(len(part))
                     if checkpoint is not None and (start + _AT_ONCE) % _CHECKPOINT == 0 and start + _AT_ONCE < len(missing):
                         checkpoint()
@@ -182,7 +175,7 @@ class ApproximateChannel:
             if self._path is not None and Path(path) == self._path:
                 self._opened = _state(self._path)
 
-    def holds_deleted(self, view: Memory | Snapshot, settings: ApproximateSettings) -> bool:
+    def holds_deleted(self, view: View, settings: ApproximateSettings) -> bool:
         """Whether vectors of deleted memory sets may be left in the graph."""
         with self._lock:
             self._compare(view, settings)
@@ -198,7 +191,7 @@ class ApproximateChannel:
     def _begin(self) -> None:
         self._stage, self._source, self._view = None, "", None
         self._names, self._sets, self._missing = (np.zeros(0, dtype=np.int64) for _ in range(3))
-        self._held, self._gone = [], 0
+        self._gone = 0
 
     def _lagging(self) -> bool:
         return behind(len(self._missing) + self._gone, len(self._sets) - self._gone + len(self._missing))
@@ -208,10 +201,8 @@ class ApproximateChannel:
             assert self._stage is not None
             self._stage.remove(keys.tolist())
             self._names[keys] = _GONE
-            for key in keys.tolist() if self._held else ():
-                self._held[key] = None
 
-    def _compare(self, view: Memory | Snapshot, settings: ApproximateSettings) -> None:
+    def _compare(self, view: View, settings: ApproximateSettings) -> None:
         """Find which memory sets of a view are linked, in a graph of these settings."""
         if self._stage is not None and not _fits(self._stage, self._source, view, settings):
             _LOGGER.warning("The approximate stage is of another memory or of other settings; it is built anew.")
@@ -225,9 +216,9 @@ class ApproximateChannel:
         if self._lagging() and self._open(view, settings):
             self._place(view)
 
-    def _place(self, view: Memory | Snapshot) -> None:
-        numbers = _numbers(view)
-        names = _names(view)[numbers]
+    def _place(self, view: View) -> None:
+        numbers = view.numbers
+        names = view.keys[numbers]
         order = np.argsort(names, kind="stable")
         places = np.searchsorted(names, self._names, sorter=order)
         known = np.flatnonzero(places < len(names))
@@ -238,9 +229,9 @@ class ApproximateChannel:
         self._gone = int(((self._sets == _GONE) & (self._names != _GONE)).sum())
         self._view = view
 
-    def _open(self, view: Memory | Snapshot, settings: ApproximateSettings) -> bool:
+    def _open(self, view: View, settings: ApproximateSettings) -> bool:
         """Take the graph of the file where it has one that fits and is not taken yet."""
-        if self._path is None or isinstance(view, Memory):
+        if self._path is None:
             return False
         state = _state(self._path)
         if state is None or state == self._opened:
@@ -261,36 +252,9 @@ class ApproximateChannel:
         return True
 
 
-def patterns_of(view: Memory | Snapshot, sets: Sets | None = None) -> Patterns:
-    """The patterns of a memory, where only those of the given sets will be used; all when None.
-
-    Raises:
-        RetrievalError: Those patterns are damaged.
-    """
-    return view.patterns if isinstance(view, Memory) or sets is None else view.patterns_for(sets)
-
-
-def _numbers(view: Memory | Snapshot) -> Sets:
-    """The memory sets that are there."""
-    if isinstance(view, Memory):
-        return np.arange(len(view.passages))
-    return np.arange(len(view.keys)) if view.alive is None else np.flatnonzero(view.alive)
-
-
-def _names(view: Memory | Snapshot) -> npt.NDArray[np.int64]:
-    """What each memory set is known by, however its number changes."""
-    if isinstance(view, Memory):
-        return np.array([id(passage) for passage in view.passages], dtype=np.int64)
-    return view.keys
-
-
-def _source(view: Memory | Snapshot) -> str:
-    return "" if isinstance(view, Memory) else view.head.index
-
-
-def _fits(stage: ApproximateStage, source: str, view: Memory | Snapshot, settings: ApproximateSettings) -> bool:
+def _fits(stage: ApproximateStage, source: str, view: View, settings: ApproximateSettings) -> bool:
     built = (stage.dimension, stage.over, stage.connectivity, stage.expansion_add, source)
-    return built == (view.dimension, settings.over, settings.connectivity, settings.expansion_add, _source(view))
+    return built == (view.dimension, settings.over, settings.connectivity, settings.expansion_add, view.source)
 
 
 def _state(path: Path) -> tuple[int, ...] | None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.corpus import View, read
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
-from langgraph_convcoa.retrieval.index.snapshot import Snapshot
-from langgraph_convcoa.retrieval.memory import Memory
 
 _LOGGER = logging.getLogger(__name__)
-_READ_AT_ONCE = 1000
 
 
 class LexicalChannel:
@@ -29,9 +26,11 @@ class LexicalChannel:
             index is made anew, at about a quarter of a millisecond a passage.
 
     Example:
+        >>> from langchain_core.documents import Document
         >>> from langgraph_convcoa.retrieval.scoring.patterns import Patterns
         >>> patterns = Patterns(np.zeros((4, 1), dtype=np.float32), np.array([0, 2, 4]))
         >>> passages = [Document("A Hopfield network."), Document("BM25 counts words.")]
+        >>> from langgraph_convcoa.retrieval.memory import Memory
         >>> memory = Memory(passages, patterns, np.zeros((2, 2), dtype=np.int64))
         >>> LexicalChannel().scores(memory, ["What are words?"]).tolist()
         [[0.0, 1.0]]
@@ -40,14 +39,13 @@ class LexicalChannel:
     def __init__(self, path: str | Path | None = None) -> None:
         self._lock = threading.Lock()
         self._path = None if path is None else Path(path)
-        self._view: Memory | Snapshot | None = None
+        self._view: View | None = None
         self._index = LexicalIndex()
-        self._keys: list[Hashable] = []
-        # Passages in memory are known by what they are: held here, so that no other can take the place of one.
-        self._held: list[Document] = []
+        # A key is valid in one corpus.
+        self._keys: list[tuple[str, int]] = []
         self._columns: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
-    def scores(self, view: Memory | Snapshot, queries: Sequence[str]) -> Vectors:
+    def scores(self, view: View, queries: Sequence[str]) -> Vectors:
         """BM25 of every memory set for each query over the query's best, (q, n); 0 for deleted ones and where nothing matches.
 
         Raises:
@@ -57,14 +55,14 @@ class LexicalChannel:
         with self._lock:
             self._follow(view)
             found = self._index.scores(queries)
-            sets = view.patterns.n if isinstance(view, Memory) else len(view.keys)
+            sets = len(view.keys)
             if len(self._columns) == sets and (self._columns == np.arange(sets)).all():
                 return found
             result: Vectors = np.zeros((len(queries), sets), dtype=np.float32)
             result[:, self._columns] = found
             return result
 
-    def save(self, view: Snapshot, path: str | Path) -> None:
+    def save(self, view: View, path: str | Path) -> None:
         """Bring the lexical index up to date with an index on disk, and save it.
 
         Raises:
@@ -72,27 +70,24 @@ class LexicalChannel:
         """
         with self._lock:
             self._follow(view)
-            self._index.save(path, keys=view.keys[self._columns], source=view.head.index)
+            self._index.save(path, keys=view.keys[self._columns], source=view.source)
 
-    def _follow(self, view: Memory | Snapshot) -> None:
+    def _follow(self, view: View) -> None:
         if view is self._view:
             return
-        if self._path is not None and isinstance(view, Snapshot):
-            self._open(view.head.index)
-        numbers, keys = _keys(view)
+        if self._path is not None:
+            self._open(view.source)
+        numbers = view.numbers
+        keys = [(view.source, key) for key in view.keys[numbers].tolist()]
         known = {key: place for place, key in enumerate(self._keys)}
         old = [place for place, key in enumerate(keys) if key in known]
         new = [place for place, key in enumerate(keys) if key not in known]
         kept = [known[keys[place]] for place in old]
         # Made beside the old one, so that a failure half-way leaves that as it was.
         index = self._index if kept == list(range(len(self._index))) else self._index.select(kept)
-        added: list[Document] = []
-        for start in range(0, len(new), _READ_AT_ONCE):
-            added += _read(view, [int(numbers[place]) for place in new[start : start + _READ_AT_ONCE]])
-        index.add(added)
+        index.add([passage.document for passage in read(view, numbers[np.array(new, dtype=np.int64)])])
         self._index, self._view = index, view
         self._keys = [keys[place] for place in (*old, *new)]
-        self._held = list(view.passages) if isinstance(view, Memory) else []
         self._columns = numbers[np.array([*old, *new], dtype=np.int64)]
 
     def _open(self, source: str) -> None:
@@ -107,17 +102,3 @@ class LexicalChannel:
             return
         if index.source == source and len(index.keys) == len(index):
             self._index, self._keys = index, [(source, key) for key in index.keys.tolist()]
-
-
-def _keys(view: Memory | Snapshot) -> tuple[npt.NDArray[np.int64], list[Hashable]]:
-    """The numbers of the memory sets that are there, and what each is known by."""
-    if isinstance(view, Memory):
-        return np.arange(len(view.passages)), [id(passage) for passage in view.passages]
-    numbers = np.arange(len(view.keys)) if view.alive is None else np.flatnonzero(view.alive)
-    return numbers, [(view.head.index, key) for key in view.keys[numbers].tolist()]
-
-
-def _read(view: Memory | Snapshot, numbers: list[int]) -> list[Document]:
-    if isinstance(view, Memory):
-        return [view.passages[number] for number in numbers]
-    return [passage.document for passage in view.fetch(numbers)]

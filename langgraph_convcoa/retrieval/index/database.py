@@ -17,7 +17,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import sqlite_connection, sqlite_stamp
-from langgraph_convcoa.retrieval.index.documents import Entry, Passage
+from langgraph_convcoa.retrieval.corpus import Passage
+from langgraph_convcoa.retrieval.index.documents import Entry
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
 FORMAT_VERSION = 2

@@ -13,20 +13,13 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.documents.split import Span, identify, pattern_text, split_documents, windows
+from langgraph_convcoa.retrieval.corpus import Passage
+from langgraph_convcoa.retrieval.documents.split import identify, pattern_text, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.cache import encode_patterns as encode_texts
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType, encode_patterns
-
-
-@dataclass(frozen=True)
-class Passage:
-    """A passage, and the spans of its windows in its text."""
-
-    document: Document
-    spans: list[Span]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,15 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.corpus import Corpus
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
-from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings
+from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, approximate_settings
 from langgraph_convcoa.retrieval.index.beside import Beside
 from langgraph_convcoa.retrieval.index.database import Head, exists, reading, shrink, writing
 from langgraph_convcoa.retrieval.index.documents import check_owners, encoded, select
@@ -28,6 +30,7 @@ from langgraph_convcoa.retrieval.index.writer import (
     prepare_folder,
     remove,
     rewrite,
+    save_memory,
     stored_sets,
 )
 from langgraph_convcoa.retrieval.progress import Progress, track
@@ -48,7 +51,7 @@ class Committed(NamedTuple):
     unchanged: int
 
 
-class Index:
+class Index(Corpus):
     """An index in a folder: a memory-mapped file of patterns, and a database of documents, metadata and settings.
 
     Opening reads no pattern; each block of patterns is compared with its checksum before its first use. Any number of
@@ -59,7 +62,7 @@ class Index:
         path: The folder.
 
     Attributes:
-        beside: Its BM25 index and its ANN index.
+        beside: The files of its BM25 index and its ANN index.
 
     Raises:
         RetrievalError: There is no index, it is of another version, damaged or cut short.
@@ -77,12 +80,15 @@ class Index:
         (1, 1)
     """
 
+    path: Path
+
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = WriterLock(self.path)
         self._checked: Checked = set()
         self._guard = threading.Lock()
         self.beside = Beside(self.path, self._lock)
+        self.bm25, self.ann = self.beside.lexical, self.beside.approximate
         self._current: Snapshot | None = None
         self.snapshot()
 
@@ -308,6 +314,19 @@ class Index:
         with self._lock.held(), writing(self.path) as database:
             database.put_head(replaced(database.head(), settings=dict(settings)))
 
+    def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
+        """Keep a retriever's settings where this is the index at `path`; False where it is not.
+
+        Raises:
+            InputError: It is, and stores its patterns as another type.
+        """
+        if self.path.resolve() != Path(path).resolve():
+            return False
+        if dtype not in (None, self.head.dtype):
+            raise InputError(f"The index {path} cannot become {dtype} in its place; save to another folder.")
+        self.put_settings(settings)
+        return True
+
     def _commit(self, documents: list[Document], encoder: Encoder, replace: bool, cache: PatternCache | None) -> Committed:
         def digests(ids: Sequence[str]) -> dict[str, bytes]:
             with reading(self.path) as database:
@@ -356,6 +375,27 @@ def open_or_create(
     if approximate is not None:
         put_approximate(index, approximate)
     return index
+
+
+def save_index(
+    corpus: Corpus, path: str | Path, encoder: Encoder, settings: Mapping[str, Any], *, dtype: PatternType | None = None
+) -> None:
+    """Save a corpus as an index with a retriever's settings, its BM25 index and, where they name one, its ANN index.
+
+    Raises:
+        InputError: There is no such type, or an id or metadata cannot be stored.
+        RetrievalError: The folder cannot be used or written to; an index that was there is as it was.
+    """
+    view = corpus.snapshot()
+    save_memory(view, path, encoder, dtype=dtype, settings=settings)
+    saved = Index(path)
+    saved.save_lexical()
+    ann = approximate_settings(settings.get("approximate"))
+    if ann is not None and corpus.ann is not None:
+        corpus.ann.follow(view, ann, passage_weight=settings["passage_weight"], progress=True, everything=True)
+        keys = np.full(len(view.keys), -1, dtype=np.int64)
+        keys[view.numbers] = saved.snapshot().keys
+        saved.beside.adopt(corpus.ann, keys, saved.head.index)
 
 
 def put_approximate(index: Index, settings: ApproximateSettings | None) -> None:

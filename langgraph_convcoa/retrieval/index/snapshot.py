@@ -16,11 +16,10 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.corpus import Filter, Passage, StaleSnapshot, allowed_passages
 from langgraph_convcoa.retrieval.documents.split import Span
 from langgraph_convcoa.retrieval.encoders.base import Encoder
-from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
 from langgraph_convcoa.retrieval.index.database import Block, Head, Keys, damaged, reading
-from langgraph_convcoa.retrieval.index.documents import Passage
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 STORED_TYPES: dict[PatternType, str] = {"float32": "<f4", "int8": "i1"}
@@ -30,10 +29,6 @@ _READ_AT_ONCE = 1000
 
 Checked = set[tuple[str, int, int]]
 """Blocks that this process has compared with their checksums: pattern file, first row and checksum."""
-
-
-class StaleSnapshot(RetrievalError):
-    """A passage was deleted between the search that found it and its reading."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,20 +14,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from filelock import FileLock, Timeout
-from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import flush_folder
-from langgraph_convcoa.retrieval.documents.split import Span
+from langgraph_convcoa.retrieval.corpus import View, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.choice import encoder_settings
 from langgraph_convcoa.retrieval.index.database import DATABASE, Block, Head, Keys, exists, reading, writing
-from langgraph_convcoa.retrieval.index.documents import Entry, Passage, StoredSets, check_storable, entries_of
+from langgraph_convcoa.retrieval.index.documents import Entry, StoredSets, check_storable, entries_of
 from langgraph_convcoa.retrieval.index.snapshot import STORED_TYPES, rows_checksum
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, decode_patterns, encode_patterns
 
@@ -73,18 +72,6 @@ class WriterLock:
                 yield
             finally:
                 self._file.release()
-
-
-class Source(Protocol):
-    """What can be saved as an index: passages, their patterns and their windows."""
-
-    @property
-    def passages(self) -> Sequence[Document]: ...
-
-    @property
-    def patterns(self) -> Patterns: ...
-
-    def set_spans(self, index: int) -> list[Span]: ...
 
 
 # Each of these holds while the caller holds the writer's lock. --------------------------------------------------------------
@@ -155,33 +142,30 @@ def rewrite(folder: Path, head: Head, parts: Iterable[tuple[Keys, StoredSets]], 
 
 
 def save_memory(
-    memory: Source,
+    view: View,
     path: str | Path,
     encoder: Encoder,
     *,
     dtype: PatternType | None = None,
     settings: Mapping[str, Any] | None = None,
-    numbers: npt.NDArray[np.int64] | None = None,
 ) -> None:
     """Save passages and patterns as an index, in place of the one that may be there, in one transaction.
 
     Args:
-        memory: Passages and patterns.
+        view: Of these passages; deleted ones are left out.
         path: A folder that is empty, does not exist or holds an index.
         encoder: What they were encoded with.
         dtype: How patterns are stored; as they are when None.
         settings: Settings of a retriever, kept with it.
-        numbers: Which passages are saved; all when None.
 
     Raises:
         InputError: There is no such type, or an id or metadata cannot be stored.
         RetrievalError: The folder cannot be used, or the encoder has no name; an index that was there is as it was.
     """
     folder = Path(path)
-    head = new_head(encoder, dtype or memory.patterns.dtype, settings)
-    chosen = np.arange(len(memory.passages)) if numbers is None else numbers
-    for number in chosen:
-        check_storable(memory.passages[number])
+    head = new_head(encoder, dtype or view.patterns.dtype, settings)
+    for passage in read(view):
+        check_storable(passage.document)
     prepare_folder(folder)
     with WriterLock(folder).held():
         if exists(folder):
@@ -189,9 +173,8 @@ def save_memory(
                 there = database.head()
             # Keys go on growing, so that a reader of the old state never takes a new passage for one of its own.
             head = replace(head, next_key=there.next_key, commits=there.commits, index=there.index)
-        entries = entries_of(Passage(memory.passages[number], memory.set_spans(number)) for number in chosen.tolist())
-        keys = head.next_key + np.arange(len(chosen))
-        rewrite(folder, head, stored_sets(memory.patterns, chosen, keys, head.dtype), entries)
+        keys = head.next_key + np.arange(len(view))
+        rewrite(folder, head, stored_sets(view.patterns, view.numbers, keys, head.dtype), entries_of(read(view)))
 
 
 def new_head(encoder: Encoder, dtype: PatternType, settings: Mapping[str, Any] | None) -> Head:

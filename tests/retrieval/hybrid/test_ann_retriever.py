@@ -15,7 +15,6 @@ from langgraph_convcoa.retrieval.index.beside import APPROXIMATE_FILE
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.index.writer import WriterLock
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.vectorstore_retriever import VectorStoreRetriever
 from tests.retrieval.conftest import BagOfWords
 from tests.retrieval.test_vectorstore import in_memory
 
@@ -151,7 +150,7 @@ def test_words_name_candidates_that_no_vector_names(make):
 @pytest.mark.parametrize("many", [10, 200])
 def test_changes_are_seen_at_once(make, many):
     retriever = make(made(0, 400), k=10)
-    linked = retriever.linked if retriever.memory.__class__ is not Index else retriever.memory.beside.approximate
+    linked = retriever.corpus.ann
     retriever.delete([f"d{i}" for i in range(many)])
     retriever.add_documents(made(1000, 1000 + many))
     retriever.update([Document("Apple, quince and lime once more.", id="d300")])
@@ -302,7 +301,7 @@ def test_only_patterns_that_are_used_are_read_from_the_disk(encoder, tmp_path, m
     HopfieldRetriever.from_documents(made(0, 400), encoder=encoder, path=path, approximate=SETTINGS, lexical_weight=0.0)
     opened = HopfieldRetriever.from_pretrained(path, encoder=encoder, k=1)
     opened.invoke(QUESTIONS[0])
-    snapshot = opened.memory.snapshot()
+    snapshot = opened.corpus.snapshot()
     assert 0 < len(snapshot.checked) < len(snapshot.blocks)
 
 
@@ -327,7 +326,7 @@ def test_without_usearch_it_is_told_before_encoding(encoder, monkeypatch):
 
 
 def test_a_vector_store_is_never_certified():
-    retriever = VectorStoreRetriever.from_vectorstore(in_memory(), k=1)
+    retriever = HopfieldRetriever.from_vectorstore(in_memory(), k=1)
     assert retriever.invoke("Who proposed sparsemax?")[0].metadata["certified"] is False
 
 
@@ -335,5 +334,5 @@ def test_what_a_killed_writer_left_of_a_graph_goes(encoder, tmp_path):
     retriever = HopfieldRetriever.from_documents(made(0, 20), encoder=encoder, path=tmp_path, approximate=SETTINGS)
     left = tmp_path / f".{APPROXIMATE_FILE}.0123"
     left.touch()
-    retriever.memory.save_approximate(SETTINGS)
+    retriever.corpus.save_approximate(SETTINGS)
     assert not left.exists()

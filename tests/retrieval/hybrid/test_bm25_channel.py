@@ -5,8 +5,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
 from langgraph_convcoa.retrieval.hybrid.bm25_channel import LexicalChannel
 from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.memory import build_memory
-from langgraph_convcoa.retrieval.memory_changes import with_documents, without
+from langgraph_convcoa.retrieval.memory import MemoryCorpus, build_memory
 
 DOCUMENTS = [
     Document("Apples grow on trees.", id="a"),
@@ -22,28 +21,28 @@ def fresh(documents):
 
 
 def test_a_memory_that_changes(encoder):
-    channel = LexicalChannel()
-    memory = build_memory(DOCUMENTS[:2], encoder)
-    np.testing.assert_array_equal(channel.scores(memory, QUERIES), fresh(DOCUMENTS[:2]))
-    more, _ = with_documents(memory, DOCUMENTS[2:], encoder, replace=False)
-    np.testing.assert_allclose(channel.scores(more, QUERIES), fresh(DOCUMENTS), atol=1e-6)
-    fewer = without(more, ["a"])
-    np.testing.assert_allclose(channel.scores(fewer, QUERIES), fresh(DOCUMENTS[1:]), atol=1e-6)
+    channel, corpus = LexicalChannel(), MemoryCorpus(build_memory(DOCUMENTS[:2], encoder))
+    before = corpus.snapshot()
+    np.testing.assert_array_equal(channel.scores(before, QUERIES), fresh(DOCUMENTS[:2]))
+    corpus.add_documents(DOCUMENTS[2:], encoder)
+    np.testing.assert_allclose(channel.scores(corpus.snapshot(), QUERIES), fresh(DOCUMENTS), atol=1e-6)
+    corpus.delete(["a"])
+    np.testing.assert_allclose(channel.scores(corpus.snapshot(), QUERIES), fresh(DOCUMENTS[1:]), atol=1e-6)
     other = build_memory(DOCUMENTS[::-1], encoder)
     np.testing.assert_allclose(channel.scores(other, QUERIES), fresh(DOCUMENTS[::-1]), atol=1e-6)
-    # A search that began before goes on over its own memory.
-    np.testing.assert_allclose(channel.scores(memory, QUERIES), fresh(DOCUMENTS[:2]), atol=1e-6)
+    # A search that began before goes on over its own state.
+    np.testing.assert_allclose(channel.scores(before, QUERIES), fresh(DOCUMENTS[:2]), atol=1e-6)
 
 
 def test_only_new_passages_are_read(encoder, monkeypatch):
-    channel = LexicalChannel()
-    memory = build_memory(DOCUMENTS[:2], encoder)
-    channel.scores(memory, QUERIES)
+    channel, corpus = LexicalChannel(), MemoryCorpus(build_memory(DOCUMENTS[:2], encoder))
+    channel.scores(corpus.snapshot(), QUERIES)
     seen = []
     add = LexicalIndex.add
     monkeypatch.setattr(LexicalIndex, "add", lambda self, passages: add(self, seen.extend(passages) or list(passages)))
-    channel.scores(memory, QUERIES)
-    channel.scores(with_documents(memory, DOCUMENTS[2:3], encoder, replace=False)[0], QUERIES)
+    channel.scores(corpus.snapshot(), QUERIES)
+    corpus.add_documents(DOCUMENTS[2:3], encoder)
+    channel.scores(corpus.snapshot(), QUERIES)
     assert [document.id for document in seen] == ["c"]
 
 
@@ -104,5 +103,6 @@ def test_a_saved_file_that_cannot_be_used_is_made_anew(index, tmp_path, encoder,
 def test_an_empty_memory(encoder):
     channel = LexicalChannel()
     channel.scores(build_memory(DOCUMENTS, encoder), QUERIES)
-    memory = without(build_memory(DOCUMENTS[:1], encoder), ["a"])
-    assert channel.scores(memory, QUERIES).shape == (3, 0)
+    corpus = MemoryCorpus(build_memory(DOCUMENTS[:1], encoder))
+    corpus.delete(["a"])
+    assert channel.scores(corpus.snapshot(), QUERIES).shape == (3, 0)

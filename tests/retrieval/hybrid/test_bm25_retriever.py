@@ -8,7 +8,6 @@ from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
 from langgraph_convcoa.retrieval.index.beside import LEXICAL_FILE
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.vectorstore_retriever import VectorStoreRetriever
 from tests.retrieval.test_vectorstore import in_memory
 
 DOCUMENTS = [
@@ -112,12 +111,11 @@ def test_a_lexical_file_that_cannot_be_written_costs_no_document(encoder, tmp_pa
     with caplog.at_level(logging.WARNING):
         index.save_lexical()
     assert "The lexical index is not kept" in caplog.text
-    assert next(iter(scores(HopfieldRetriever(memory=index, encoder=encoder, lexical_weight=1.0)))) == "b"
+    assert next(iter(scores(HopfieldRetriever(corpus=index, encoder=encoder, lexical_weight=1.0)))) == "b"
 
 
 def test_a_vector_store_behind_the_retriever(encoder):
     retriever = HopfieldRetriever.from_vectorstore(in_memory(), encoder=encoder, k=2, candidates=4)
-    assert isinstance(retriever, VectorStoreRetriever)
     assert len(retriever.invoke("Who proposed sparsemax?")) == 2
 
 

@@ -60,7 +60,7 @@ def measure(folder: str) -> dict[str, float]:
     first, dense = perf_counter() - begin, peak()
     search(index.patterns, queries, k=100)
     batch = peak()
-    retriever = HopfieldRetriever(memory=index, encoder=encoder, k=100)
+    retriever = HopfieldRetriever(corpus=index, encoder=encoder, k=100)
     begin = perf_counter()
     found = retriever.invoke("this and that")
     hybrid = perf_counter() - begin

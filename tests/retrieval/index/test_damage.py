@@ -210,7 +210,7 @@ def test_unusual_text_and_ids_come_back(path, small):
 
 
 def test_an_empty_index_and_a_filter_that_matches_nothing_find_nothing(tmp_path, small, path):
-    empty = HopfieldRetriever(memory=Index.create(tmp_path / "empty", small), encoder=small)
+    empty = HopfieldRetriever(corpus=Index.create(tmp_path / "empty", small), encoder=small)
     assert empty.invoke("anything") == []
     assert HopfieldRetriever.from_pretrained(path, encoder=small, filter={"n": -1}).invoke("subject3") == []
     index = Index(path)

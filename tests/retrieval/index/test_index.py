@@ -5,8 +5,8 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.corpus import StaleSnapshot
 from langgraph_convcoa.retrieval.index.index import Index, open_or_create
-from langgraph_convcoa.retrieval.index.snapshot import StaleSnapshot
 from langgraph_convcoa.retrieval.index.writer import BLOCK_ROWS
 from langgraph_convcoa.retrieval.memory import build_memory
 from tests.retrieval.conftest import BagOfWords

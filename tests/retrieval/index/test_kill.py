@@ -135,11 +135,11 @@ def test_readers_see_each_commit_while_another_process_writes(tmp_path, encoder)
     with Writers(folder) as writers:
         pid = writers.start()
         retriever = HopfieldRetriever.from_pretrained(folder, encoder=encoder, k=3)
-        while len(retriever.memory) < 60:
+        while len(retriever.corpus) < 60:
             found = retriever.invoke("What is said of subject3?")
             assert all(document.page_content in (text(int(document.id)), text(int(document.id) + 1)) for document in found)
             assert len({document.id for document in found}) == len(found)
-            seen.add(len(retriever.memory))
+            seen.add(len(retriever.corpus))
         writers.kill(pid)
     assert len(seen) > 5
 

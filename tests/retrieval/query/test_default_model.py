@@ -42,7 +42,7 @@ def test_it_finds_what_a_follow_up_means() -> None:
     assert retriever.model is default_model()
     follow_up = retriever.invoke("And how long is it?", history=TALK)
     assert follow_up[0].id == "bridge-length"
-    untrained = HopfieldRetriever(memory=retriever.memory, model="untrained")
+    untrained = HopfieldRetriever(corpus=retriever.corpus, model="untrained")
     alone = "How high is the Eiffel Tower?"
     found, before = (
         [(document.id, document.metadata["score"]) for document in one.invoke(alone)] for one in (retriever, untrained)

@@ -1,7 +1,7 @@
 import pytest
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.filters import allowed_passages
+from langgraph_convcoa.retrieval.corpus import allowed_passages
 
 PASSAGES = [Document("a", id="a", metadata={"year": 2016, "tags": ["x"]}), Document("b", id="b", metadata={"year": None})]
 

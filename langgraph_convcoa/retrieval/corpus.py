@@ -1,0 +1,216 @@
+"""The corpus that a retriever searches: one interface of passages in memory, of an index on disk and of a vector store."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from langchain_core.documents import Document
+from langchain_core.runnables.config import run_in_executor
+
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.documents.split import Span
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings
+    from langgraph_convcoa.retrieval.hybrid.ann_channel import ApproximateChannel
+    from langgraph_convcoa.retrieval.hybrid.bm25_channel import LexicalChannel
+
+Filter = Mapping[str, Any] | Callable[[Document], bool]
+"""Metadata that must be equal (or one of a list, tuple or set of values), or a function of the passage."""
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+"""Passages by their numbers in a view."""
+
+_READ_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage, and where its windows stand in its text."""
+
+    document: Document
+    spans: list[Span]
+
+
+class StaleSnapshot(RetrievalError):
+    """A passage was deleted between the search that found it and its reading; search again."""
+
+
+class Asked(NamedTuple):
+    """Questions in their conversations, as a corpus is searched for them.
+
+    Attributes:
+        queries: q questions.
+        turns: The earlier turns of each, oldest first.
+        states: Their query states, (q, d).
+        k: How many passages are wanted for each.
+        history_weight: lambda of the states.
+        history_beta: beta_h of the states.
+    """
+
+    queries: Sequence[str]
+    turns: Sequence[Sequence[tuple[str, str]]]
+    states: Vectors
+    k: int
+    history_weight: float
+    history_beta: float
+
+    def one(self, row: int) -> Asked:
+        """One of the questions."""
+        part = slice(row, row + 1)
+        return self._replace(queries=self.queries[part], turns=self.turns[part], states=self.states[part])
+
+
+class View(Protocol):
+    """One state of a corpus, as a search sees it from its start to its end: n multi-vector passages, numbered from 0."""
+
+    @property
+    def source(self) -> str:
+        """Where the keys are valid: no two corpora have the same."""
+        ...
+
+    @property
+    def keys(self) -> npt.NDArray[np.int64]:
+        """(n,), growing: the key of each passage, which stays its own in all states and is never given to another."""
+        ...
+
+    @property
+    def alive(self) -> npt.NDArray[np.bool_] | None:
+        """(n,), False for passages that are deleted but still numbered; None where there are none."""
+        ...
+
+    @property
+    def numbers(self) -> Numbers:
+        """The numbers of the passages that are not deleted."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a pattern."""
+        ...
+
+    @property
+    def patterns(self) -> Patterns:
+        """The patterns of all n passages, checked for damage."""
+        ...
+
+    def patterns_for(self, sets: Numbers) -> Patterns:
+        """The patterns of all passages, checked only as far as these need it."""
+        ...
+
+    def __len__(self) -> int:
+        """How many passages are there, deleted ones not counted."""
+        ...
+
+    def fetch(self, numbers: Sequence[int]) -> list[Passage]:
+        """The passages of these numbers; raises StaleSnapshot where one has been deleted since."""
+        ...
+
+    def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
+        """(n,), True for the passages that are there and meet the condition; None where all do."""
+        ...
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Raise RetrievalError for an encoder that the passages were not encoded with."""
+        ...
+
+
+class Corpus(Protocol):
+    """What a `HopfieldRetriever` searches. Subclass it for the defaults.
+
+    Attributes:
+        complete: Whether a view holds the whole corpus; the view of another is of the candidates of one question.
+        path: The folder that it is kept in, None where there is none.
+        bm25: BM25 over it, None where its words cannot be weighed.
+        ann: The ANN index over it, None where it has none.
+    """
+
+    complete: ClassVar[bool] = True
+    path: Path | None = None
+    bm25: LexicalChannel | None = None
+    ann: ApproximateChannel | None = None
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many passages it has."""
+
+    @abstractmethod
+    def snapshot(self) -> View:
+        """The present state."""
+
+    def view(self, asked: Asked) -> View:
+        """The state that questions are searched in."""
+        return self.snapshot()
+
+    async def aview(self, asked: Asked) -> View:
+        """`view`, without blocking the event loop."""
+        return await run_in_executor(None, self.view, asked)
+
+    @abstractmethod
+    def add_documents(
+        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
+    ) -> list[str]:
+        """Add documents, and return their ids; those that are there with the same id and content are passed over."""
+
+    @abstractmethod
+    def update(
+        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
+    ) -> list[str]:
+        """`add_documents`, where a document takes the place of the one that has its id."""
+
+    @abstractmethod
+    def delete(self, ids: Iterable[str]) -> None:
+        """Delete documents by their ids, all or none."""
+
+    def compact(self) -> None:
+        """Free the space of what was deleted, where it takes any."""
+        return
+
+    def save_approximate(
+        self, settings: ApproximateSettings, *, passage_weight: float = 1.0, progress: Progress = False
+    ) -> bool:
+        """Bring the ANN index up to date and write it to the corpus's folder; False where that cannot be done."""
+        return False
+
+    def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
+        """Keep a retriever's settings with a corpus that is stored at this path; False where that is not its place."""
+        return False
+
+
+def read(view: View, numbers: Numbers | None = None) -> Iterator[Passage]:
+    """Passages in the order of their numbers, some at a time; all that are not deleted when None."""
+    chosen = view.numbers if numbers is None else numbers
+    for start in range(0, len(chosen), _READ_AT_ONCE):
+        yield from view.fetch(chosen[start : start + _READ_AT_ONCE].tolist())
+
+
+def allowed_passages(passages: Sequence[Document], condition: Filter | None) -> npt.NDArray[np.bool_] | None:
+    """(n,), True for the passages that meet the condition; None where there is none.
+
+    Example:
+        >>> passages = [Document("a", metadata={"year": 2016}), Document("b", metadata={"year": 2020}), Document("c")]
+        >>> allowed_passages(passages, {"year": [2016, 2017]}).tolist()
+        [True, False, False]
+    """
+    if condition is None:
+        return None
+    if callable(condition):
+        return np.array([bool(condition(passage)) for passage in passages], dtype=np.bool_)
+    return np.array([_has(passage.metadata, condition) for passage in passages], dtype=np.bool_)
+
+
+def _has(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(
+        metadata.get(key) in value if isinstance(value, list | tuple | set | frozenset) else metadata.get(key) == value
+        for key, value in wanted.items()
+    )
