@@ -1,4 +1,4 @@
-"""The action chain: what the planner proposes, and what a turn makes of it (Pan et al. 2024a, equation 1)."""
+"""The action chain, as the planner writes it and as a turn leaves it (Pan et al. 2024a, equation 1)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 Status = Literal["kept", "corrected", "filled", "recalled", "unsupported", "failed"]
-"""kept: the evidence bears the guess out; corrected / filled: another answer / an answer where there was none; recalled: the
-knowledge set had it; unsupported: the evidence found nothing; failed: the action could not look."""
+"""kept: the evidence supports the guess; corrected / filled: another answer / an answer where there was none; recalled: the
+knowledge set had it; unsupported: the evidence holds no answer; failed: the action failed."""
+SUPPORTED: tuple[Status, ...] = ("kept", "corrected", "filled")
+"""Answers that the evidence of this turn supports."""
+SOLVED: tuple[Status, ...] = (*SUPPORTED, "recalled")
 
 
 class ActionNode(BaseModel):

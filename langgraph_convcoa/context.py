@@ -2,56 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+
+from langgraph_convcoa.actions.base import Action
+from langgraph_convcoa.actions.knowledge import KnowledgeRetrievalSettings
+from langgraph_convcoa.actions.tables.action import DataAnalysisSettings
+from langgraph_convcoa.actions.web.action import WebQueryingSettings
+from langgraph_convcoa.errors import InputError
 
 
-def _nodes(*names: str, kind: str | None = None) -> dict[str, Any]:
-    extra: dict[str, Any] = {"langgraph_nodes": list(names)}
-    if kind:
-        extra["langgraph_type"] = kind
-    return extra
-
-
-class KnowledgeSettings(BaseModel):
-    """Settings of the `knowledge_retrieval` action."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
-    use_history: bool | None = Field(
-        default=None,
-        description="Search with the conversation's state. Left empty: only where sub-questions are not self-contained.",
-    )
-
-
-class WebSettings(BaseModel):
-    """Settings of the `web_querying` action."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
-    pages: int | None = Field(
-        default=None, ge=1, le=100, description="Pages read at a depth, at most; the action's when empty."
-    )
-    read_pages_first: bool | None = Field(
-        default=None,
-        description="Read pages at once. Left empty, as the action says: only where titles and snippets bear nothing out.",
-    )
-
-
-class DataSettings(BaseModel):
-    """Settings of the `data_analysis` action."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    max_rows: int | None = Field(
-        default=None, ge=1, le=1000, description="Rows of a result that are kept; the action's when empty."
-    )
-    timeout: float | None = Field(
-        default=None, gt=0, le=3600, description="Seconds a query may take; the action's when left empty."
-    )
+def _nodes(*names: str) -> dict[str, Any]:
+    return {"langgraph_nodes": list(names)}
 
 
 class ConvCoAContext(BaseModel):
@@ -162,7 +126,7 @@ class ConvCoAContext(BaseModel):
     )
     allow_draft_answer: bool = Field(
         default=True,
-        description="Take the planner's draft as the answer, without another call, when all of it is borne out.",
+        description="Take the planner's draft as the answer, without another call, when all of it is supported.",
         json_schema_extra=_nodes("answer"),
     )
     language: str = Field(
@@ -171,18 +135,18 @@ class ConvCoAContext(BaseModel):
         description="Language of the answer, such as German; that of the question when left empty.",
         json_schema_extra=_nodes("plan", "correct", "answer"),
     )
-    knowledge_retrieval: KnowledgeSettings = Field(
-        default_factory=KnowledgeSettings,
+    knowledge_retrieval: KnowledgeRetrievalSettings = Field(
+        default_factory=KnowledgeRetrievalSettings,
         description="Settings of the knowledge_retrieval action.",
         json_schema_extra=_nodes("knowledge_retrieval"),
     )
-    web_querying: WebSettings = Field(
-        default_factory=WebSettings,
+    web_querying: WebQueryingSettings = Field(
+        default_factory=WebQueryingSettings,
         description="Settings of the web_querying action.",
         json_schema_extra=_nodes("web_querying"),
     )
-    data_analysis: DataSettings = Field(
-        default_factory=DataSettings,
+    data_analysis: DataAnalysisSettings = Field(
+        default_factory=DataAnalysisSettings,
         description="Settings of the data_analysis action.",
         json_schema_extra=_nodes("data_analysis"),
     )
@@ -202,3 +166,23 @@ class ConvCoAContext(BaseModel):
         if self.weights is not None and (min(self.weights) < 0 or abs(sum(self.weights) - 1) > 1e-6):
             raise ValueError("weights must be three numbers of at least 0 that sum to 1")
         return self
+
+
+def context_of(actions: Iterable[Action]) -> type[ConvCoAContext]:
+    """`ConvCoAContext` with a field, named like the action, for every further action that has a settings model.
+
+    Raises:
+        InputError: Such an action has the name of another setting.
+    """
+    fields: dict[str, Any] = {}
+    for action in actions:
+        model = getattr(action, "settings", None)
+        known = ConvCoAContext.model_fields.get(action.name)
+        if not (isinstance(model, type) and issubclass(model, BaseModel)) or (known and known.annotation is model):
+            continue
+        if known and not (isinstance(known.annotation, type) and issubclass(known.annotation, BaseModel)):
+            raise InputError(f"an action with settings cannot be called {action.name!r}: a setting of the turn has that name")
+        about = f"Settings of the {action.name} action."
+        extra = _nodes(action.name)
+        fields[action.name] = (model, Field(default_factory=model, description=about, json_schema_extra=extra))
+    return create_model("ConvCoAContext", __base__=ConvCoAContext, **fields) if fields else ConvCoAContext

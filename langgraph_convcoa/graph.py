@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -15,16 +16,38 @@ from pydantic import ValidationError
 from langgraph_convcoa.actions.base import Action
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.actions.runner import ActionRunner, is_transient
-from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.context import ConvCoAContext, context_of
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K
-from langgraph_convcoa.nodes.turn import Turn
+from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K, act_node, action_failed
+from langgraph_convcoa.nodes.answer import answer
+from langgraph_convcoa.nodes.correct import correct
+from langgraph_convcoa.nodes.plan import after_plan, plan
+from langgraph_convcoa.nodes.recall import recall
+from langgraph_convcoa.nodes.remember import remember
+from langgraph_convcoa.nodes.repair import repair
+from langgraph_convcoa.nodes.runtime import TurnRuntime
+from langgraph_convcoa.nodes.verify import after_repair, after_verify, verify
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState
 
 Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
+
+_ASK_AGAIN = RetryPolicy(
+    max_attempts=2, initial_interval=0.5, retry_on=lambda error: isinstance(error, ModelCallError) and error.transient
+)
+_LOOK_AGAIN = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=is_transient)
+_NODES: dict[str, tuple[Callable[..., Any], RetryPolicy | None]] = {
+    "recall": (recall, None),
+    "plan": (plan, _ASK_AGAIN),
+    "verify": (verify, None),
+    "repair": (repair, None),
+    "correct": (correct, None),
+    "answer": (answer, _ASK_AGAIN),
+    "remember": (remember, None),
+}
+"""Every node but those of the actions: what it does, and when that is tried again."""
 
 
 def build_graph(
@@ -69,88 +92,76 @@ def build_graph(
         >>> out["citations"][0]["id"]
         'hopfield'
     """
-    _check_types(retriever, actions, reasoner)
-    settings = _settings(context)
-    if base_url is not None and model is None:
-        raise InputError("base_url needs a model: give the name under which that server knows it")
-    if reasoner is not None and model is not None:
-        raise InputError("give a model or a reasoner, not both")
-    given = [*([KnowledgeRetrieval(retriever)] if retriever is not None else []), *(actions or [])]
-    if not given:
-        raise InputError("give a retriever, or at least one action, to look things up with")
-    runner = ActionRunner(given)
-    own = reasoner or _reasoner(model, base_url, load_in_8bit, retriever)
+    runner = ActionRunner(_actions(retriever, actions))
+    settings_model = context_of(runner.actions.values())
+    own = _own_reasoner(reasoner, model, base_url, load_in_8bit, retriever)
     k = EXTRACTIVE_K if isinstance(own, ExtractiveReasoner) else MODEL_K
-    turn = Turn(runner, _reasoners(own, base_url), settings, k)
-    names = list(runner.actions)
-    if taken := _NODES & set(names):
-        raise InputError(f"an action cannot be called {taken.pop()!r}: a node of the graph has that name")
-
-    ask_again = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=_may_ask_again)
-    look_again = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=is_transient)
+    turn = TurnRuntime(runner, _reasoners(own, base_url), _settings(context, settings_model), k)
     graph: Graph = StateGraph(
-        ConvCoAState, context_schema=ConvCoAContext, input_schema=ConvCoAInput, output_schema=ConvCoAOutput
+        ConvCoAState, context_schema=settings_model, input_schema=ConvCoAInput, output_schema=ConvCoAOutput
     )
-    graph.add_node("recall", turn.recall)
-    graph.add_node("plan", turn.planning.node(), retry_policy=ask_again)
-    for name in names:
-        graph.add_node(
-            name,
-            turn.action_nodes.node(name),
-            input_schema=ActionState,
-            retry_policy=look_again,
-            error_handler=turn.action_nodes.failed,
-        )
-    graph.add_node("verify", turn.verify)
-    graph.add_node("correct", turn.correction.node())
-    graph.add_node("answer", turn.answer_node(), retry_policy=ask_again)
-    graph.add_node("remember", turn.remember)
-
-    graph.add_edge(START, "recall")
-    graph.add_edge("recall", "plan")
-    graph.add_conditional_edges("plan", turn.planning.after, [*names, "verify"])
-    for name in names:
-        graph.add_edge(name, "verify")
+    names = list(runner.actions)
     deeper = [name for name in names if runner.deepens(name)]
     mended = [name for name in names if runner.repairs(name)]
+    for name, (work, retry) in _NODES.items():
+        if name != "repair" or mended:
+            graph.add_node(name, turn.node(name, work), retry_policy=retry)
+    failed = partial(action_failed, turn)
+    for name in names:
+        graph.add_node(name, act_node(turn, name), input_schema=ActionState, retry_policy=_LOOK_AGAIN, error_handler=failed)
+        graph.add_edge(name, "verify")
+    graph.add_edge(START, "recall")
+    graph.add_edge("recall", "plan")
+    graph.add_conditional_edges("plan", partial(after_plan, turn), [*names, "verify"])
+    ways_on = [*deeper, *(["repair"] if mended else []), "correct", "answer"]
+    graph.add_conditional_edges("verify", partial(after_verify, turn), ways_on)
     if mended:
-        graph.add_node("repair", turn.repair.node())
-        graph.add_conditional_edges("repair", turn.after_repair, [*dict.fromkeys((*mended, *deeper)), "correct", "answer"])
-    after_verify = [*deeper, *(["repair"] if mended else []), "correct", "answer"]
-    graph.add_conditional_edges("verify", turn.after_verify, after_verify)
+        again = [*dict.fromkeys((*mended, *deeper)), "correct", "answer"]
+        graph.add_conditional_edges("repair", partial(after_repair, turn), again)
     graph.add_edge("correct", "answer")
     graph.add_edge("answer", "remember")
     graph.add_edge("remember", END)
     return graph
 
 
-_NODES = {"recall", "plan", "verify", "repair", "correct", "answer", "remember"}
-
-
-def _check_types(retriever: object, actions: object, reasoner: object) -> None:
+def _actions(retriever: BaseRetriever | None, actions: Sequence[Action] | None) -> list[Action]:
     if retriever is not None and not isinstance(retriever, BaseRetriever):
         raise InputError(f"the retriever must be a LangChain BaseRetriever, not {type(retriever).__name__}")
     if actions is not None and not isinstance(actions, Sequence):
         raise InputError(f"actions must be a list of actions, not {type(actions).__name__}")
-    if reasoner is not None and not isinstance(reasoner, Reasoner):
-        raise InputError(f"the reasoner must have plan, correct and answer, plain and async, not {type(reasoner).__name__}")
+    given = [*([KnowledgeRetrieval(retriever)] if retriever is not None else []), *(actions or [])]
+    if not given:
+        raise InputError("give a retriever, or at least one action, to look things up with")
+    if taken := [action.name for action in given if getattr(action, "name", None) in _NODES]:
+        raise InputError(f"an action cannot be called {taken[0]!r}: a node of the graph has that name")
+    return given
 
 
-def _settings(context: ConvCoAContext | dict[str, Any] | None) -> ConvCoAContext:
+def _settings(context: ConvCoAContext | dict[str, Any] | None, model: type[ConvCoAContext]) -> ConvCoAContext:
     if isinstance(context, ConvCoAContext):
         return context
     try:
-        return ConvCoAContext.model_validate(context or {})
+        return model.model_validate(context or {})
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(f"the setting {'.'.join(map(str, first['loc'])) or 'context'!r}: {first['msg']}") from error
 
 
-def _reasoner(
-    model: str | BaseChatModel | None, base_url: str | None, load_in_8bit: bool, retriever: BaseRetriever | None
+def _own_reasoner(
+    reasoner: Reasoner | None,
+    model: str | BaseChatModel | None,
+    base_url: str | None,
+    load_in_8bit: bool = False,
+    retriever: BaseRetriever | None = None,
 ) -> Reasoner:
-    if model is None:
-        return ExtractiveReasoner(getattr(retriever, "encoder", None))
+    if reasoner is not None and not isinstance(reasoner, Reasoner):
+        raise InputError(f"the reasoner must have plan, correct and answer, plain and async, not {type(reasoner).__name__}")
+    if base_url is not None and model is None:
+        raise InputError("base_url needs a model: give the name under which that server knows it")
+    if reasoner is not None and model is not None:
+        raise InputError("give a model or a reasoner, not both")
+    if reasoner is not None or model is None:
+        return reasoner or ExtractiveReasoner(getattr(retriever, "encoder", None))
     from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 
     return ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit)
@@ -166,11 +177,7 @@ def _reasoners(own: Reasoner, base_url: str | None) -> Callable[[str | None], Re
             return own
         with lock:
             if model not in named:
-                named[model] = _reasoner(model, base_url, False, None)
+                named[model] = _own_reasoner(None, model, base_url)
             return named[model]
 
     return reasoner_for
-
-
-def _may_ask_again(error: Exception) -> bool:
-    return isinstance(error, ModelCallError) and error.transient

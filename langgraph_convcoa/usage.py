@@ -1,11 +1,11 @@
-"""What a turn costs: model calls, tokens, retrievals and seconds, counted per node."""
+"""The usage meter of a turn: model calls, tokens, retrievals and seconds, counted per node."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -177,20 +177,6 @@ class Attempts:
         with self._lock:
             before = self._lost.pop(key, node_usage())
         costs[node] = add_costs({node: before}, {node: counter.cost(time.perf_counter() - start)})[node]
-
-    def metered(self, node: str, config: RunnableConfig, work: Callable[[RunnableConfig], dict[str, Any]]) -> dict[str, Any]:
-        """Run a node's work with its counter; the update that it returns carries the costs."""
-        with self.counting(node, config) as (inner, costs):
-            update = work(inner)
-        return {**update, "costs": costs}
-
-    async def ametered(
-        self, node: str, config: RunnableConfig, work: Callable[[RunnableConfig], Awaitable[dict[str, Any]]]
-    ) -> dict[str, Any]:
-        """See `metered`."""
-        with self.counting(node, config) as (inner, costs):
-            update = await work(inner)
-        return {**update, "costs": costs}
 
     def forget(self, config: RunnableConfig) -> None:
         """A new turn of a thread owes nothing to one that was abandoned."""

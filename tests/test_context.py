@@ -3,9 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from langchain_core.documents import Document
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from langgraph_convcoa import ConvCoAContext, build_graph
+from langgraph_convcoa import ActionRequest, ConvCoAContext, build_graph
+from langgraph_convcoa.errors import InputError
 from tests.fakes import KeywordRetriever
 
 
@@ -51,3 +53,41 @@ def test_the_action_has_settings_of_its_own() -> None:
     words = {"question": "Hopfield network sparsemax dense passage 2016 2020 nobel physics"}
     assert len(graph.invoke(words, context={"k": 3})["chain"][0]["evidence"]) == 3
     assert len(graph.invoke(words, context={"k": 3, "knowledge_retrieval": {"k": 1}})["chain"][0]["evidence"]) == 1
+
+
+class Prices:
+    """An action of a user's own, with settings."""
+
+    class Settings(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        currency: str = "EUR"
+
+    name, description, settings = "prices", "prices of goods", Settings
+
+    def __init__(self) -> None:
+        self.requests: list[ActionRequest] = []
+
+    async def retrieve(self, request: ActionRequest) -> list[Document]:
+        self.requests.append(request)
+        return [Document("A mug costs 8.", id="mug")]
+
+
+def test_an_action_of_a_users_own_has_settings_under_its_name() -> None:
+    prices = Prices()
+    graph = build_graph(actions=[prices], context={"prices": {"currency": "CHF"}}).compile()
+    schema = graph.get_context_jsonschema() or {}
+    assert schema["properties"]["prices"]["langgraph_nodes"] == ["prices"]
+    for context in ({}, {"prices": {"currency": "USD"}}, ConvCoAContext(k=1)):
+        graph.invoke({"question": "What does a mug cost?"}, context=context or None)
+    assert [request.settings for request in prices.requests] == [{"currency": "CHF"}, {"currency": "USD"}, {}]
+    with pytest.raises(ValidationError):
+        graph.invoke({"question": "What does a mug cost?"}, context={"prices": {"colour": "red"}})
+    with pytest.raises(InputError, match=r"prices\.colour"):
+        build_graph(actions=[prices], context={"prices": {"colour": "red"}})
+
+
+def test_an_action_with_settings_cannot_take_the_name_of_another_setting() -> None:
+    prices = Prices()
+    prices.name = "threshold"
+    with pytest.raises(InputError, match="threshold"):
+        build_graph(actions=[prices])

@@ -1,4 +1,4 @@
-"""What an action is: a named way of looking something up, and the request that it gets."""
+"""The interface of an action, a named way of looking something up, and the request that it gets."""
 
 from __future__ import annotations
 
@@ -52,9 +52,14 @@ class ActionRequest:
 class Action(Protocol):
     """A way of looking something up. Any object with these members is one.
 
-    `description` is what the planner reads; a callable is asked again in every turn, for what changes (a table's schema). With
-    `deepens = True` the graph comes back once, with depth 2, for what was not borne out; with `repairs = True` it asks the
-    model for another `action_input` where `retrieve` raises `ActionInputError`.
+    `description` is what the planner reads; a callable is asked again in every turn, for what changes (a table's schema).
+    Further attributes say what the graph may do with the action:
+
+    - `deepens = True`: it is asked once more, with depth 2, about what its evidence does not support.
+    - `repairs = True`: where `retrieve` raises `ActionInputError` the model is asked for another `action_input`.
+    - `always_fresh = True`: its answers are never recalled from the knowledge set, but looked up again.
+    - `settings`: a pydantic model of its run-time settings, a field of the run's `ConvCoAContext` under the action's name. Of
+      these the graph itself reads `k` and `use_history`, where the model has them.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The action that looks things up in the user's own documents (Pan et al. 2024b, section 3.4.2)."""
+"""The action that searches the user's own documents, and its settings (Pan et al. 2024b, section 3.4.2)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
+from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_convcoa.actions.base import ActionRequest
+
+
+class KnowledgeRetrievalSettings(BaseModel):
+    """Settings of a `KnowledgeRetrieval` for a run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
+    use_history: bool | None = Field(
+        default=None,
+        description="Search with the conversation's state. Left empty: only where sub-questions are not self-contained.",
+    )
 
 
 class KnowledgeRetrieval:
@@ -35,6 +48,7 @@ class KnowledgeRetrieval:
         'a'
     """
 
+    settings = KnowledgeRetrievalSettings
     deepens = False
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Runs actions: one loop for plain callers, a time limit, bounded concurrency, and evidence in the form that all of it has."""
+"""Runner of actions: one event loop for plain callers, a time limit, bounded concurrency, evidence in one form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import threading
-import time
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
@@ -64,7 +63,11 @@ class ActionRunner:
         """Whether an action can look deeper."""
         return bool(getattr(self.actions[name], "deepens", False))
 
-    async def arun(self, name: str, request: ActionRequest, *, within: float, turn: str, limit: int) -> list[Document]:
+    def always_fresh(self, name: str) -> bool:
+        """Whether an action is asked again for what earlier turns have answered."""
+        return bool(getattr(self.actions[name], "always_fresh", False))
+
+    async def arun(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
         """Evidence from an action in at most `within` seconds, at most `limit` actions of a turn at a time.
 
         Raises:
@@ -80,9 +83,9 @@ class ActionRunner:
                 raise TimeoutError(f"no result within {within:g} s") from error
         return await asyncio.to_thread(evidence_of, found, name, request)
 
-    def run(self, name: str, request: ActionRequest, *, within: float, turn: str, limit: int) -> list[Document]:
+    def run(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
         """As `arun`, from a thread; all threads share one event loop, so that an action's connections stay usable."""
-        return self._loop.run(self.arun(name, request, within=within, turn=turn, limit=limit))
+        return self._loop.run(self.arun(name, request, within, turn, limit))
 
 
 def evidence_of(found: Sequence[Document], action: str, request: ActionRequest) -> list[Document]:
@@ -190,8 +193,3 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 def _stop(loop: asyncio.AbstractEventLoop) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(loop.stop)
-
-
-def elapsed(start: float) -> float:
-    """Seconds since `time.perf_counter()` gave `start`."""
-    return time.perf_counter() - start

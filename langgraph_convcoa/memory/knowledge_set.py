@@ -112,6 +112,11 @@ class ContextualKnowledgeSet:
             entry["convcoa"] = extra
         self.rounds = [*self.rounds, entry]
 
+    def after(self, shared: Sequence[Round]) -> ContextualKnowledgeSet:
+        """This set after rounds of other conversations, whose numbers end at 0."""
+        renumbered: list[Round] = [{**entry, "round": n - len(shared)} for n, entry in enumerate(shared, 1)]
+        return ContextualKnowledgeSet([*renumbered, *self.rounds])
+
     def seed(self, history: Iterable[tuple[str, str]]) -> None:
         """Where nothing is known yet, take earlier turns that came as messages for the first rounds."""
         if not self.rounds:

@@ -44,6 +44,18 @@ def user_of(user_id: str | None, config: RunnableConfig | None = None) -> str:
     raise InputError("shared knowledge needs a user: set user_id, or switch share_knowledge off")
 
 
+def thread_of(config: RunnableConfig) -> str:
+    """The thread of a run.
+
+    Raises:
+        InputError: It has none, so that its rounds could not be told from those of others.
+    """
+    thread = str((config.get("configurable") or {}).get("thread_id") or "")
+    if not thread:
+        raise InputError("shared knowledge needs a thread: give a thread_id, or switch share_knowledge off")
+    return thread
+
+
 def store_of(store: BaseStore | None) -> BaseStore:
     """The store that the graph was compiled with.
 

@@ -1,4 +1,4 @@
-"""The nodes of the actions: one branch a sub-question, in parallel, each with its own end."""
+"""The nodes of the actions: one branch a sub-question, in parallel; one that fails leaves the others alone."""
 
 from __future__ import annotations
 
@@ -6,122 +6,65 @@ import time
 from typing import Any, Literal
 
 from langchain_core.documents import Document
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableConfig
 from langgraph.errors import NodeError
-from langgraph.runtime import get_runtime
-from langgraph.types import Command, Send
+from langgraph.types import Command
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
-from langgraph_convcoa.actions.runner import ActionRunner, elapsed, reason_of
-from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding
+from langgraph_convcoa.actions.runner import reason_of
+from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, Update, emit_progress, plain_and_async
+from langgraph_convcoa.state import ActionState, Finding
 from langgraph_convcoa.usage import node_usage
 
-Update = dict[str, Any]
-Node = RunnableLambda[Any, Any]
 MODEL_K = 5
 """Pieces of evidence for a model to read (Pan et al. 2024b, appendix H)."""
 EXTRACTIVE_K = 10
 """Pieces of evidence without a model: they cost no tokens, and the best sentence is often further down."""
-MERGED_INDEX = -1
-"""The index of the one retrieval of an empty chain."""
 
 
-class ActionNodes:
-    """Makes the nodes of the actions, and the branches that lead to them.
+def act_node(turn: TurnRuntime, name: str) -> Any:
+    """The node of one action."""
 
-    Args:
-        actions: The actions.
-        defaults: Settings of a run that gives none.
-        k: Pieces of evidence a sub-question where no setting says how many.
-    """
+    def act(state: ActionState, config: RunnableConfig) -> Steps:
+        start = time.perf_counter()
+        emit_progress(state["index"], state, "searching")
+        settings = turn.settings()
+        limits = settings.action_timeout, state["turn"], settings.max_concurrency
+        documents = yield Call(turn.actions.run, turn.actions.arun, (name, _request(turn, state), *limits))
+        emit_progress(state["index"], state, "found", reason=f"{len(documents)} pieces of evidence")
+        return _finding(state, time.perf_counter() - start, documents)
 
-    def __init__(self, actions: ActionRunner, defaults: ConvCoAContext, k: int) -> None:
-        self._actions = actions
-        self._defaults = defaults
-        self._k = k
-
-    def settings(self) -> ConvCoAContext:
-        """The settings of the present run."""
-        return get_runtime(ConvCoAContext).context or self._defaults
-
-    def send(
-        self, state: ConvCoAState, index: int, action: str, sub_question: str, guess: str = "", action_input: str = ""
-    ) -> Send:
-        """A branch that looks up one sub-question."""
-        alone = state["plan"]["self_contained"]
-        if action == "knowledge_retrieval" and (wanted := self.settings().knowledge_retrieval.use_history) is not None:
-            alone = not wanted
-        payload: ActionState = {
-            "turn": state["asked_message_id"],
-            "sent": time.time(),
-            "index": index,
-            "depth": state["depth"] + 1,
-            "action": action,
-            "question": state["asked"],
-            "sub_question": sub_question,
-            "guess_answer": guess,
-            "action_input": action_input,
-            "history": [] if alone else state["history"],
-        }
-        return Send(action, payload)
-
-    def node(self, name: str) -> Node:
-        """The node of one action."""
-
-        def act(state: ActionState) -> Update:
-            start = time.perf_counter()
-            _progress(state, "searching")
-            return _found(state, self._actions.run(name, self._request(state), **self._limits(state)), start)
-
-        async def aact(state: ActionState) -> Update:
-            start = time.perf_counter()
-            _progress(state, "searching")
-            return _found(state, await self._actions.arun(name, self._request(state), **self._limits(state)), start)
-
-        return RunnableLambda(act, afunc=aact, name=name)
-
-    def failed(self, state: ActionState, error: NodeError) -> Command[Literal["verify"]]:
-        """Error handler of every action node: the branch ends with its reason, its siblings go on."""
-        reason = reason_of(error.error)
-        _progress(state, "failed", reason)
-        # A handler does not follow the node's edges; without this a turn whose actions all fail would end without an answer.
-        settings = self.settings()
-        seconds = min(max(time.time() - state["sent"], 0.0), 2 * settings.action_timeout)
-        repairable = isinstance(error.error, ActionInputError)
-        return Command(update=_finding(state, [], reason, seconds, repairable), goto="verify")
-
-    def _request(self, state: ActionState) -> ActionRequest:
-        settings = self.settings()
-        own = settings.of_action(state["action"])
-        k = own.get("k") or settings.k or (MODEL_K if settings.model else self._k)
-        return ActionRequest(
-            question=state["question"],
-            sub_question=state["sub_question"],
-            guess_answer=state["guess_answer"],
-            action_input=state["action_input"],
-            history=tuple((question, answer) for question, answer in state["history"]),
-            k=k,
-            depth=state["depth"],
-            settings=own,
-        )
-
-    def _limits(self, state: ActionState) -> dict[str, Any]:
-        settings = self.settings()
-        return {"within": settings.action_timeout, "turn": state["turn"], "limit": settings.max_concurrency}
+    return plain_and_async(name, act)
 
 
-def emit(event: dict[str, Any]) -> None:
-    """A progress event for who streams `custom`."""
-    get_runtime(ConvCoAContext).stream_writer(event)
+def action_failed(turn: TurnRuntime, state: ActionState, error: NodeError) -> Command[Literal["verify"]]:
+    """Error handler of every action node: the branch ends with its reason."""
+    reason = reason_of(error.error)
+    emit_progress(state["index"], state, "failed", reason=reason)
+    seconds = min(max(time.time() - state["sent"], 0.0), 2 * turn.settings().action_timeout)
+    repairable = isinstance(error.error, ActionInputError)
+    # A handler does not follow the node's edges; without `goto` a turn whose actions all fail would end without an answer.
+    return Command(update=_finding(state, seconds, [], reason, repairable), goto="verify")
 
 
-def _found(state: ActionState, documents: list[Document], start: float) -> Update:
-    _progress(state, "found", f"{len(documents)} pieces of evidence")
-    return _finding(state, documents, "", elapsed(start))
+def _request(turn: TurnRuntime, state: ActionState) -> ActionRequest:
+    settings = turn.settings()
+    own = settings.of_action(state["action"])
+    return ActionRequest(
+        question=state["question"],
+        sub_question=state["sub_question"],
+        guess_answer=state["guess_answer"],
+        action_input=state["action_input"],
+        history=tuple((question, answer) for question, answer in state["history"]),
+        k=own.get("k") or settings.k or (MODEL_K if settings.model else turn.k),
+        depth=state["depth"],
+        settings=own,
+    )
 
 
-def _finding(state: ActionState, documents: list[Document], error: str, seconds: float, repairable: bool = False) -> Update:
+def _finding(
+    state: ActionState, seconds: float, documents: list[Document], error: str = "", repairable: bool = False
+) -> Update:
     finding: Finding = {
         "index": state["index"],
         "depth": state["depth"],
@@ -131,17 +74,3 @@ def _finding(state: ActionState, documents: list[Document], error: str, seconds:
         "seconds": seconds,
     }
     return {"findings": [finding], "costs": {state["action"]: node_usage(seconds, retrievals=1)}}
-
-
-def _progress(state: ActionState, status: str, reason: str = "") -> None:
-    emit(
-        {
-            "type": "sub_question",
-            "index": state["index"],
-            "sub_question": state["sub_question"],
-            "action": state["action"],
-            "status": status,
-            "score": 0.0,
-            "reason": reason,
-        }
-    )

@@ -1,88 +1,78 @@
-"""The node that corrects, in one model call, every guess that its evidence does not bear out, and fills what is missing."""
+"""The node `correct`: one model call for every guess that its evidence does not support, and for what is missing."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.actions.runner import reason_of
-from langgraph_convcoa.nodes import verify as verifying
-from langgraph_convcoa.nodes.act import ActionNodes, Node, Update, emit
-from langgraph_convcoa.reasoning.base import Correction, CorrectRequest, Reasoner, Unsolved
+from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, by_index, emit_progress
+from langgraph_convcoa.nodes.verify import judge, put_first
+from langgraph_convcoa.reasoning.base import Correction, CorrectRequest, Unsolved
 from langgraph_convcoa.state import ConvCoAState, pairs_of
-from langgraph_convcoa.usage import Attempts
-
-_OFF = "corrections are switched off"
+from langgraph_convcoa.verification.mrfs import conv_mrfs
 
 
-class GuessCorrection:
-    """Asks for all corrections of a turn at once; where that fails, the best sentence of the evidence stands in.
+def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
+    """One model call for all of a turn; where it fails, the best sentence of the evidence stands in."""
+    settings, found = turn.settings(), by_index(state["findings"])
+    unsolved = [
+        Unsolved(index, item["sub_question"], item["guess_answer"], found[index].documents)
+        for index, item in ((index, state["items"][index]) for index in state["unsolved"])
+    ]
+    corrections: Sequence[Correction] = ()
+    failure = "corrections are switched off"
+    if settings.max_corrections:
+        reasoner, question = turn.reasoner(), state["plan"]["optimized_question"]
+        request = CorrectRequest(question, unsolved, history=pairs_of(state), language=settings.language)
+        try:
+            corrections = yield Call(reasoner.correct, reasoner.acorrect, (request, config))
+            failure = ""
+        except Exception as error:  # noqa: BLE001 - whatever a reasoner raises, the evidence stands in
+            failure = reason_of(error)
+    items = apply_corrections(state["items"], unsolved, corrections, failure, settings)
+    for index in state["unsolved"]:
+        emit_progress(index, items[index], items[index]["status"], items[index]["score"], items[index]["reason"])
+    return {"items": items, "unsolved": []}
 
-    Args:
-        nodes: Knows the settings of the run.
-        attempts: Counts the call.
-        reasoner: The reasoner of the present run.
-    """
 
-    def __init__(self, nodes: ActionNodes, attempts: Attempts, reasoner: Callable[[], Reasoner]) -> None:
-        self._nodes = nodes
-        self._attempts = attempts
-        self._reasoner = reasoner
+def apply_corrections(
+    items: Sequence[ChainItem],
+    unsolved: Sequence[Unsolved],
+    corrections: Sequence[Correction],
+    failure: str,
+    settings: ConvCoAContext,
+) -> list[ChainItem]:
+    """The chain with its corrected answers; where none was given the best evidence stands in (Pan et al. 2024a, alg. 1)."""
+    given = {correction.index: correction for correction in corrections}
+    result = [item.copy() for item in items]
+    for open_item in unsolved:
+        item = result[open_item.index]
+        correction = given.get(open_item.index)
+        if correction is not None and not correction.supported:
+            reason = correction.reason or "the evidence holds no answer"
+            item |= {"answer": "", "status": "unsupported", "reason": reason}
+            continue
+        if correction is None:
+            answer = _best_sentence(open_item)
+            reason = f"the best evidence stands in: {failure or 'the model gave no answer to this sub-question'}"
+        else:
+            answer, reason = correction.answer, correction.reason
+        verdict = judge(answer, open_item.evidence, open_item.sub_question, (), settings)
+        item |= {
+            "answer": answer,
+            "status": "corrected" if open_item.guess_answer else "filled",
+            "score": verdict.score if correction is None or correction.score is None else correction.score,
+            "reason": reason,
+        }
+        put_first(item, open_item.evidence, verdict)
+    return result
 
-    def node(self) -> Node:
-        """The node."""
 
-        def correct(state: ConvCoAState, config: RunnableConfig) -> Update:
-            reasoner, request = self._request(state)
-
-            def work(inner: RunnableConfig) -> Update:
-                corrections: Sequence[Correction] = ()
-                failure = _OFF
-                if reasoner is not None:
-                    try:
-                        corrections, failure = reasoner.correct(request, inner), ""
-                    except Exception as error:  # noqa: BLE001 - whatever a reasoner raises, the evidence stands in
-                        failure = reason_of(error)
-                return self._corrected(state, request, corrections, failure)
-
-            return self._attempts.metered("correct", config, work)
-
-        async def acorrect(state: ConvCoAState, config: RunnableConfig) -> Update:
-            reasoner, request = await asyncio.to_thread(self._request, state)
-
-            async def work(inner: RunnableConfig) -> Update:
-                corrections: Sequence[Correction] = ()
-                failure = _OFF
-                if reasoner is not None:
-                    try:
-                        corrections, failure = await reasoner.acorrect(request, inner), ""
-                    except Exception as error:  # noqa: BLE001 - as above
-                        failure = reason_of(error)
-                # Judging long evidence takes a while, which the loop need not wait for.
-                return await asyncio.to_thread(self._corrected, state, request, corrections, failure)
-
-            return await self._attempts.ametered("correct", config, work)
-
-        return RunnableLambda(correct, afunc=acorrect, name="correct")
-
-    def _request(self, state: ConvCoAState) -> tuple[Reasoner | None, CorrectRequest]:
-        settings = self._nodes.settings()
-        found = verifying.by_index(state["findings"])
-        items = [
-            Unsolved(index, item["sub_question"], item["guess_answer"], found[index].documents)
-            for index, item in ((index, state["items"][index]) for index in state["unsolved"])
-        ]
-        request = CorrectRequest(
-            question=state["plan"]["optimized_question"], items=items, history=pairs_of(state), language=settings.language
-        )
-        return (self._reasoner() if settings.max_corrections else None), request
-
-    def _corrected(
-        self, state: ConvCoAState, request: CorrectRequest, corrections: Sequence[Correction], failure: str
-    ) -> Update:
-        items = verifying.apply_corrections(state["items"], request.items, corrections, failure, self._nodes.settings())
-        for unsolved in request.items:
-            emit(verifying.event(unsolved.index, items[unsolved.index]))
-        return {"items": items, "unsolved": []}
+def _best_sentence(open_item: Unsolved) -> str:
+    """The sentence of the evidence that is closest to the sub-question, else the best passage's quote."""
+    verdict = conv_mrfs(open_item.sub_question, open_item.evidence)
+    return verdict.quote or str(open_item.evidence[0].metadata.get("quote") or open_item.evidence[0].page_content[:300])

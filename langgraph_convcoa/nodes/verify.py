@@ -1,55 +1,68 @@
-"""From findings to a verified chain: merging evidence, judging guesses, applying corrections. No model, no graph."""
+"""The node `verify`: the faith score of every guess against its evidence and the history, and where a turn goes from there."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Overwrite, Send
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.memory.recall import RecalledAnswer
-from langgraph_convcoa.reasoning.base import Correction, Unsolved
-from langgraph_convcoa.state import Finding, PlannedNode
-from langgraph_convcoa.usage import NodeUsage
+from langgraph_convcoa.nodes.repair import broken_inputs, repaired_sends
+from langgraph_convcoa.nodes.runtime import Found, TurnRuntime, Update, by_index, emit_progress
+from langgraph_convcoa.reasoning.base import History, InputRepairer
+from langgraph_convcoa.state import ConvCoAState, Finding, PlannedNode, pairs_of
+from langgraph_convcoa.usage import node_usage
 from langgraph_convcoa.verification.mrfs import ConvMRFS, conv_mrfs
-from langgraph_convcoa.verification.references import References
-
-History = Sequence[tuple[str, str]]
 
 
-@dataclass
-class Found:
-    """Everything found for one sub-question: the deeper look first, no document twice."""
-
-    documents: list[Document] = field(default_factory=list)
-    error: str = ""
-
-
-def by_index(findings: Sequence[Finding]) -> Mapping[int, Found]:
-    """Merge findings by sub-question, whatever order they arrived in; an id means one text in the whole turn."""
-    merged: defaultdict[int, Found] = defaultdict(Found)
-    texts: dict[str, str] = {}
-    for finding in sorted(findings, key=lambda f: (f["index"], -f["depth"])):
-        found = merged[finding["index"]]
-        known = {document.id for document in found.documents}
-        named = [_with_own_id(document, texts) for document in finding["documents"]]
-        found.documents += [document for document in named if document.id not in known]
-        found.error = found.error or finding["error"]
-    return merged
+def verify(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Update:
+    """Fan-in of the actions; no model call."""
+    start = time.perf_counter()
+    update: Update = {}
+    findings = state["findings"]
+    if state["depth"] == 0:
+        findings, reused = _with_memory(turn, state)
+        update = {"findings": Overwrite(findings), "reused": reused}
+    nodes, history = state["plan"]["nodes"], pairs_of(state)
+    items, unsolved = verify_chain(nodes, by_index(findings), history, turn.settings(), state["recalled"])
+    for index, item in enumerate(items):
+        if index not in unsolved:
+            emit_progress(index, item, item["status"], item["score"], item["reason"])
+    costs = {"verify": node_usage(time.perf_counter() - start)}
+    return {**update, "items": items, "unsolved": unsolved, "depth": state["depth"] + 1, "costs": costs}
 
 
-def _with_own_id(document: Document, texts: dict[str, str]) -> Document:
-    """Two actions may call different texts by one id; the second gets another."""
-    id_ = wanted = str(document.id)
-    number = 1
-    while texts.setdefault(id_, document.page_content) != document.page_content:
-        number += 1
-        id_ = f"{wanted}~{number}"
-    return document if id_ == document.id else document.model_copy(update={"id": id_})
+def after_verify(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
+    """What failed goes back once, with another input or to look deeper; then on to `correct`, or past it."""
+    if state["depth"] == 1 and turn.settings().max_corrections:
+        if broken_inputs(state) and isinstance(turn.reasoner(), InputRepairer):
+            return "repair"
+        if deeper := _deeper(turn, state):
+            return deeper
+    return _on(state)
+
+
+def after_repair(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
+    """The inputs that were rewritten, and with them what goes deeper."""
+    return [*repaired_sends(turn, state), *_deeper(turn, state)] or _on(state)
+
+
+def _on(state: ConvCoAState) -> str:
+    return "correct" if state["unsolved"] else "answer"
+
+
+def _deeper(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
+    return [
+        turn.send(state, index, item)
+        for index, item in enumerate(state["items"])
+        if item["status"] == "unsupported" and turn.actions.deepens(item["action"])
+    ]
 
 
 def verify_chain(
@@ -66,10 +79,7 @@ def verify_chain(
     for index, node in enumerate(nodes):
         here = found[index]
         item: ChainItem = {
-            "action": node["action"],
-            "sub_question": node["sub_question"],
-            "guess_answer": node["guess_answer"],
-            "action_input": node["action_input"],
+            **node,
             "answer": "",
             "status": "unsupported",
             "score": 0.0,
@@ -85,7 +95,7 @@ def verify_chain(
         verdict = judge(guess, here.documents, node["sub_question"], history, settings) if guess else None
         if verdict is not None and verdict.faithful:
             item |= {"answer": guess, "status": "kept", "score": verdict.score, "reason": verdict.quote}
-            _first(item, here.documents, verdict)
+            put_first(item, here.documents, verdict)
             continue
         item["score"] = verdict.score if verdict else 0.0
         if here.documents:
@@ -100,11 +110,8 @@ def verify_chain(
     return items, unsolved
 
 
-def judge(
-    candidate: str, evidence: Sequence[Document] | References, question: str, history: History, settings: ConvCoAContext
-) -> ConvMRFS:
+def judge(candidate: str, evidence: Sequence[Document], question: str, history: History, settings: ConvCoAContext) -> ConvMRFS:
     """The faith score of an answer to a sub-question, in the form that the settings ask for."""
-    plain = settings.verify_items == "tokens"
     return conv_mrfs(
         candidate,
         evidence,
@@ -112,72 +119,51 @@ def judge(
         history=history,
         weights=settings.weights,
         threshold=settings.threshold,
-        mode="plain" if plain else "default",
+        mode="plain" if settings.verify_items == "tokens" else "default",
     )
 
 
-def apply_corrections(
-    items: Sequence[ChainItem],
-    unsolved: Sequence[Unsolved],
-    corrections: Sequence[Correction],
-    failure: str,
-    settings: ConvCoAContext,
-) -> list[ChainItem]:
-    """The chain with its corrected answers; where none was given the best evidence stands in (Pan et al. 2024a, alg. 1)."""
-    given = {correction.index: correction for correction in corrections}
-    result = [item.copy() for item in items]
-    for open_item in unsolved:
-        item = result[open_item.index]
-        correction = given.get(open_item.index)
-        if correction is not None and not correction.supported:
-            reason = correction.reason or "the evidence holds no answer"
-            item |= {"answer": "", "status": "unsupported", "reason": reason}
-            continue
-        if correction is None:
-            answer = best_sentence(open_item)
-            reason = f"the best evidence stands in: {failure or 'the model gave no answer to this sub-question'}"
-        else:
-            answer, reason = correction.answer, correction.reason
-        verdict = judge(answer, open_item.evidence, open_item.sub_question, (), settings)
-        item |= {
-            "answer": answer,
-            "status": "corrected" if open_item.guess_answer else "filled",
-            "score": verdict.score if correction is None or correction.score is None else correction.score,
-            "reason": reason,
-        }
-        _first(item, open_item.evidence, verdict)
-    return result
-
-
-def best_sentence(open_item: Unsolved) -> str:
-    """The sentence of the evidence that is closest to the sub-question, else the best passage's quote."""
-    verdict = conv_mrfs(open_item.sub_question, open_item.evidence)
-    return verdict.quote or str(open_item.evidence[0].metadata.get("quote") or open_item.evidence[0].page_content[:300])
-
-
-def _first(item: ChainItem, documents: Sequence[Document], verdict: ConvMRFS) -> None:
-    """The document that bears the answer out leads the item's evidence."""
+def put_first(item: ChainItem, documents: Sequence[Document], verdict: ConvMRFS) -> None:
+    """The document that supports the answer leads the item's evidence."""
     if verdict.reference is not None and verdict.reference < len(documents):
         id_ = str(documents[verdict.reference].id)
         item["evidence"] = [id_, *(other for other in item["evidence"] if other != id_)]
 
 
-def event(index: int, item: ChainItem) -> dict[str, Any]:
-    """The progress event of a judged sub-question."""
-    return {
-        "type": "sub_question",
-        "index": index,
-        "sub_question": item["sub_question"],
-        "action": item["action"],
-        "status": item["status"],
-        "score": item["score"],
-        "reason": item["reason"],
-    }
+def _with_memory(turn: TurnRuntime, state: ConvCoAState) -> tuple[list[Finding], int]:
+    """The turn's findings with recalled evidence, and with earlier evidence in the weakest's place: (findings, reused).
+
+    What an `always_fresh` action found stays as it is, and so does the result of a query, which is an answer and no choice of
+    passages.
+    """
+    findings, settings = list(state["findings"]), turn.settings()
+    evidence = state.get("evidence_memory") or []
+    reused = 0
+    if evidence and settings.evidence_memory and any(finding["documents"] for finding in findings):
+        plan = state["plan"]
+        knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+        rounds = turn.memory.topic(
+            knowledge, plan["optimized_question"], leans=not plan["self_contained"], capacity=settings.memory_capacity
+        )
+        for n, finding in enumerate(findings):
+            node = plan["nodes"][finding["index"]] if finding["index"] >= 0 else None
+            action = node["action"] if node else next(iter(turn.actions.actions))
+            if turn.actions.always_fresh(action) or any("query" in document.metadata for document in finding["documents"]):
+                continue
+            question = node["sub_question"] if node else plan["optimized_question"]
+            documents, taken = turn.memory.integrate(question, finding["documents"], evidence, rounds)
+            findings[n] = {**finding, "documents": documents}
+            reused += taken
+    fresh = {str(document.id): document for finding in findings for document in finding["documents"]}
+    for answer in state.get("recalled") or []:
+        documents = [_whole(document, fresh) for document in answer["documents"]]
+        findings.append(
+            {"index": answer["index"], "depth": 1, "documents": documents, "error": "", "repairable": False, "seconds": 0.0}
+        )
+    return findings, reused
 
 
-def turn_seconds(costs: Mapping[str, NodeUsage], findings: Sequence[Finding], actions: set[str]) -> float:
-    """Seconds of a turn: the nodes in sequence, and of the parallel branches of each depth the longest."""
-    longest: defaultdict[int, float] = defaultdict(float)
-    for finding in findings:
-        longest[finding["depth"]] = max(longest[finding["depth"]], finding["seconds"])
-    return sum(cost["seconds"] for node, cost in costs.items() if node not in actions) + sum(longest.values())
+def _whole(document: Document, fresh: Mapping[str, Document]) -> Document:
+    """A recalled quote with its whole text, where another sub-question has just found that: an id means one text in a turn."""
+    other = fresh.get(str(document.id))
+    return other if other is not None and document.page_content in other.page_content else document

@@ -7,8 +7,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa import ConvCoAContext
 from langgraph_convcoa.chain import ChainItem, Status
-from langgraph_convcoa.nodes.answer import draft_answer, finish, from_chain, summary
-from langgraph_convcoa.nodes.verify import Found
+from langgraph_convcoa.nodes.answer import draft_answer, finish, from_chain
+from langgraph_convcoa.nodes.remember import summary
 from langgraph_convcoa.reasoning.base import Answer, AnswerRequest
 
 FIRST = Document(
@@ -55,7 +55,7 @@ def test_marks_that_the_draft_brings_are_not_trusted() -> None:
         "🦜",
     ],
 )
-def test_a_draft_that_is_not_borne_out_is_not_taken(draft: str) -> None:
+def test_a_draft_that_is_not_supported_is_not_taken(draft: str) -> None:
     assert drafted(draft) is None
 
 
@@ -103,7 +103,7 @@ def test_an_empty_answer_becomes_the_chain() -> None:
 
 
 def test_a_summary_is_the_answer_with_its_quote() -> None:
-    found = {0: Found([FIRST])}
+    found = {"a": FIRST}
     assert summary(item(), found) == "An answer. — “1982.”"
     assert summary(item(answer="In 1982."), found) == "In 1982."
     assert summary(item("failed", ""), found) == "could not be looked up"

@@ -119,7 +119,7 @@ def test_what_is_new_leaning_or_stale_is_retrieved(second: str, context: dict[st
 
 def test_news_is_asked_of_the_web_every_time() -> None:
     web, fresh = WaitingAction("web_querying"), WaitingAction("prices")
-    fresh.always_fresh = True  # type: ignore[attr-defined]
+    web.always_fresh = fresh.always_fresh = True  # type: ignore[attr-defined]
     step = [node(ASKED, HOPFIELD, action="web_querying"), node("Who introduced sparsemax?", SPARSEMAX, action="prices")]
     graph, _ = compiled(*[plan(*step), "A [1]."] * 2, actions=[web, fresh])
     for _ in range(2):
@@ -212,7 +212,9 @@ def test_news_is_not_mixed_with_earlier_evidence() -> None:
     questions = ["Who introduced sparsemax?", "In which city was sparsemax introduced?"]
     plans = [plan(node(q, action="web_querying"), optimized=q) for q in questions]
     model = ScriptedModel(replies=[reply for planned in plans for reply in (planned, corrections("Yes."), "Yes [1].")])
-    graph = build_graph(model=model, actions=[Search("web_querying")]).compile(checkpointer=InMemorySaver())
+    search = Search("web_querying")
+    search.always_fresh = True  # type: ignore[attr-defined]
+    graph = build_graph(model=model, actions=[search]).compile(checkpointer=InMemorySaver())
     outs = [invoke(graph, question) for question in questions]
     assert [out["usage"]["reused"] for out in outs] == [0, 0]
     assert "Sparsemax wa" not in outs[1]["chain"][0]["evidence"]

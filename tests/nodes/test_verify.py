@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langgraph_convcoa import ConvCoAContext
-from langgraph_convcoa.nodes.verify import apply_corrections, by_index, turn_seconds, verify_chain
+from langgraph_convcoa.nodes.correct import apply_corrections
+from langgraph_convcoa.nodes.remember import turn_seconds
+from langgraph_convcoa.nodes.runtime import by_index
+from langgraph_convcoa.nodes.verify import verify_chain
 from langgraph_convcoa.reasoning.base import Correction, Unsolved
 from langgraph_convcoa.state import Finding, PlannedNode
 from langgraph_convcoa.usage import node_usage

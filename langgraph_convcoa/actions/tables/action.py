@@ -74,6 +74,7 @@ class DataAnalysis:
         'region South, year 2019, revenue 900'
     """
 
+    settings = DataAnalysisSettings
     deepens = False
     repairs = True
 

@@ -100,7 +100,9 @@ class WebQuerying:
         'https://example.org/'
     """
 
+    settings = WebQueryingSettings
     deepens = True
+    always_fresh = True
 
     def __init__(
         self,

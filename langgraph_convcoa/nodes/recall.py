@@ -1,0 +1,67 @@
+"""The node `recall`: the question, what of the conversation fits it, and an end to what an abandoned turn left behind."""
+
+from __future__ import annotations
+
+import time
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import get_runtime
+from langgraph.types import Overwrite
+
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.memory import sharing
+from langgraph_convcoa.memory.asked import read_conversation
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
+from langgraph_convcoa.nodes.plan import no_plan
+from langgraph_convcoa.nodes.runtime import TurnRuntime, Update
+from langgraph_convcoa.state import ConvCoAState
+from langgraph_convcoa.usage import node_usage
+
+_SHARED_ROUNDS = 50
+
+
+def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Update:
+    """No model call. Everything that a turn clears is set here."""
+    start = time.perf_counter()
+    turn.attempts.forget(config)
+    asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
+    knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
+    knowledge.seed(asked.history)
+    settings = turn.settings()
+    shared = _shared_rounds(settings, config)
+    recollection = turn.memory.recollect(
+        knowledge.after(shared),
+        asked.question,
+        asked.history,
+        budget_tokens=settings.history_budget_tokens,
+        capacity=settings.memory_capacity,
+    )
+    return {
+        "asked": asked.question,
+        "asked_message_id": asked.message_id,
+        "history": recollection.history,
+        "knowledge_view": recollection.view,
+        "shared": shared,
+        "recalled": [],
+        "reused": 0,
+        "messages": asked.removals,
+        "plan": no_plan(asked.question),
+        "findings": Overwrite([]),
+        "items": [],
+        "unsolved": [],
+        "depth": 0,
+        "repaired": [],
+        "costs": Overwrite({"recall": node_usage(time.perf_counter() - start)}),
+        "final": "",
+        "final_citations": [],
+        "final_message_id": "",
+    }
+
+
+def _shared_rounds(settings: ConvCoAContext, config: RunnableConfig) -> list[Round]:
+    """What the user's other threads know, where sharing is asked for."""
+    if not settings.share_knowledge:
+        return []
+    store = sharing.store_of(get_runtime(ConvCoAContext).store)
+    user, thread = sharing.user_of(settings.user_id, config), sharing.thread_of(config)
+    return sharing.shared_rounds(store, user, but_of=thread, limit=_SHARED_ROUNDS)

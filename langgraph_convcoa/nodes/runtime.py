@@ -1,0 +1,205 @@
+"""The shared part of a graph's nodes: actions, reasoner, memory, settings, and one way to run a node plain and async."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langgraph.runtime import get_runtime
+from langgraph.types import Send
+
+from langgraph_convcoa.actions.runner import ActionRunner
+from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
+from langgraph_convcoa.memory.vectors import QueryEncoder
+from langgraph_convcoa.reasoning.base import Reasoner
+from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode
+from langgraph_convcoa.usage import Attempts, NodeUsage
+
+Update = dict[str, Any]
+"""The part of the state that a node changes."""
+
+
+class Call(NamedTuple):
+    """A call that has a plain and an async form; a node that yields one is resumed with its result, or its exception."""
+
+    plain: Callable[..., Any]
+    awaited: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+Steps = Generator[Call, Any, Update]
+"""A node that calls a model or an action: it yields the calls and returns its update."""
+Counting = Callable[[str, RunnableConfig], AbstractContextManager[tuple[RunnableConfig, dict[str, NodeUsage]]]]
+
+
+class TurnRuntime:
+    """Everything that the nodes of one graph share.
+
+    Args:
+        actions: The actions.
+        reasoner_for: The reasoner for a model name given at run time, or for None the graph's own.
+        defaults: Settings of a run that gives none.
+        k: Pieces of evidence a sub-question where no setting says how many.
+    """
+
+    def __init__(
+        self,
+        actions: ActionRunner,
+        reasoner_for: Callable[[str | None], Reasoner],
+        defaults: ConvCoAContext,
+        k: int,
+    ) -> None:
+        self.actions = actions
+        self.attempts = Attempts()
+        self.memory = ConversationMemory(self._encoder)
+        self.k = k
+        self._reasoner_for = reasoner_for
+        self._defaults = defaults
+
+    def settings(self) -> ConvCoAContext:
+        """The settings of the present run."""
+        return get_runtime(ConvCoAContext).context or self._defaults
+
+    def reasoner(self) -> Reasoner:
+        """The reasoner of the present run; a model that a run names may take a while to build."""
+        return self._reasoner_for(self.settings().model)
+
+    def node(self, name: str, work: Callable[[TurnRuntime, ConvCoAState, RunnableConfig], Steps | Update]) -> Any:
+        """The node of the graph for a function of this package; the model calls of one that yields them are counted."""
+        if not inspect.isgeneratorfunction(work):
+            return partial(work, self)
+        return plain_and_async(name, partial(work, self), self.attempts.counting)
+
+    def send(self, state: ConvCoAState, index: int, step: PlannedNode | ChainItem) -> Send:
+        """A branch to an action that looks one sub-question up."""
+        with_history = self.settings().of_action(step["action"]).get("use_history")
+        if with_history is None:
+            with_history = not state["plan"]["self_contained"]
+        payload: ActionState = {
+            "turn": state["asked_message_id"],
+            "sent": time.time(),
+            "index": index,
+            "depth": state["depth"] + 1,
+            "action": step["action"],
+            "question": state["asked"],
+            "sub_question": step["sub_question"],
+            "guess_answer": step["guess_answer"],
+            "action_input": step["action_input"],
+            "history": state["history"] if with_history else [],
+        }
+        return Send(step["action"], payload)
+
+    def _encoder(self) -> QueryEncoder | None:
+        """The encoder of the first action whose retriever has one."""
+        retrievers = (getattr(action, "retriever", None) for action in self.actions.actions.values())
+        encoders = (getattr(retriever, "encoder", None) for retriever in retrievers)
+        return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)
+
+
+def plain_and_async(name: str, work: Callable[[Any, RunnableConfig], Steps], counting: Counting | None = None) -> Any:
+    """A node in both forms from one generator, whose own steps the async form runs in a thread: they may take a while.
+
+    Args:
+        name: Of the node.
+        work: Takes the state and the configuration for its calls.
+        counting: Counts the model calls made under that configuration; the update then carries their costs.
+    """
+    count = counting or (lambda _, config: nullcontext((config, {})))
+
+    def plain(state: Any, config: RunnableConfig) -> Update:
+        with count(name, config) as (inner, costs):
+            steps = work(state, inner)
+            step = _advance(partial(next, steps))
+            while isinstance(step, Call):
+                try:
+                    resume = partial(steps.send, step.plain(*step.arguments))
+                except Exception as error:  # noqa: BLE001 - the node decides
+                    resume = partial(steps.throw, error)
+                step = _advance(resume)
+        return {**step, "costs": costs} if costs else step
+
+    async def awaited(state: Any, config: RunnableConfig) -> Update:
+        with count(name, config) as (inner, costs):
+            steps = work(state, inner)
+            step = await asyncio.to_thread(_advance, partial(next, steps))
+            while isinstance(step, Call):
+                try:
+                    resume = partial(steps.send, await step.awaited(*step.arguments))
+                except Exception as error:  # noqa: BLE001 - as above
+                    resume = partial(steps.throw, error)
+                step = await asyncio.to_thread(_advance, resume)
+        return {**step, "costs": costs} if costs else step
+
+    return RunnableLambda(plain, afunc=awaited, name=name)
+
+
+def _advance(resume: Callable[[], Call]) -> Call | Update:
+    try:
+        return resume()
+    except StopIteration as done:
+        update: Update = done.value
+        return update
+
+
+def emit(event: dict[str, Any]) -> None:
+    """A progress event for who streams `custom`."""
+    get_runtime(ConvCoAContext).stream_writer(event)
+
+
+def emit_progress(
+    index: int, step: PlannedNode | ChainItem | ActionState, status: str, score: float = 0.0, reason: str = ""
+) -> None:
+    """The progress event of one sub-question."""
+    emit(
+        {
+            "type": "sub_question",
+            "index": index,
+            "sub_question": step["sub_question"],
+            "action": step["action"],
+            "status": status,
+            "score": score,
+            "reason": reason,
+        }
+    )
+
+
+@dataclass
+class Found:
+    """Everything found for one sub-question: the deeper look first, no document twice."""
+
+    documents: list[Document] = field(default_factory=list)
+    error: str = ""
+
+
+def by_index(findings: Sequence[Finding]) -> Mapping[int, Found]:
+    """Merge findings by sub-question, whatever order they arrived in; an id means one text in the whole turn."""
+    merged: defaultdict[int, Found] = defaultdict(Found)
+    texts: dict[str, str] = {}
+    for finding in sorted(findings, key=lambda f: (f["index"], -f["depth"])):
+        found = merged[finding["index"]]
+        known = {document.id for document in found.documents}
+        named = [_with_own_id(document, texts) for document in finding["documents"]]
+        found.documents += [document for document in named if document.id not in known]
+        found.error = found.error or finding["error"]
+    return merged
+
+
+def _with_own_id(document: Document, texts: dict[str, str]) -> Document:
+    """Two actions may give different texts one id; the second gets another."""
+    id_ = wanted = str(document.id)
+    number = 1
+    while texts.setdefault(id_, document.page_content) != document.page_content:
+        number += 1
+        id_ = f"{wanted}~{number}"
+    return document if id_ == document.id else document.model_copy(update={"id": id_})
