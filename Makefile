@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-slow lint types doctest validate check bench docs pictures notebooks format clean help
+.PHONY: demo test test-slow lint types doctest validate check lines bench docs pictures notebooks format clean help
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,13 @@ notebooks: $(VENV)/.dev ## Run the notebooks and keep their outputs.
 	$(BIN)/python docs/notebooks.py
 
 check: lint types doctest validate docs ## Everything but the tests.
+
+lines: ## Lines of Python in the package, in all and by room.
+	@find langgraph_convcoa -name '*.py' -exec cat {} + | wc -l
+	@for room in langgraph_convcoa/*/; do \
+		printf '%7d %s\n' "$$(find $$room -name '*.py' -exec cat {} + | wc -l)" "$$(basename $$room)"; \
+	done | grep -v __pycache__ | sort -rn
+	@printf '%7d %s\n' "$$(cat langgraph_convcoa/*.py | wc -l)" "(files of no room)"
 
 bench: $(VENV)/.dev ## The overhead of a turn.
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+from cachetools import LRUCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -56,31 +56,20 @@ def add_costs(costs: dict[str, NodeUsage], more: dict[str, NodeUsage]) -> dict[s
         >>> add_costs({"plan": node_usage(1.0)}, {"plan": node_usage(0.5, retrievals=1)})["plan"]["seconds"]
         1.5
     """
-    merged = dict(costs)
-    for node, cost in more.items():
-        old = merged.get(node) or node_usage()
-        merged[node] = {
-            "llm_calls": old["llm_calls"] + cost["llm_calls"],
-            "input_tokens": old["input_tokens"] + cost["input_tokens"],
-            "output_tokens": old["output_tokens"] + cost["output_tokens"],
-            "retrievals": old["retrievals"] + cost["retrievals"],
-            "seconds": old["seconds"] + cost["seconds"],
-        }
-    return merged
+    return costs | {node: _sum([costs.get(node) or node_usage(), cost]) for node, cost in more.items()}
 
 
 def total_usage(costs: dict[str, NodeUsage], seconds: float, recalled: int = 0, reused: int = 0) -> Usage:
     """Sum the costs of the nodes; `seconds` is the turn's time, in which parallel branches count once."""
-    return {
-        "llm_calls": sum(cost["llm_calls"] for cost in costs.values()),
-        "input_tokens": sum(cost["input_tokens"] for cost in costs.values()),
-        "output_tokens": sum(cost["output_tokens"] for cost in costs.values()),
-        "retrievals": sum(cost["retrievals"] for cost in costs.values()),
-        "seconds": seconds,
-        "recalled": recalled,
-        "reused": reused,
-        "per_node": costs,
-    }
+    return {**_sum(costs.values()), "seconds": seconds, "recalled": recalled, "reused": reused, "per_node": costs}
+
+
+def _sum(costs: Iterable[NodeUsage]) -> NodeUsage:
+    total: dict[str, Any] = dict(node_usage())
+    for cost in costs:
+        for name, value in cost.items():
+            total[name] += value
+    return cast("NodeUsage", total)
 
 
 class UsageCounter(BaseCallbackHandler):
@@ -135,14 +124,9 @@ class UsageCounter(BaseCallbackHandler):
                 self.input_tokens += count_tokens_approximately(prompt)
 
     def cost(self, seconds: float) -> NodeUsage:
-        """What was counted so far, with the node's own time."""
-        return {
-            "llm_calls": self.llm_calls,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "retrievals": 0,
-            "seconds": seconds,
-        }
+        """The counts so far, with the node's own time."""
+        counts = {"llm_calls": self.llm_calls, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        return cast("NodeUsage", node_usage(seconds) | counts)
 
 
 class Attempts:
@@ -152,11 +136,9 @@ class Attempts:
     tried again, or when the turn is resumed in this process.
     """
 
-    _MOST = 1000
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lost: OrderedDict[tuple[str, str], NodeUsage] = OrderedDict()
+        self._lost: LRUCache[tuple[str, str], NodeUsage] = LRUCache(1000)
 
     @contextmanager
     def counting(self, node: str, config: RunnableConfig) -> Iterator[tuple[RunnableConfig, dict[str, NodeUsage]]]:
@@ -169,17 +151,13 @@ class Attempts:
             yield merge_configs(config, {"callbacks": [counter]}), costs
         except BaseException:
             with self._lock:
-                spent = {node: counter.cost(time.perf_counter() - start)}
-                self._lost[key] = add_costs({node: self._lost.pop(key, node_usage())}, spent)[node]
-                while len(self._lost) > self._MOST:
-                    self._lost.popitem(last=False)
+                self._lost[key] = _sum([self._lost.pop(key, node_usage()), counter.cost(time.perf_counter() - start)])
             raise
         with self._lock:
-            before = self._lost.pop(key, node_usage())
-        costs[node] = add_costs({node: before}, {node: counter.cost(time.perf_counter() - start)})[node]
+            costs[node] = _sum([self._lost.pop(key, node_usage()), counter.cost(time.perf_counter() - start)])
 
     def forget(self, config: RunnableConfig) -> None:
-        """A new turn of a thread owes nothing to one that was abandoned."""
+        """Drop the costs of a thread's abandoned turn."""
         thread = str(config.get("configurable", {}).get("thread_id"))
         with self._lock:
             for key in [key for key in self._lost if key[0] == thread]:
