@@ -6,8 +6,6 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
 from langgraph_convcoa.cli.chat import Chat
 from langgraph_convcoa.cli.console import consoles, run_turn
 from langgraph_convcoa.cli.documents import documents_path
@@ -19,6 +17,7 @@ from langgraph_convcoa.cli.options import (
     MaxMb,
     NoCache,
     PassageCount,
+    option,
     proper_text,
 )
 from langgraph_convcoa.cli.session import open_session
@@ -27,14 +26,9 @@ from langgraph_convcoa.cli.session import open_session
 def demo(
     docs: Docs = "demo",
     question: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--question", "-q", metavar="Q", help="A question of the conversation; may be repeated.", show_default=False
-        ),
+        list[str] | None, option("Q", "A question of the conversation; may be repeated.", "--question", "-q")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Chat model; without one, offline.", show_default=False)
-    ] = None,
+    model: Annotated[str | None, option("NAME", "Chat model; without one, offline.")] = None,
     base_url: BaseUrl = None,
     k: PassageCount = None,
     max_mb: MaxMb = DEFAULT_MAX_MB,

@@ -11,27 +11,25 @@ import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json
 from langgraph_convcoa.cli.documents import documents_path
-from langgraph_convcoa.cli.options import AsJson
+from langgraph_convcoa.cli.options import AsJson, option
 from langgraph_convcoa.errors import one_of
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
 
 DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
-_DEFAULT_MAX_MB = 1000.0
 
 
 def index(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="Files and folders of documents.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the index.", show_default=False)],
+    out: Annotated[Path, option("DIR", "Folder of the index.", "--out")],
     dtype: Annotated[
         str | None,
-        typer.Option(
-            metavar="|".join(DTYPES),
-            help="How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
-            show_default=False,
+        option(
+            "|".join(DTYPES),
+            "How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
         ),
     ] = None,
     approximate: Annotated[
@@ -53,7 +51,7 @@ def index(
     as_json: AsJson = False,
     max_mb: Annotated[
         float, typer.Option("--max-mb", min=0.001, metavar="N", help="The most text to read of a PATH, in megabytes.")
-    ] = _DEFAULT_MAX_MB,
+    ] = 1000.0,
 ) -> None:
     """Read documents into an index, which can be searched at once, again and again.
 

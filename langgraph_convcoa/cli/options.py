@@ -1,10 +1,10 @@
-"""Options that several commands share, and their grouping in a dataclass."""
+"""Options that several commands share; a command may take them as one dataclass."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -12,53 +12,35 @@ import typer
 
 from langgraph_convcoa.errors import InputError
 
-DEFAULT_K = 5
 DEFAULT_MAX_MB = 50.0
+
+
+def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
+    """A Typer option whose help does not show its default."""
+    return typer.Option(*names, metavar=metavar, help=text, show_default=False, **more)
+
 
 Docs = Annotated[
     str | None,
-    typer.Option(
-        metavar="PATH",
-        help='File or folder of .txt .md .html .pdf .csv .json .jsonl(.gz); "demo" for the documents of the demonstration.',
-        show_default=False,
+    option(
+        "PATH", 'File or folder of .txt .md .html .pdf .csv .json .jsonl(.gz); "demo" for the documents of the demonstration.'
     ),
 ]
+IndexFolder = Annotated[Path | None, option("DIR", "An index that `convcoa index` made, instead of --docs.", "--index")]
 Model = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
+    option(
+        "NAME",
+        'Chat model, such as "openai:gpt-4.1-mini". Without one, answers are extracted offline.',
         envvar="CONVCOA_MODEL",
-        help='Chat model, such as "openai:gpt-4.1-mini". Without one, answers are extracted offline.',
-        show_default=False,
     ),
 ]
 BaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--base-url",
-        metavar="URL",
-        envvar="CONVCOA_BASE_URL",
-        help="An OpenAI-compatible server that has the model.",
-        show_default=False,
-    ),
-]
-IndexFolder = Annotated[
-    Path | None,
-    typer.Option("--index", metavar="DIR", help="An index that `convcoa index` made, instead of --docs.", show_default=False),
+    str | None, option("URL", "An OpenAI-compatible server that has the model.", "--base-url", envvar="CONVCOA_BASE_URL")
 ]
 PassageCount = Annotated[
-    int | None,
-    typer.Option(
-        "-k",
-        "--k",
-        min=1,
-        max=100,
-        metavar="N",
-        help="Passages a sub-question; 5 with a model, 10 without.",
-        show_default=False,
-    ),
+    int | None, option("N", "Passages a sub-question; 5 with a model, 10 without.", "-k", "--k", min=1, max=100)
 ]
-SearchCount = Annotated[int, typer.Option("-k", "--k", min=1, max=100, metavar="N", help="How many passages.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else on standard output.")]
 MaxMb = Annotated[
     float, typer.Option("--max-mb", min=0.001, max=1e6, metavar="N", help="The most text to read, in megabytes.")
@@ -68,56 +50,39 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor writ
 
 @dataclass(frozen=True)
 class ConversationOptions:
-    """The options of a conversation: what it is about, who answers, and where it is kept."""
+    """The options of a conversation: its sources, its model, and where it is kept."""
 
     docs: Docs = None
     index: IndexFolder = None
     data: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE|URL",
-            help="Tables to query: .csv .tsv .parquet .xlsx .json .sqlite .duckdb, a folder, a database URL; may be repeated.",
-            show_default=False,
+        option(
+            "FILE|URL",
+            "Tables to query: .csv .tsv .parquet .xlsx .json .sqlite .duckdb, a folder, a database URL; may be repeated.",
         ),
     ] = None
     web: Annotated[bool, typer.Option("--web", help="Look things up on the web too.")] = False
     search: Annotated[
         str | None,
-        typer.Option(
-            metavar="PROVIDER",
-            help="How --web searches: ddgs (no key; the default), tavily, google, or the address of a SearXNG.",
-            show_default=False,
-        ),
+        option("PROVIDER", "How --web searches: ddgs (no key; the default), tavily, google, or the address of a SearXNG."),
     ] = None
     model: Model = None
     base_url: BaseUrl = None
     thread: Annotated[
         str | None,
-        typer.Option(
-            metavar="T",
-            help="Which conversation to continue, or to begin; kept in the user's own store where no --store is given.",
-            show_default=False,
-        ),
+        option("T", "Which conversation to continue, or to begin; kept in the user's own store where no --store is given."),
     ] = None
     store: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE|URL",
+        option(
+            "FILE|URL",
+            "SQLite file, made when missing, or postgresql:// address that keeps conversations.",
             envvar="CONVCOA_STORE",
-            help="SQLite file, made when missing, or postgresql:// address that keeps conversations.",
-            show_default=False,
         ),
     ] = None
     k: PassageCount = None
     threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            metavar="T",
-            help="Faith score above which a guess is kept; calibrated by default.",
-            show_default=False,
-        ),
+        float | None, option("T", "Faith score above which a guess is kept; calibrated by default.", min=0.0, max=1.0)
     ] = None
     max_mb: MaxMb = DEFAULT_MAX_MB
     no_cache: NoCache = False
@@ -142,18 +107,16 @@ def grouped(settings: type[Settings]) -> Callable[[Callable[..., None]], Callabl
     """Make each field of a dataclass an option of a command, whose first parameter is then an object of the dataclass."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        hints, kind = get_type_hints(settings, include_extras=True), inspect.Parameter.KEYWORD_ONLY
-        names = [field.name for field in fields(settings)]  # type: ignore[arg-type]
-        options = [
-            inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
-            for field in fields(settings)  # type: ignore[arg-type]
-        ]
+        hints = get_type_hints(settings, include_extras=True)
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        options = [
+            parameter.replace(annotation=hints[name]) for name, parameter in inspect.signature(settings).parameters.items()
+        ]
 
         def run(**given: Any) -> None:
-            command(settings(**{name: given.pop(name) for name in names}), **given)
+            command(settings(**{option.name: given.pop(option.name) for option in options}), **given)
 
-        parameters = [*(parameter.replace(kind=kind) for parameter in own), *options]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*options, *own)]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

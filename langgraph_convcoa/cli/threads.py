@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json, show_rounds
-from langgraph_convcoa.cli.options import AsJson
+from langgraph_convcoa.cli.options import AsJson, option
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.storage import default_store, open_store
 from langgraph_convcoa.storage.export import file_as_values, read_thread_file, write_thread_file
@@ -21,12 +21,11 @@ app = typer.Typer(help="List, show, export, import and delete conversations.", n
 
 _Store = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "FILE|URL",
+        "SQLite file or postgresql:// address; the user's own store without it.",
         "--store",
-        metavar="FILE|URL",
         envvar="CONVCOA_STORE",
-        help="SQLite file or postgresql:// address; the user's own store without it.",
-        show_default=False,
     ),
 ]
 _Name = Annotated[
@@ -70,9 +69,7 @@ def list_threads(store: _Store = None, as_json: AsJson = False) -> None:
 def show(
     thread: _Name,
     store: _Store = None,
-    last: Annotated[
-        int | None, typer.Option("--last", "-n", min=1, metavar="N", help="Only the last N rounds.", show_default=False)
-    ] = None,
+    last: Annotated[int | None, option("N", "Only the last N rounds.", "--last", "-n", min=1)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the rounds of a conversation.
@@ -121,9 +118,7 @@ def export(
 @app.command("import")
 def import_thread(
     file: Annotated[Path, typer.Argument(help="What `export` wrote, or a contextual knowledge set.", show_default=False)],
-    thread: Annotated[
-        str | None, typer.Option("--thread", metavar="T", help="Another name than the one it had.", show_default=False)
-    ] = None,
+    thread: Annotated[str | None, option("T", "Another name than the one it had.", "--thread")] = None,
     store: _Store = None,
 ) -> None:
     """Import a conversation that was exported; it goes on where it was.
