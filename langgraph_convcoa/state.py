@@ -68,19 +68,17 @@ class ConvCoAOutput(TypedDict, total=False):
     messages: Annotated[list[AnyMessage], add_messages]
 
 
-class ConvCoAState(TypedDict, total=False):
-    """Everything a turn keeps. Above the line what lasts, written by `remember` only; below it what a turn clears."""
+class ThreadState(ConvCoAOutput, total=False):
+    """The part of the state that outlasts a turn, which is what a thread is; written by `remember` only."""
 
-    messages: Annotated[list[AnyMessage], add_messages]
-    knowledge_set: KnowledgeSetJSON
     evidence_memory: list[RememberedEvidence]
-    answer: str
-    citations: list[Citation]
-    chain: list[ChainItem]
-    usage: Usage
-    # The asked question lives for one step, so that a later turn given as messages does not read an old one.
+
+
+class ConvCoAState(ThreadState, total=False):
+    """Everything that a turn keeps; the fields here live for one turn."""
+
+    # For one step, so that a later turn given as messages does not read an old question.
     question: Annotated[str, EphemeralValue]
-    # ------------------------------------------------------------------------------------------------------------------
     asked: str
     asked_message_id: str
     history: list[tuple[str, str]]

@@ -193,11 +193,8 @@ class Session(StoredGraph):
         return {name: output[name] for name in OUTPUT_FIELDS if name in output}
 
     async def _prune(self) -> None:
-        """Drop the checkpoints of the steps that led here: each holds the whole thread, and none is needed any more."""
         try:
-            await self._saver.aprune([self.thread])
-        except NotImplementedError:
-            return
+            await self.store.prune(self._saver, self.thread)
         except Exception as error:
             # The turn is answered and stored; what could not be dropped now is dropped after the next one.
             if self.store.error(error) is None:
@@ -219,8 +216,10 @@ def open_session(options: ConversationOptions, command: str) -> Session:
     """
     options.check(command)
     docs = documents_of(options.docs, options.index)
-    thread, store = kept_where(options.thread, options.store)
-    open_store(store).check()
+    thread = "default" if options.thread is None else thread_name(options.thread)
+    # A thread with a name is kept in the user's own store where no other is given.
+    store = open_store(default_store() if options.thread is not None and options.store is None else options.store)
+    store.check()
     from langgraph_convcoa.context import ConvCoAContext
 
     model, web = None, (options.search or "ddgs") if options.web else None
@@ -260,21 +259,3 @@ def open_session(options: ConversationOptions, command: str) -> Session:
     # Paths do not stand in the fingerprint, which is kept in the store.
     named = json.dumps([docs, options.data or [], web], default=str).encode("utf-8", "surrogatepass")
     return Session(graph, context, thread, store, titles, actions, hashlib.sha256(named).hexdigest()[:16])
-
-
-def kept_where(thread: str | None, store: str | Path | None) -> tuple[str, str | Path | None]:
-    """The thread and the store that are meant: a thread without a store is kept in the user's own, neither is kept nowhere.
-
-    Raises:
-        InputError: The thread's name cannot be stored.
-        StoreError: The user's store cannot be made.
-
-    Example:
-        >>> kept_where(None, None)
-        ('default', None)
-        >>> kept_where(None, "talks.sqlite")
-        ('default', 'talks.sqlite')
-    """
-    if thread is None:
-        return "default", store
-    return thread_name(thread), default_store() if store is None else store

@@ -53,6 +53,9 @@ class ConversationStore:
         """The thread for one program alone: of two that both add a round to the same last one, one would be lost."""
         yield
 
+    async def prune(self, saver: Any, thread: str) -> None:
+        """Drop all checkpoints of a thread but the last; each holds the whole thread."""
+
     def scrub(self) -> None:
         """Remove what was deleted from the store's files."""
 

@@ -13,40 +13,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.knowledge_set import ROOT, ContextualKnowledgeSet
-from langgraph_convcoa.state import ConvCoAState
+from langgraph_convcoa.state import ThreadState
 from langgraph_convcoa.storage.base import FORMAT, later_format
 
 KIND = "langgraph_convcoa thread"
-SCRATCH = frozenset(
-    [
-        "question",
-        "asked",
-        "asked_message_id",
-        "history",
-        "knowledge_view",
-        "plan",
-        "recalled",
-        "reused",
-        "shared",
-        "findings",
-        "items",
-        "unsolved",
-        "depth",
-        "repaired",
-        "costs",
-        "final",
-        "final_citations",
-        "final_message_id",
-    ]
-)
-"""The state's fields that live for one turn; all others last, and are what a thread is."""
 
 
 def lasting_fields() -> dict[str, TypeAdapter[Any]]:
     """The fields of the state that outlast a turn, with their types."""
     # With the extras: one of them tells the types of messages apart.
-    hints = get_type_hints(ConvCoAState, include_extras=True)
-    return {name: TypeAdapter(hint) for name, hint in hints.items() if name not in SCRATCH}
+    return {name: TypeAdapter(hint) for name, hint in get_type_hints(ThreadState, include_extras=True).items()}
 
 
 def thread_as_file(thread: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,6 @@ from langgraph_convcoa.storage.base import FORMAT, ConversationStore, later_form
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
     from langgraph.store.base import BaseStore
 
 WAIT_SECONDS = 5.0
@@ -31,6 +30,14 @@ _ADVICE = {
     "readonly": "cannot be written: change its permissions, or give another file",
     "disk is full": "is on a full disk: make room; what was stored before is still there",
 }
+
+_PRUNE = (
+    "DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_id < (SELECT max(checkpoint_id) FROM checkpoints AS latest"
+    " WHERE latest.thread_id = checkpoints.thread_id AND latest.checkpoint_ns = checkpoints.checkpoint_ns)",
+    "DELETE FROM writes WHERE thread_id = ? AND NOT EXISTS (SELECT 1 FROM checkpoints AS kept WHERE kept.thread_id ="
+    " writes.thread_id AND kept.checkpoint_ns = writes.checkpoint_ns AND kept.checkpoint_id = writes.checkpoint_id)",
+    "UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE thread_id = ?",
+)
 
 
 class SqliteStore(ConversationStore):
@@ -77,13 +84,13 @@ class SqliteStore(ConversationStore):
     async def opened(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
         self.check()
         import aiosqlite
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-        saver_type = _pruning_saver()
         with self.errors():
             async with aiosqlite.connect(str(self.path), timeout=WAIT_SECONDS) as connection:
-                saver = saver_type(connection)
+                saver = AsyncSqliteSaver(connection)
                 await saver.setup()
-                # A step's commit survives a kill without waiting for the disk; the turn's last one, in `aprune`, waits.
+                # A step's commit survives a kill without waiting for the disk; the turn's last one, in `prune`, waits.
                 await connection.execute("PRAGMA synchronous=NORMAL")
                 await connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
                 await connection.execute(f"PRAGMA user_version={FORMAT}")
@@ -118,6 +125,15 @@ class SqliteStore(ConversationStore):
         finally:
             await lock.release()
 
+    async def prune(self, saver: Any, thread: str) -> None:
+        # The last checkpoint is complete, since this library's graph has no `DeltaChannel`.
+        async with saver.lock, saver.conn.cursor() as cursor:
+            await cursor.execute("PRAGMA synchronous=FULL")
+            for statement in _PRUNE:
+                await cursor.execute(statement, (thread,))
+            await saver.conn.commit()
+            await cursor.execute("PRAGMA synchronous=NORMAL")
+
     def scrub(self) -> None:
         """Rebuild the file without its free pages, and empty its write-ahead log.
 
@@ -145,43 +161,3 @@ class SqliteStore(ConversationStore):
         other = f"cannot be used ({reason}): check its permissions and the disk, or give another file"
         advice = next((advice.format(path=self.path) for part, advice in _ADVICE.items() if part in reason), other)
         return StoreError(f"the store {self.path} {advice}")
-
-
-def _pruning_saver() -> type[AsyncSqliteSaver]:
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-
-    class PruningSqliteSaver(AsyncSqliteSaver):
-        """LangGraph's saver with the `aprune` that its base class describes and PostgreSQL's has.
-
-        For graphs without a `DeltaChannel`, as this library's are: the last checkpoint of such a graph is complete.
-        """
-
-        async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-            """Keep the latest checkpoint of each thread and namespace, or none (`strategy="delete"`)."""
-            if strategy not in ("keep_latest", "delete"):
-                raise ValueError(f"unknown strategy {strategy!r}")
-            for thread in thread_ids:
-                if strategy == "delete":
-                    await self.adelete_thread(thread)
-                    continue
-                async with self.lock, self.conn.cursor() as cursor:
-                    await cursor.execute("PRAGMA synchronous=FULL")
-                    await cursor.execute(_DROP_CHECKPOINTS, (thread,))
-                    await cursor.execute(_DROP_WRITES, (thread,))
-                    await cursor.execute("UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE thread_id = ?", (thread,))
-                    await self.conn.commit()
-                    await cursor.execute("PRAGMA synchronous=NORMAL")
-
-    return PruningSqliteSaver
-
-
-_DROP_CHECKPOINTS = """
-    DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_id < (
-        SELECT max(checkpoint_id) FROM checkpoints AS latest
-        WHERE latest.thread_id = checkpoints.thread_id AND latest.checkpoint_ns = checkpoints.checkpoint_ns
-    )"""
-_DROP_WRITES = """
-    DELETE FROM writes WHERE thread_id = ? AND NOT EXISTS (
-        SELECT 1 FROM checkpoints AS kept WHERE kept.thread_id = writes.thread_id
-        AND kept.checkpoint_ns = writes.checkpoint_ns AND kept.checkpoint_id = writes.checkpoint_id
-    )"""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from langgraph_convcoa.cli.session import Session, kept_where
+from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError
 from langgraph_convcoa.graph import build_graph
@@ -164,9 +164,6 @@ def test_the_users_own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("CONVCOA_DATA_DIR", str(tmp_path / "data"))
     assert default_store() == tmp_path / "data" / "conversations.sqlite"
     assert (tmp_path / "data").stat().st_mode & 0o077 == 0
-    assert kept_where("thesis", None) == ("thesis", default_store())
-    assert kept_where("thesis", "x.sqlite") == ("thesis", "x.sqlite")
-    assert kept_where(None, None) == ("default", None)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CONVCOA_DATA_DIR", str(tmp_path / "file"))
     with pytest.raises(StoreError, match="--store"):

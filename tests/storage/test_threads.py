@@ -13,9 +13,9 @@ from langgraph_convcoa.cli.session import OUTPUT_FIELDS, Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.state import ConvCoAState
+from langgraph_convcoa.state import ConvCoAState, ThreadState
 from langgraph_convcoa.storage.base import FORMAT
-from langgraph_convcoa.storage.export import SCRATCH, file_as_values, lasting_fields, read_thread_file, thread_as_markdown
+from langgraph_convcoa.storage.export import file_as_values, lasting_fields, read_thread_file, thread_as_markdown
 from langgraph_convcoa.storage.threads import Threads
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
@@ -36,11 +36,9 @@ def comparable(output: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def test_every_field_of_the_state_is_known_to_last_or_not() -> None:
-    fields = set(ConvCoAState.__annotations__)
-    assert fields >= SCRATCH
-    assert set(lasting_fields()) == fields - SCRATCH
-    assert {"messages", "knowledge_set", "answer"} <= set(lasting_fields())
+def test_a_thread_is_what_outlasts_a_turn() -> None:
+    assert set(lasting_fields()) == set(ThreadState.__annotations__) < set(ConvCoAState.__annotations__)
+    assert {"messages", "knowledge_set", "answer", "evidence_memory"} <= set(lasting_fields())
 
 
 def test_a_finished_turn_leaves_nothing_in_the_fields_that_do_not_last() -> None:
