@@ -90,7 +90,7 @@ def encoder(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="float32, bfloat16, torchao-int8, bitsandbytes-int8; those installed by default.",
+            help="float32, bfloat16, torchao-int8; those installed by default.",
             show_default=False,
         ),
     ] = None,

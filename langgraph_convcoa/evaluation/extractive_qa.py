@@ -26,8 +26,9 @@ from langgraph_convcoa.evaluation.records import found_gold
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.act import EXTRACTIVE_K
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
+from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 

@@ -20,8 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, 
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Filter, StaleSnapshot, View
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
+from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, ApproximateStage, approximate_settings
 from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
 from langgraph_convcoa.retrieval.memory import MemoryCorpus, build_memory

@@ -14,10 +14,11 @@ from langchain_core.vectorstores import VectorStore
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.corpus import Asked, Corpus
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
+from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
-from langgraph_convcoa.retrieval.encoders.recent import RecentEncoder
+from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder
 from langgraph_convcoa.retrieval.memory import Memory, build_memory, empty_memory
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 

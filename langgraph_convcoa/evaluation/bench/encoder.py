@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,12 +22,12 @@ from langgraph_convcoa.evaluation.metrics.ranking import recall, reciprocal_rank
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Vectors
-from langgraph_convcoa.retrieval.encoders.eight_bit import installed, weight_bytes
+from langgraph_convcoa.retrieval.encoders.loading import weight_bytes
 from langgraph_convcoa.retrieval.encoders.outlier_free import ATTENTIONS, Attention
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import Dtype, SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 
-TYPES: tuple[Dtype, ...] = ("float32", "bfloat16", "torchao-int8", "bitsandbytes-int8")
+TYPES: tuple[Dtype, ...] = ("float32", "bfloat16", "torchao-int8")
 
 _BATCH = 32
 _MEGABYTE = 1e6
@@ -55,8 +56,8 @@ def bench_encoder(
 
     Args:
         model: Name or folder of a sentence-transformers model.
-        dtypes: Types; those whose packages are installed when None. float32 is measured in any case, as what the others are
-            compared to.
+        dtypes: Types; all when None, torchao-int8 where torchao is installed. float32, which the others are compared to, is
+            measured in any case.
         attentions: "softmax", "softmax1" or both. A model need not be trained with the one it is measured with.
         dataset: Queries and passages.
         queries: The first so many queries; all when None.
@@ -72,7 +73,7 @@ def bench_encoder(
         RetrievalError: The model cannot be loaded, or not in one of the types.
     """
     if dtypes is None:
-        dtypes = ("float32", "bfloat16", *installed())
+        dtypes = TYPES if importlib.util.find_spec("torchao") is not None else TYPES[:2]
     _check(dtypes, attentions, texts, runs, queries)
     if steps < 0 or (steps and train is None):
         raise InputError("Steps must be at least 0, and to train there must be data to train on (--data).")

@@ -22,8 +22,9 @@ from langgraph_convcoa.evaluation.retrieval.rankers import (
     passage_pool,
 )
 from langgraph_convcoa.evaluation.retrieval.report import METRICS, Measured, RetrievalReport, SourcesReport, results_of
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
+from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for

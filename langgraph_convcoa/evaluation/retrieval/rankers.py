@@ -14,9 +14,9 @@ from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
-from langgraph_convcoa.retrieval.encoders.choice import Encoder, Vectors
-from langgraph_convcoa.retrieval.encoders.delegating import DelegatingEncoder
+from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory import Memory, MemoryCorpus, build_memory

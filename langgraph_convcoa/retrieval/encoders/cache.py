@@ -6,19 +6,22 @@ import hashlib
 import logging
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.files import prepare_sqlite, sqlite_connection
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 _LOGGER = logging.getLogger(__name__)
 _APPLICATION_ID = 0x434F4341
 _VERSION = 1
+_SCHEMA = ("CREATE TABLE patterns (key BLOB PRIMARY KEY, checksum INTEGER, vector BLOB)",)
 _WRITE_EVERY = 512
 _KEYS_PER_QUERY = 500
 
@@ -26,8 +29,8 @@ _KEYS_PER_QUERY = 500
 class PatternCache:
     """Vectors of texts in an SQLite file, keyed by the encoder's name and the text.
 
-    Several processes may share a file. Vectors are written in batches, so that a run that is killed goes on where it
-    stopped; each carries a checksum, and one that fails it is encoded anew.
+    Several processes may share a file. Vectors are written in batches, so that a killed run resumes where it stopped; each
+    carries a checksum, and one that fails it is encoded again.
 
     Args:
         path: The file; it and its folder are made when missing.
@@ -49,7 +52,13 @@ class PatternCache:
         except OSError as error:
             raise RetrievalError(f"The folder of the pattern cache {self.path} cannot be made: {error.strerror}.") from error
         with self._connect() as connection:
-            self._prepare(connection)
+            application, version = prepare_sqlite(connection, _APPLICATION_ID, _VERSION, _SCHEMA)
+        if application != _APPLICATION_ID:
+            raise RetrievalError(f"{self.path} is an SQLite file but no pattern cache; name another file for the cache.")
+        if version != _VERSION:
+            raise RetrievalError(
+                f"The pattern cache {self.path} is of version {version}, not {_VERSION}; delete it and run again."
+            )
 
     def __len__(self) -> int:
         with self._connect() as connection:
@@ -60,8 +69,7 @@ class PatternCache:
 
         A cache that cannot be written to (a full disk, a lock held too long) is a logged warning; the vectors still come.
         """
-        positions = _positions(texts)
-        unique = list(positions)
+        unique = list(dict.fromkeys(texts))
         vectors = np.zeros((len(unique), encoder.dimension), dtype=np.float32)
         missing = self._read(encoder.name, unique, vectors)
         # Longest first over all of it: batches of like length, and the time that is left is not underestimated.
@@ -75,10 +83,7 @@ class PatternCache:
                 vectors[batch] = rows
                 writing = writing and self._write(encoder.name, chosen, rows)
                 advance(len(batch))
-        result = np.empty((len(texts), encoder.dimension), dtype=np.float32)
-        for row, places in enumerate(positions.values()):
-            result[places] = vectors[row]
-        return result
+        return vectors[_places(unique, texts)]
 
     def _read(self, name: str, texts: Sequence[str], out: Vectors) -> list[int]:
         """Fill in the vectors that are stored; the indexes of the others are returned."""
@@ -100,51 +105,22 @@ class PatternCache:
             key, blob = _key(name, text), vector.astype("<f4").tobytes()
             entries.append((key, zlib.crc32(blob, zlib.crc32(key)), blob))
         try:
-            with closing(self._open()) as connection, connection:
+            with sqlite_connection(self.path) as connection:
                 connection.executemany("INSERT OR REPLACE INTO patterns (key, checksum, vector) VALUES (?, ?, ?)", entries)
         except sqlite3.OperationalError as error:
             _LOGGER.warning("The pattern cache %s cannot be written (%s); going on without it.", self.path, error)
             return False
         except sqlite3.DatabaseError as error:
-            raise self._damaged(error) from error
+            raise self._error(error) from error
         return True
 
-    def _open(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=30.0)
-
-    @contextmanager
-    def _connect(self) -> Iterator[sqlite3.Connection]:
+    def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
         """A connection of this call's own, so that threads do not share one."""
-        try:
-            with closing(self._open()) as connection, connection:
-                yield connection
-        except sqlite3.OperationalError as error:
-            raise RetrievalError(f"The pattern cache {self.path} cannot be used: {error}.") from error
-        except sqlite3.DatabaseError as error:
-            raise self._damaged(error) from error
+        return sqlite_connection(self.path, error=self._error)
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        if self._is_blank(connection):
-            connection.execute("PRAGMA journal_mode=WAL")
-            # Under the write lock, since another process may be making the same file.
-            connection.execute("BEGIN IMMEDIATE")
-            if self._is_blank(connection):
-                connection.execute("CREATE TABLE patterns (key BLOB PRIMARY KEY, checksum INTEGER, vector BLOB)")
-                connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version={_VERSION}")
-            connection.commit()
-        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-            raise RetrievalError(f"{self.path} is an SQLite file but no pattern cache; name another file for the cache.")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version != _VERSION:
-            raise RetrievalError(
-                f"The pattern cache {self.path} is of version {version}, not {_VERSION}; delete it and run again."
-            )
-
-    def _is_blank(self, connection: sqlite3.Connection) -> bool:
-        return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
-
-    def _damaged(self, error: sqlite3.DatabaseError) -> RetrievalError:
+    def _error(self, error: Exception) -> RetrievalError:
+        if isinstance(error, sqlite3.OperationalError):
+            return RetrievalError(f"The pattern cache {self.path} cannot be used: {error}.")
         return RetrievalError(f"The pattern cache {self.path} is damaged or no cache ({error}); delete it and run again.")
 
 
@@ -152,20 +128,15 @@ def encode_patterns(encoder: Encoder, texts: Sequence[str], cache: PatternCache 
     """Vectors (n, d) of passages, equal texts encoded once, through the cache where there is one."""
     if cache is not None:
         return cache.encode(encoder, texts, progress=progress)
-    positions = _positions(texts)
-    rows = encoder.encode_passages(list(positions), progress=progress)
-    rows = normalised(rows, len(positions), encoder.dimension, encoder.name)
-    result = np.empty((len(texts), encoder.dimension), dtype=np.float32)
-    for row, places in enumerate(positions.values()):
-        result[places] = rows[row]
-    return result
+    unique = list(dict.fromkeys(texts))
+    rows = normalised(encoder.encode_passages(unique, progress=progress), len(unique), encoder.dimension, encoder.name)
+    return rows[_places(unique, texts)]
 
 
-def _positions(texts: Sequence[str]) -> dict[str, list[int]]:
-    positions: dict[str, list[int]] = {}
-    for index, text in enumerate(texts):
-        positions.setdefault(text, []).append(index)
-    return positions
+def _places(unique: Sequence[str], texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The place of each text among the unique ones."""
+    place = {text: index for index, text in enumerate(unique)}
+    return np.array([place[text] for text in texts], dtype=np.int64)
 
 
 def _key(name: str, text: str) -> bytes:

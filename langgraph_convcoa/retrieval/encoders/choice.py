@@ -1,4 +1,4 @@
-"""The encoders, and the choice of one."""
+"""The choice of an encoder by name, and the settings by which one is saved and opened again."""
 
 from __future__ import annotations
 
@@ -7,22 +7,10 @@ from collections.abc import Mapping
 from langchain_core.embeddings import Embeddings
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.encoders.towers import TwoTowerEncoder
-
-__all__ = [
-    "DEFAULT_ENCODER",
-    "EmbeddingsEncoder",
-    "Encoder",
-    "SentenceTransformerEncoder",
-    "TwoTowerEncoder",
-    "Vectors",
-    "as_encoder",
-    "encoder_from_settings",
-    "encoder_settings",
-]
+from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
 
 _CHOICES = ("dtype", "attention", "pooling")
 _TOWERS = ("question", "passage")
@@ -51,7 +39,7 @@ def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
 
 
 def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
-    """How to make an encoder again, for what is saved with its vectors; None where that cannot be told.
+    """The settings that `encoder_from_settings` makes an encoder from, to be saved with its vectors; None where it has none.
 
     Example:
         >>> encoder_settings(SentenceTransformerEncoder("some/model", dtype="torchao-int8"))
@@ -68,7 +56,7 @@ def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
 
 
 def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
-    """The encoder of which `encoder_settings` told.
+    """The encoder of `encoder_settings`.
 
     Raises:
         RetrievalError: They are not such settings, or those of a later release.

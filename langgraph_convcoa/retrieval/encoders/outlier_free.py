@@ -102,10 +102,10 @@ def use_attention(model: nn.Module, attention: Attention) -> None:
         model.set_attn_implementation(wanted)  # type: ignore[operator]
         # Some models read the setting and compute as ever.
         exchanged = plain is None or not torch.allclose(_trial(model), plain, rtol=1e-4, atol=1e-6)
+        if not exchanged:
+            raise ValueError("the attention stays as it was")
     except (ValueError, KeyError, AttributeError, TypeError, NotImplementedError) as error:
         raise RetrievalError(f"The attention of {name} cannot be set to {attention}; use a BERT or RoBERTa model.") from error
-    if not exchanged:
-        raise RetrievalError(f"The attention of {name} cannot be set to {attention}; use a BERT or RoBERTa model.")
     setattr(model.config, _KEY, attention)
 
 

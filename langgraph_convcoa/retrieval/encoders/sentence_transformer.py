@@ -1,9 +1,8 @@
-"""The encoder by default: a sentence-transformers model, loaded when it is first needed."""
+"""The default encoder: a sentence-transformers model, loaded when it is first needed."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError, one_of
+from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.loading import (
     DEFAULT_NAMES,
@@ -20,6 +20,7 @@ from langgraph_convcoa.retrieval.encoders.loading import (
     Pooling,
     counting_copy,
     load_model,
+    quantise,
     quiet,
     set_pooling,
 )
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
-Dtype = Literal["auto", "float32", "bfloat16", "torchao-int8", "bitsandbytes-int8"]
+Dtype = Literal["auto", "float32", "bfloat16", "torchao-int8"]
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 ATTENTION_CHOICES: tuple[Literal["auto", "softmax", "softmax1"], ...] = ("auto", "softmax", "softmax1")
-_EIGHT_BIT = ("torchao-int8", "bitsandbytes-int8")
+_EIGHT_BIT = "torchao-int8"
 _COUNTED_AT_ONCE = 1024
 
 
@@ -50,9 +51,9 @@ class SentenceTransformerEncoder(Encoder):
         device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
         batch_size: Texts a forward pass; passages are sorted by length first.
         dtype: "bfloat16" computes the matrix products in bfloat16 (about 1.8 times as fast on processors that have it,
-            cosine to float32 above 0.9999); "auto" does so on such a processor. "torchao-int8" and "bitsandbytes-int8" have
-            the linear layers in eight bits (the extra `int8`; see `quantise`). The vectors are float32 in any case, and
-            caches and indexes keep the types apart.
+            cosine to float32 above 0.9999); "auto" does so on such a processor. "torchao-int8" has the linear layers in
+            eight bits (the extra `int8`; see `quantise`). The vectors are float32 in any case, and are not mixed with those
+            of another type in a cache or an index.
         attention: "softmax1" computes attention with softmax_1, as OutEffHop does, for a model that is or will be trained
             with it; "softmax" without it; "auto" as the model was saved by `save`.
         pooling: How tokens become a vector, "cls" or "mean"; "auto" as the checkpoint says, by the mean where it says nothing.
@@ -125,24 +126,17 @@ class SentenceTransformerEncoder(Encoder):
             InputError: The folder has something in it.
             RetrievalError: The model is in eight bits, or cannot be written there.
         """
-        if self.dtype in _EIGHT_BIT:
+        if self.dtype == _EIGHT_BIT:
             raise RetrievalError(f"An encoder in {self.dtype} is not saved; save it in float32 and open it in {self.dtype}.")
         target = Path(folder)
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise InputError(f"The folder {target} holds other files; name an empty one for the encoder.")
-        partial = target.with_name(f".{target.name}.partial")
         model = self._load()
         try:
-            shutil.rmtree(partial, ignore_errors=True)
-            with self._lock, quiet():
+            with replacing_folder(target) as partial, self._lock, quiet():
                 model.save_pretrained(str(partial), create_model_card=False)
-            if target.exists():
-                target.rmdir()
-            partial.replace(target)
         except OSError as error:
             raise RetrievalError(f"The encoder cannot be saved to {target}: {error}.") from error
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
 
     @property
     def dimension(self) -> int:
@@ -175,10 +169,8 @@ class SentenceTransformerEncoder(Encoder):
     def _encode(self, texts: Sequence[str], encode: Callable[..., Any], progress: Progress) -> Vectors:
         import torch
 
-        from langgraph_convcoa.retrieval.encoders.eight_bit import quietly
-
         bfloat16 = self._computes_in() == "bfloat16"
-        silence = quietly if self.dtype in _EIGHT_BIT else nullcontext
+        silence = quiet if self.dtype == _EIGHT_BIT else nullcontext
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
         with track(progress, len(texts), "Encoding") as advance:
@@ -200,7 +192,6 @@ class SentenceTransformerEncoder(Encoder):
         return self._model
 
     def _prepared(self) -> SentenceTransformer:
-        from langgraph_convcoa.retrieval.encoders.eight_bit import quantise
         from langgraph_convcoa.retrieval.encoders.outlier_free import saved_attention, use_attention
 
         model = load_model(self.model_name, self.device)
@@ -209,8 +200,8 @@ class SentenceTransformerEncoder(Encoder):
         if wanted != "softmax" or saved_attention(model) != "softmax":
             use_attention(model, wanted)
         self._other_pooling = set_pooling(model, self.pooling)
-        if self.dtype == "torchao-int8" or self.dtype == "bitsandbytes-int8":
-            quantise(model, self.dtype)
+        if self.dtype == _EIGHT_BIT:
+            quantise(model)
         return model
 
     def _computes_in(self) -> str:

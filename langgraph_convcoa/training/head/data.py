@@ -11,7 +11,7 @@ import numpy as np
 from langgraph_convcoa.retrieval.documents.split import document_id
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
-from langgraph_convcoa.retrieval.encoders.delegating import DelegatingEncoder
+from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from langgraph_convcoa.retrieval.memory import Memory, build_memory
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state, turn_text

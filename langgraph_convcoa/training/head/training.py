@@ -13,8 +13,9 @@ from torch import nn
 
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import Encoder, as_encoder
+from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
 from langgraph_convcoa.retrieval.query.query_encoder_module import fingerprint as weights_fingerprint

@@ -120,7 +120,7 @@ def test_a_cache_that_cannot_be_written_still_gives_the_vectors(tmp_path, encode
         def executemany(self, *args):
             raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(cache, "_open", lambda: sqlite3.connect(cache.path, factory=Full))
+    monkeypatch.setattr("langgraph_convcoa.files.open_sqlite", lambda path, *_, **__: sqlite3.connect(path, factory=Full))
     np.testing.assert_array_equal(cache.encode(encoder, TEXTS), encode_patterns(encoder, TEXTS, None))
     assert [record.message for record in caplog.records] == [
         f"The pattern cache {cache.path} cannot be written (database or disk is full); going on without it."

@@ -2,14 +2,10 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.choice import (
-    EmbeddingsEncoder,
-    SentenceTransformerEncoder,
-    TwoTowerEncoder,
-    as_encoder,
-    encoder_from_settings,
-    encoder_settings,
-)
+from langgraph_convcoa.retrieval.encoders.choice import as_encoder, encoder_from_settings, encoder_settings
+from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
 
 
 def test_what_a_user_names_becomes_an_encoder(encoder):

@@ -1,0 +1,174 @@
+"""Encoders around other encoders: one that keeps recent vectors, and one with an encoder a side (two towers)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+from cachetools import LRUCache
+
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.progress import Progress
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+class DelegatingEncoder(Encoder):
+    """Passes everything on to another encoder; a subclass changes what it must.
+
+    Example:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+        >>> DelegatingEncoder(as_encoder(DeterministicFakeEmbedding(size=8))).encode_queries(["a"]).shape
+        (1, 8)
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.encoder!r})"
+
+    @property
+    def name(self) -> str:
+        return self.encoder.name
+
+    @property
+    def dimension(self) -> int:
+        return self.encoder.dimension
+
+    @property
+    def max_tokens(self) -> int:
+        return self.encoder.max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        return self.encoder.count_tokens(text)
+
+    def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
+        return self.encoder.count_tokens_batch(texts)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return self.encoder.encode_queries(texts)
+
+    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+        return self.encoder.encode_passages(texts, progress=progress)
+
+
+class RecentValues(Generic[_Key, _Value]):
+    """The values of the keys that were used last; several threads may share them.
+
+    Example:
+        >>> lengths = RecentValues[str, int](2)
+        >>> lengths.of(["a", "bb", "a"], lambda new: [len(text) for text in new])
+        {'a': 1, 'bb': 2}
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._kept: LRUCache[_Key, _Value] = LRUCache(capacity)
+        self._lock = threading.Lock()
+
+    def of(self, keys: Iterable[_Key], make: Callable[[list[_Key]], Iterable[_Value]]) -> dict[_Key, _Value]:
+        """The value of each key; those that are not kept are made together."""
+        wanted = list(dict.fromkeys(keys))
+        with self._lock:
+            found = {key: self._kept[key] for key in wanted if key in self._kept}
+        new = [key for key in wanted if key not in found]
+        if new:
+            made = dict(zip(new, make(new), strict=True))
+            with self._lock:
+                self._kept.update(made)
+            found |= made
+        return found
+
+
+class RecentEncoder(DelegatingEncoder):
+    """Another encoder, with the vectors and token counts of recent passages kept in memory.
+
+    Args:
+        encoder: Encodes what is new.
+        capacity: How many texts are kept.
+
+    Example:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+        >>> RecentEncoder(as_encoder(DeterministicFakeEmbedding(size=8)), 100).encode_passages(["a", "a", "b"]).shape
+        (3, 8)
+    """
+
+    def __init__(self, encoder: Encoder, capacity: int) -> None:
+        super().__init__(encoder)
+        self._vectors = RecentValues[str, Vectors](capacity)
+        self._counts = RecentValues[str, int](capacity)
+
+    def count_tokens(self, text: str) -> int:
+        return self.count_tokens_batch([text])[0]
+
+    def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
+        counts = self._counts.of(texts, self.encoder.count_tokens_batch)
+        return [counts[text] for text in texts]
+
+    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+        vectors = self._vectors.of(texts, lambda new: self.encoder.encode_passages(new, progress))
+        return np.stack([vectors[text] for text in texts]) if texts else self.encoder.encode_passages([])
+
+
+class TwoTowerEncoder(Encoder):
+    """Encode questions with one encoder and passages with another (Karpukhin et al. 2020; Pan et al. 2024b, section 4).
+
+    The two must give vectors of one length; that they mean the same is what their training is for.
+
+    Args:
+        question: Encodes questions, and the earlier turns of a conversation.
+        passage: Encodes passages; it also counts tokens, since passages are what is split.
+
+    Raises:
+        RetrievalError: On first use, when their vectors differ in length.
+
+    Example:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
+        >>> question, passage = (EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), name=name) for name in "qp")
+        >>> TwoTowerEncoder(question, passage).name
+        'towers(q > p)'
+    """
+
+    def __init__(self, question: Encoder, passage: Encoder) -> None:
+        self.question = question
+        self.passage = passage
+
+    def __repr__(self) -> str:
+        return f"TwoTowerEncoder({self.question!r}, {self.passage!r})"
+
+    @property
+    def name(self) -> str:
+        return f"towers({self.question.name} > {self.passage.name})"
+
+    @property
+    def dimension(self) -> int:
+        question, passage = self.question.dimension, self.passage.dimension
+        if question != passage:
+            raise RetrievalError(
+                f"The question encoder gives vectors of length {question} and the passage encoder of length {passage}; "
+                "take two that were trained together."
+            )
+        return passage
+
+    @property
+    def max_tokens(self) -> int:
+        return self.passage.max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        return self.passage.count_tokens(text)
+
+    def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
+        return self.passage.count_tokens_batch(texts)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return normalised(self.question.encode_queries(texts), len(texts), self.dimension, self.question.name)
+
+    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+        return self.passage.encode_passages(texts, progress)

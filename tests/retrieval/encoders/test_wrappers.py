@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+
+from langgraph_convcoa import HopfieldRetriever
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder, TwoTowerEncoder
+from tests.retrieval.conftest import BagOfWords
+
+
+def test_what_is_kept_is_not_encoded_again(encoder):
+    recent = RecentEncoder(encoder, 3)
+    first = recent.encode_passages(["a cat", "a dog", "a cat"])
+    assert encoder.passages == ["a cat", "a dog"]
+    again = recent.encode_passages(["a dog", "an owl", "a cat"])
+    assert encoder.passages == ["a cat", "a dog", "an owl"]
+    np.testing.assert_array_equal(again[[2, 0]], first[:2])
+    np.testing.assert_array_equal(again, encoder.encode_passages(["a dog", "an owl", "a cat"]))
+
+
+def test_the_least_recently_used_goes_first(encoder):
+    recent = RecentEncoder(encoder, 2)
+    recent.encode_passages(["a cat", "a dog"])
+    recent.encode_passages(["a cat"])
+    recent.encode_passages(["an owl"])
+    encoder.passages.clear()
+    recent.encode_passages(["a cat", "an owl"])
+    assert encoder.passages == []
+    recent.encode_passages(["a dog"])
+    assert encoder.passages == ["a dog"]
+
+
+def test_more_than_is_kept_still_comes_back(encoder):
+    recent = RecentEncoder(encoder, 1)
+    texts = ["a cat", "a dog", "an owl"]
+    np.testing.assert_array_equal(recent.encode_passages(texts), encoder.encode_passages(texts))
+    assert recent.count_tokens_batch(texts) == encoder.count_tokens_batch(texts)
+
+
+def test_the_rest_is_the_other_encoders(encoder):
+    recent = RecentEncoder(encoder, 9)
+    assert (recent.name, recent.dimension, recent.max_tokens) == (encoder.name, encoder.dimension, encoder.max_tokens)
+    assert recent.count_tokens("one two") == 4
+    assert recent.encode_passages([]).shape == (0, 4096)
+    np.testing.assert_array_equal(recent.encode_queries(["a cat"]), encoder.encode_queries(["a cat"]))
+
+
+def test_questions_go_to_one_tower_and_passages_to_the_other():
+    question, passage = BagOfWords("q"), BagOfWords("p")
+    towers = TwoTowerEncoder(question, passage)
+    np.testing.assert_array_equal(towers.encode_queries(["Who wrote it?"]), BagOfWords().encode_queries(["Who wrote it?"]))
+    towers.encode_passages(["Ada wrote it."])
+    assert (question.queries, question.passages) == (["Who wrote it?"], [])
+    assert (passage.queries, passage.passages) == ([], ["Ada wrote it."])
+    assert towers.count_tokens_batch(["one two"]) == [4] == [towers.count_tokens("one two")]
+    assert towers.max_tokens == passage.max_tokens
+    assert towers.name not in (question.name, passage.name, TwoTowerEncoder(passage, question).name)
+
+
+def test_a_retriever_searches_with_two_towers():
+    question, passage = BagOfWords("q"), BagOfWords("p")
+    documents = [Document("The river floods in spring.", id="r"), Document("Ada wrote the book.", id="b")]
+    retriever = HopfieldRetriever.from_documents(documents, encoder=TwoTowerEncoder(question, passage), k=1)
+    assert retriever.invoke("Who wrote the book?")[0].id == "b"
+    assert "Who wrote the book?" in question.queries
+    assert not passage.queries
+
+
+def test_towers_of_other_lengths_are_refused():
+    towers = TwoTowerEncoder(BagOfWords("q", dimension=8), BagOfWords("p", dimension=16))
+    with pytest.raises(RetrievalError, match=r"length 8 .* length 16; take two"):
+        towers.encode_queries(["a"])
