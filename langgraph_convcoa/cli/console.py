@@ -94,9 +94,6 @@ def print_report(report: Report, as_json: bool) -> None:
         print_json(report.to_dict())
         return
     out, _ = consoles()
-    if not hasattr(report, "__rich__"):
-        out.out(report.table() if hasattr(report, "table") else str(report), highlight=False)
-        return
     if not out.is_terminal:
         # What reads a pipe has no width of its own, and tables are wide.
         out.width = _REPORT_WIDTH

@@ -1,8 +1,8 @@
 """Question answering without a model over a whole corpus, measured on the answers that a user would see.
 
-Methods that ask a model are measured by `run_qa`. An answer counts when the gold answer string occurs in it ("cover-EM"),
-after the normalisation of SQuAD: lower case, punctuation and articles dropped (Rajpurkar et al. 2016, the official evaluation
-script). Citation marks are removed first.
+Methods that ask a model are measured by `evaluate_methods`. An answer counts when the gold answer string occurs in it
+("cover-EM"), after the normalisation of SQuAD: lower case, punctuation and articles dropped (Rajpurkar et al. 2016, the
+official evaluation script). Citation marks are removed first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.answers import covers, is_cited, strip_citations
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval
 from langgraph_convcoa.evaluation.records import found_gold
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.act import EXTRACTIVE_K
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
@@ -34,20 +35,19 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 
 class Printed(NamedTuple):
-    """What a question got: the answer as printed, and the ids of the passages retrieved, best first."""
+    """The answer to a question as printed, and the ids of the passages retrieved, best first."""
 
     answer: str
     passages: Sequence[str]
 
 
 @dataclass(frozen=True)
-class QAReport:
-    """Figures of a run; shares lie in [0, 1], intervals are 95% bootstrap intervals over the conversations.
+class QAReport(Report):
+    """Figures of extracted answers; shares lie in [0, 1], the interval is a 95% bootstrap interval over the conversations.
 
     Attributes:
         questions: How many questions were asked.
-        cover: Share of answers that hold the gold answer after SQuAD's normalisation.
-        cover_interval: Its interval.
+        cover, cover_interval: Share of answers that hold the gold answer after SQuAD's normalisation.
         cover_strict: Share of answers that hold the gold answer as it is written, letter by letter.
         hit_rate: Share of questions with a gold passage among those retrieved.
         refused: Share of answers without a citation.
@@ -72,25 +72,18 @@ class QAReport:
     words_max: int
     seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON has them."""
-        return asdict(self) | {"cover_interval": list(self.cover_interval)}
-
-    def table(self) -> str:
-        """The figures as a table in Markdown."""
+    def tables(self) -> list[Table]:
         low, high = self.cover_interval
         rows = (
             ("gold answer in the printed answer", f"{self.cover:.1%} ({low:.1%} to {high:.1%})"),
-            ("the same, letter by letter", f"{self.cover_strict:.1%}"),
-            (f"gold passage among those retrieved (k = {self.k})", f"{self.hit_rate:.1%}"),
-            ("answers without a citation", f"{self.refused:.1%}"),
+            ("the same, letter by letter", percent(self.cover_strict)),
+            (f"gold passage among those retrieved (k = {self.k})", percent(self.hit_rate)),
+            ("answers without a citation", percent(self.refused)),
             ("words of an answer, mean / most", f"{self.words_mean:.1f} / {self.words_max}"),
             ("seconds a question", f"{self.seconds:.3f}"),
         )
-        head = f"{self.questions:,} questions of {self.data} ({self.split}), {self.passages:,} passages, {self.model}"
-        width = max(len(name) for name, _ in rows)
-        lines = [f"| {head} | |", f"|{'-' * (width + 2)}|---|", *(f"| {name:<{width}} | {value} |" for name, value in rows)]
-        return "\n".join(lines)
+        title = f"{self.questions:,} questions of {self.data} ({self.split}), {self.passages:,} passages, {self.model}"
+        return [Table(title, ("", "figure"), rows)]
 
 
 def evaluate_qa(
@@ -99,7 +92,6 @@ def evaluate_qa(
     split: str | None = "dev",
     sample: int = 1000,
     seed: int = 0,
-    max_words: int = 60,
     k: int | None = None,
     encoder: Encoder | str | None = None,
     cache: PatternCache | None = None,
@@ -108,11 +100,10 @@ def evaluate_qa(
     """Ask the graph, which extracts its answers, a random sample of a data set's questions over its whole corpus.
 
     Args:
-        data_folder: Folder of `queries.jsonl[.gz]` and `corpus.jsonl[.gz]`, see `load_dataset`.
+        data_folder: The data set, see `load_dataset`.
         split: Only questions of this split; all when None.
         sample: How many questions with an answer are drawn, without replacement; all where there are fewer.
         seed: Of the draw.
-        max_words: Longest answer, citation marks counted.
         k: Passages retrieved a sub-question; the graph's default when None.
         encoder: Of the passages and of the sentences that are chosen; all-MiniLM-L6-v2 when None.
         cache: Where encoded passages are kept between runs.
@@ -121,20 +112,19 @@ def evaluate_qa(
     Raises:
         InputError: The data cannot be read or hold no question with an answer, or a number is out of range.
     """
-    for name, value in (("sample", sample), ("k", 1 if k is None else k), ("max_words", max_words)):
-        if value < 1:
+    for name, value in (("sample", sample), ("k", k)):
+        if value is not None and value < 1:
             raise InputError(f"{name} must be at least 1, not {value}.")
     dataset, part = load_part(data_folder, split)
     rows = sample_questions(dataset.queries, sample, seed)
     chosen = as_encoder(encoder)
     retriever = HopfieldRetriever.from_documents(dataset.corpus, encoder=chosen, cache=cache, progress=progress)
-    settings = ConvCoAContext(k=k)
-    graph = build_graph(retriever=retriever, reasoner=ExtractiveReasoner(chosen, max_words)).compile()
+    graph = build_graph(retriever=retriever, reasoner=ExtractiveReasoner(chosen)).compile()
     printed = []
     start = time.perf_counter()
     with track(progress, len(rows), "Asking") as advance:
         for row in rows:
-            out = graph.invoke({"question": row.question}, context=settings)
+            out = graph.invoke({"question": row.question}, context=ConvCoAContext(k=k))
             printed.append(Printed(out["answer"], [id_ for item in out["chain"] for id_ in item["evidence"]]))
             advance(1)
     return QAReport(
@@ -162,22 +152,17 @@ def sample_questions(queries: Sequence[Query], sample: int, seed: int) -> list[Q
 
 
 def score_answers(rows: Sequence[Query], printed: Sequence[Printed]) -> dict[str, Any]:
-    """The figures of QAReport that depend on the answers alone.
-
-    Args:
-        rows: The questions.
-        printed: What each got, in the same order.
-    """
-    covered = np.array([covers(got.answer, row.answer) for row, got in zip(rows, printed, strict=True)], dtype=float)
+    """The figures of QAReport that depend on the answers alone, one printed answer for each question."""
+    pairs = list(zip(rows, printed, strict=True))
+    covered = np.array([covers(got.answer, row.answer) for row, got in pairs], dtype=float)
     low, high = bootstrap_interval([Sample(covered[:, None], [row.conversation_id for row in rows])])
-    shown = [strip_citations(got.answer) for got in printed]
-    lengths = [len(text.split()) for text in shown]
+    lengths = [len(strip_citations(got.answer).split()) for got in printed]
     return {
         "questions": len(rows),
         "cover": float(covered.mean()),
         "cover_interval": (float(low[0]), float(high[0])),
-        "cover_strict": float(np.mean([row.answer in text for row, text in zip(rows, shown, strict=True)])),
-        "hit_rate": float(np.mean([found_gold(got.passages, row.gold) for row, got in zip(rows, printed, strict=True)])),
+        "cover_strict": float(np.mean([row.answer in strip_citations(got.answer) for row, got in pairs])),
+        "hit_rate": float(np.mean([found_gold(got.passages, row.gold) for row, got in pairs])),
         "refused": float(np.mean([not is_cited(got.answer) for got in printed])),
         "words_mean": float(np.mean(lengths)),
         "words_max": max(lengths),

@@ -1,4 +1,4 @@
-"""Methods measured on a data set, from its questions to the report: what `convcoa evaluate qa --model` does."""
+"""Question answering with a model: methods measured on a data set, from its questions to the report."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ EXAMPLES = 4
 """Answered questions in a few-shot prompt."""
 
 ModelLike = str | BaseChatModel
-_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class RunPlan:
     Attributes:
         data: The data set, see `load_dataset`.
         models: Chat models or their names; every method is run over each.
-        methods: Names, see `methods.registry`.
+        methods: Names, see `methods.registry`; the others are tested against the first.
         base_url: An OpenAI-compatible server that has the models.
         judge: A chat model that judges answers (GPT-EM), or its name; none when None.
         judge_base_url: Its server; that of the models when None.
@@ -63,12 +62,11 @@ class RunPlan:
         retriever: What is searched in place of the data's own passages, with a name for the settings.
         k: Passages a search.
         sweeps: Such as "threshold=0.3,0.5" and "k=1,3,5", of ours.
-        baseline: The row to test the others against; the first when None.
         prices: Of tokens.
         run: How to run.
         out: The run's folder; one in `RUNS` when None, named after the data, the model and a digest of the settings that all
             rows share. Other methods, sweeps and a judge may join a run.
-        fresh: Begin anew where the folder holds a run.
+        fresh: Start again where the folder holds a run.
         retry_failed: Ask the questions again that failed in earlier starts, or have no verdict of the judge, and what came
             after them; what was replied before is not asked for again.
     """
@@ -85,7 +83,6 @@ class RunPlan:
     retriever: tuple[str, Callable[[int], BaseRetriever]] | None = None
     k: int = MODEL_K
     sweeps: Sequence[str] = ()
-    baseline: str | None = None
     prices: Prices | None = None
     run: RunSettings = field(default_factory=RunSettings)
     out: str | Path | None = None
@@ -106,7 +103,7 @@ def evaluate_methods(
     progress: Progress = True,
     notify: Callable[[str], None] | None = None,
 ) -> RunReport:
-    """Run methods over the same questions, model and retriever, and report; a run that was stopped goes on where it was.
+    """Run methods over the same questions, model and retriever, and report; a run that was stopped is resumed.
 
     Args:
         plan: What is measured.
@@ -121,7 +118,7 @@ def evaluate_methods(
     Raises:
         InputError: The data, the methods, a setting or the run's folder cannot be used.
         ModelError: A model cannot be built, or answers nothing at all.
-        KeyboardInterrupt: After Ctrl-C; the same call goes on.
+        KeyboardInterrupt: After Ctrl-C; the same call resumes the run.
     """
     tell = notify or (lambda _message: None)
     check_methods(plan.methods)
@@ -129,8 +126,6 @@ def evaluate_methods(
     answer_metrics("a", ["a"])
     names = [model_name(model) for model in plan.models]
     rows = variants(list(plan.methods), names, parse_sweeps(plan.sweeps))
-    if plan.baseline is not None and plan.baseline not in [row.label for row in rows]:
-        raise InputError(f"there is no row {plan.baseline!r} to test against; choose from {', '.join(r.label for r in rows)}")
     models = [load_chat_model(model, base_url=plan.base_url) for model in plan.models]
     judge_url = plan.judge_base_url or plan.base_url
     judge = None if plan.judge is None else load_chat_model(plan.judge, base_url=judge_url)
@@ -143,7 +138,12 @@ def evaluate_methods(
             tell(f"asking again {dropped} questions that failed, have no verdict, or came after such a one")
         retriever = _retriever(plan, dataset, encoder, cache, progress)
         kept = [keep_replies(model, folder.replies) for model in models]
-        kits = {row.label: _kit(plan, row, kept[row.model], retriever, dataset, drawn) for row in rows}
+        examples = _examples(dataset, drawn, plan.seed)
+        kits = {}
+        for row in rows:
+            k = plan.k if row.k is None else row.k
+            context = ConvCoAContext(k=k, threshold=row.threshold)
+            kits[row.label] = Kit(kept[row.model], retriever, k=k, settings=context, examples=examples)
         try:
             end = run_methods(
                 {row.label: make_method(row.method, kits[row.label]) for row in rows},
@@ -157,13 +157,11 @@ def evaluate_methods(
                 notify=tell,
             )
         except (KeyboardInterrupt, ModelError):
-            tell(f"what was answered is kept in {folder.path}; the same command goes on from there")
+            tell(f"the answers so far are kept in {folder.path}; the same command resumes the run")
             raise
         if end.stopped:
             tell(f"stopped: {end.stopped}; {end.answered} of {end.planned} answers are in {folder.path}")
-        report = report_of(
-            folder, drawn, rows, baseline=plan.baseline, judged=judge is not None, prices=plan.prices, seed=plan.seed
-        )
+        report = report_of(folder, drawn, rows, judged=judge is not None, prices=plan.prices, seed=plan.seed)
         write_report(report, folder.path)
     return report
 
@@ -182,7 +180,6 @@ def model_name(model: ModelLike) -> str:
 
 def _settings(plan: RunPlan, rows: Sequence[Variant], dataset: Dataset, part: str, drawn: Drawn) -> dict[str, Any]:
     """What decides the answers; a key is not among it, nor a password in an address."""
-    searched = plan.retriever[0] if plan.retriever is not None else _passages(dataset)
     judge_url = plan.judge_base_url or plan.base_url
     return {
         "data": dataset.name,
@@ -196,7 +193,7 @@ def _settings(plan: RunPlan, rows: Sequence[Variant], dataset: Dataset, part: st
         "methods": list(plan.methods),
         "sweeps": list(plan.sweeps),
         "rows": [row.label for row in rows],
-        "searched": searched,
+        "searched": plan.retriever[0] if plan.retriever is not None else _passages(dataset),
         "k": plan.k,
         "history": "gold" if plan.run.gold_history else "own answers",
         "judge": None if plan.judge is None else model_name(plan.judge),
@@ -215,7 +212,7 @@ def _passages(dataset: Dataset) -> str:
 def _default_folder(data: str, models: Sequence[str], settings: dict[str, Any]) -> Path:
     fixed = {name: value for name, value in settings.items() if name not in MAY_CHANGE}
     digest = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
-    return Path(RUNS) / _NAME.sub("-", f"{data}-{'-'.join(models)}-{digest}")[-120:]
+    return Path(RUNS) / re.sub(r"[^A-Za-z0-9._-]+", "-", f"{data}-{'-'.join(models)}-{digest}")[-120:]
 
 
 def _retriever(
@@ -229,14 +226,6 @@ def _retriever(
     if not dataset.corpus:
         return None
     return HopfieldRetriever.from_documents(dataset.corpus, k=plan.k, encoder=encoder, cache=cache, progress=progress)
-
-
-def _kit(
-    plan: RunPlan, row: Variant, model: BaseChatModel, retriever: BaseRetriever | None, dataset: Dataset, drawn: Drawn
-) -> Kit:
-    k = plan.k if row.k is None else row.k
-    settings = ConvCoAContext(k=k, threshold=row.threshold)
-    return Kit(model, retriever, k=k, settings=settings, examples=_examples(dataset, drawn, plan.seed))
 
 
 def _examples(dataset: Dataset, drawn: Drawn, seed: int) -> list[tuple[str, str]]:

@@ -225,14 +225,13 @@ def test_several_models_and_other_documents(data: Path, tmp_path: Path) -> None:
         (["--methods", "ours"], "--methods needs --model"),
         (["--sweep", "k=1"], "--sweep needs --model"),
         (["--max-tokens", "5"], "--max-tokens needs --model"),
-        (["--model", "a", "--models", "a,b"], "not both"),
         (["--model", "a", "--methods", "ours,magic"], "no method 'magic'; choose from closed-book"),
         (["--model", "a", "--methods", ""], "at least one method"),
         (["--model", "a", "--methods", "react", "--sweep", "k=1"], "add ours"),
         (["--model", "a", "--sweep", "m=1"], "--sweep m=1"),
         (["--model", "a", "--prices", "input=1"], "--prices input=1"),
         (["--model", "a", "--prices", "input=x,output=1"], "--prices"),
-        (["--model", "a", "--baseline", "react"], "no row 'react'"),
+        (["--model", "a,a"], "each model once"),
         (["--model", "a", "--docs", "a", "--index", "b"], "together"),
         (["--model", "nobody:at-all"], "unknown model"),
         (["--model", "openai:gpt-4.1-mini", "--split", "test"], "test"),
@@ -256,7 +255,7 @@ def test_a_wrong_key_is_one_line_and_says_where_the_answers_are(data: Path) -> N
         result = evaluate(data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book")
     assert result.exit_code == 2
     assert "refused the key (401)" in result.stderr.splitlines()[-1]
-    assert "goes on from there" in result.stderr
+    assert "the same command resumes the run" in result.stderr
     assert KEY not in result.output
 
 
@@ -284,7 +283,7 @@ def test_ctrl_c_ends_with_one_line_and_the_same_command_goes_on(data: Path) -> N
         arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book", "--concurrency", "1"]
         stopped = evaluate(*arguments)
         assert stopped.exit_code == 130, stopped.output
-        assert "the same command goes on from there" in stopped.stderr
+        assert "the same command resumes the run" in stopped.stderr
         assert 3 <= asked < 8
         assert report_of(evaluate(*arguments, "--split", "all", "--json"))["answered"] == 8
         assert report_of(evaluate(*arguments, "--json"))["answered"] == 8

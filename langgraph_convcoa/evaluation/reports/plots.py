@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from langgraph_convcoa.evaluation.methods.registry import OURS
 from langgraph_convcoa.evaluation.reports.figures import MethodFigures, RunFigures
 from langgraph_convcoa.evaluation.reports.kit import INK, MAIN, SECOND, Picture, can_draw, new_figure, style
 from langgraph_convcoa.evaluation.reports.tables import NAMES
-from langgraph_convcoa.evaluation.runs.sweeps import OURS
 
 MOST_LINES = 8
 """More lines in one plot than this cannot be distinguished; the first rows are drawn, and ours."""

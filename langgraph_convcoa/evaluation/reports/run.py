@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Group
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.methods.registry import CLOSED_BOOK
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.reports.figures import Prices, RunFigures, Values, figures_of
@@ -20,9 +21,6 @@ from langgraph_convcoa.evaluation.reports.tables import detail_tables, main_tabl
 from langgraph_convcoa.evaluation.runs.conversations import Drawn
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.sweeps import Variant
-
-CLOSED_BOOK = "closed-book"
-COVER = "cover_em"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +100,6 @@ def report_of(
     drawn: Drawn,
     rows: Sequence[Variant],
     *,
-    baseline: str | None = None,
     judged: bool = False,
     prices: Prices | None = None,
     seed: int = 0,
@@ -112,51 +109,46 @@ def report_of(
     Args:
         folder: The run.
         drawn: What is asked.
-        rows: Who is asked, in the order of the report.
-        baseline: The row to test the others against; the first when None.
+        rows: Who is asked, in the order of the report; the others are tested against the first.
         judged: Whether there is a judge.
         prices: Of tokens.
         seed: Of intervals and tests.
 
     Raises:
-        InputError: There is no answer yet, or no row of the baseline's name.
+        InputError: There is no answer yet.
     """
-    labels = [row.label for row in rows]
-    chosen = labels[0] if baseline is None else baseline
-    if chosen not in labels:
-        raise InputError(f"there is no row {chosen!r} to test against; choose from {', '.join(labels)}")
     order = {one.id: place for place, one in enumerate(q for c in drawn.conversations for q in c.questions)}
     places = folder.places()
+    present = [row for row in rows if row.label in places]
+    if not present:
+        raise InputError(f"{folder.path} holds no answer yet: run it with a larger budget")
 
     def answers_of(label: str) -> list[Answered]:
-        return sorted(folder.answers_at(places.get(label, [])), key=lambda answer: order[answer.id])
+        return sorted(folder.answers_at(places[label]), key=lambda answer: order[answer.id])
 
-    measure = JUDGED if judged else COVER
-    against = Values.of(answers_of(chosen), order, judged) if chosen in places else None
-    closed: dict[int, list[Answered]] = {}
-    for row in rows:
-        if row.method == CLOSED_BOOK and row.label in places:
-            # Their chains and texts are not needed for the ratio.
-            closed[row.model] = [replace(answer, answer="", question="", passages=()) for answer in answers_of(row.label)]
+    measure, first = JUDGED if judged else "cover_em", rows[0].label
+    against = Values.of(answers_of(first), order, judged) if first in places else None
+    # Their chains and texts are not needed for the ratio.
+    closed = {
+        row.model: [replace(answer, answer="", question="", passages=()) for answer in answers_of(row.label)]
+        for row in present
+        if row.method == CLOSED_BOOK
+    }
     figures = []
-    for row in rows:
-        if row.label not in places:
-            continue
+    for row in present:
         answers = answers_of(row.label)
         figures.append(
             figures_of(
                 row.label,
                 answers,
                 Values.of(answers, order, judged),
-                baseline=None if row.label == chosen else against,
+                baseline=None if row.label == first else against,
                 closed_book=closed.get(row.model),
                 measure=measure,
                 prices=prices,
                 seed=seed,
             )
         )
-    if not figures:
-        raise InputError(f"{folder.path} holds no answer yet: run it with a larger budget")
     return RunReport(
         settings=folder.settings,
         folder=str(folder.path),
@@ -165,7 +157,7 @@ def report_of(
         left_out=drawn.left_out,
         planned=drawn.questions * len(rows),
         answered=sum(one.asked for one in figures),
-        baseline=chosen,
+        baseline=first,
         measure=measure,
         methods=tuple(figures),
         rows=tuple(rows),

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.methods.registry import OURS
 
-OURS = "ours"
 SWEPT = {"threshold": "T", "k": "k"}
-"""What can be swept, and how the rows call it (Pan et al. 2024b, tables 7 and 8)."""
+"""What can be swept, and the names of its values in the rows (Pan et al. 2024b, tables 7 and 8)."""
 
 _MOST_PASSAGES = 100
 
@@ -92,12 +92,8 @@ def variants(
         of_model = f"@{model}" if len(models) > 1 else ""
         rows += [Variant(f"{name}{of_model}", name, number) for name in methods]
         for setting, values in (sweeps or {}).items():
-            rows += [_swept(f"{OURS}{of_model}", number, setting, value) for value in values]
+            for value in values:
+                k, threshold = (int(value), None) if setting == "k" else (None, value)
+                label = f"{OURS}{of_model}@{SWEPT[setting]}={value:g}"
+                rows.append(Variant(label, OURS, number, k, threshold, setting))
     return rows
-
-
-def _swept(label: str, model: int, setting: str, value: float) -> Variant:
-    label = f"{label}@{SWEPT[setting]}={value:g}"
-    if setting == "k":
-        return Variant(label, OURS, model, k=int(value), swept=setting)
-    return Variant(label, OURS, model, threshold=value, swept=setting)
