@@ -30,23 +30,15 @@ def scoring(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="product, float32, float16, bfloat16, int8, faiss, langchain, approximate, approximate-passages.",
+            help="product, float32, int8, faiss, langchain, approximate, approximate-passages (ANN indexes).",
             show_default=False,
         ),
     ] = None,
     k: Annotated[int, typer.Option("-k", "--k", min=1, metavar="N", help="Passages a query.")] = 100,
     dimension: Annotated[int, typer.Option(min=1, metavar="D", help="Length of a pattern.")] = 384,
     runs: Annotated[int, typer.Option(min=1, metavar="N", help="Timed repetitions of each method.")] = 7,
-    seed: Annotated[int, typer.Option(metavar="S", help="Of the made-up patterns and queries.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="S", help="Of the synthetic patterns and queries.")] = 0,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw time against size.", show_default=False)] = None,
-    approximate_up_to: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Build no approximate stage for more patterns than this.", show_default=False),
-    ] = None,
-    graphs: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Keep the graphs of approximate stages here for the next run.", show_default=False),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Time scoring beside the bare product, FAISS and LangChain's store in memory.
@@ -57,11 +49,14 @@ def scoring(
 
       convcoa bench scoring --patterns 10000 --patterns 1000000 --methods product,float32,int8 --plot time.png
 
-      convcoa bench scoring --patterns 100000 --methods float32,approximate --graphs graphs
+      convcoa bench scoring --patterns 100000 --methods float32,approximate
     """
     from langgraph_convcoa.evaluation.bench import scoring as bench
     from langgraph_convcoa.evaluation.bench.scoring_methods import METHODS
+    from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
 
+    if plot is not None:
+        check_picture(plot)
     chosen = _names(methods) if methods is not None else METHODS
     report = bench.bench_scoring(
         patterns or (400_000,),
@@ -71,12 +66,10 @@ def scoring(
         dimension=dimension,
         runs=runs,
         seed=seed,
-        approximate_up_to=approximate_up_to,
-        graphs=graphs,
         progress=True,
     )
     if plot is not None:
-        bench.plot(report, plot)
+        save_picture(report.figure(), plot)
     print_report(report, as_json)
 
 

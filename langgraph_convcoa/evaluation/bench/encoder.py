@@ -1,10 +1,11 @@
-"""What an encoder's types cost and give on this machine: speed, memory, closeness to float32 and retrieval."""
+"""Benchmark of an encoder's number types: speed, memory, closeness to float32, retrieval and outliers."""
 
 from __future__ import annotations
 
 import importlib.util
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
@@ -15,10 +16,10 @@ import torch
 from langgraph_convcoa.datasets.demo import demo_folder
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.bench.encoder_report import EncoderReport, EncoderRow, OutlierRow
 from langgraph_convcoa.evaluation.bench.encoder_training import asked, train_pairs
-from langgraph_convcoa.evaluation.bench.outliers import measure_outliers
+from langgraph_convcoa.evaluation.bench.outliers import Outliers, measure_outliers
 from langgraph_convcoa.evaluation.metrics.ranking import recall, reciprocal_rank
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Vectors
@@ -32,6 +33,91 @@ TYPES: tuple[Dtype, ...] = ("float32", "bfloat16", "torchao-int8")
 _BATCH = 32
 _MEGABYTE = 1e6
 _RANKED = 100
+
+
+@dataclass(frozen=True)
+class EncoderRow:
+    """One type.
+
+    Attributes:
+        dtype: The type.
+        attention: The attention.
+        steps: How many steps it was trained before.
+        cosine: Mean cosine of its vectors with those of float32, else alike.
+        least_cosine: The least of them.
+        mrr: Mean reciprocal rank over the data, None without.
+        recall_10: Recall@10, None without data.
+        texts_per_second: Median over the runs.
+        to_float32: That over the one of float32.
+        weights_mb: Memory of the weights, in millions of bytes.
+    """
+
+    dtype: str
+    attention: str
+    steps: int
+    cosine: float
+    least_cosine: float
+    mrr: float | None
+    recall_10: float | None
+    texts_per_second: float
+    to_float32: float
+    weights_mb: float
+
+
+@dataclass(frozen=True)
+class OutlierRow:
+    """The activations of the encoder in float32, with an attention, after so many steps of training."""
+
+    attention: str
+    steps: int
+    outliers: Outliers
+
+
+@dataclass(frozen=True)
+class EncoderReport(Report):
+    """Measures of one encoder in its types.
+
+    Attributes:
+        model: Its name or folder.
+        rows: One for each type, attention and number of steps.
+        outliers: Its activations, for each attention and number of steps.
+        texts: How many texts were timed.
+        tokens: Their mean length in tokens.
+        threads: Threads that torch used.
+        runs: Timed repetitions, the types alternating.
+        dataset: Name of the data, None without.
+        queries: How many queries were ranked.
+    """
+
+    model: str
+    rows: tuple[EncoderRow, ...]
+    outliers: tuple[OutlierRow, ...]
+    texts: int
+    tokens: float
+    threads: int
+    runs: int
+    dataset: str | None
+    queries: int
+
+    def tables(self) -> tuple[Table, ...]:
+        data = f"; MRR over {self.queries} queries of {self.dataset}, whole passages" if self.dataset else ""
+        note = f"{self.texts} texts of {self.tokens:.0f} tokens, {self.threads} threads, {self.runs} alternating runs{data}"
+        types = []
+        for r in self.rows:
+            quality = [f"{r.cosine:.5f}", f"{r.least_cosine:.5f}", shown(r.mrr, 4), shown(r.recall_10, 4)]
+            times = [shown(r.texts_per_second, 0), shown(r.to_float32, 2), shown(r.weights_mb, 1)]
+            types.append([r.dtype, r.attention, str(r.steps), *quality, *times])
+        reach = []
+        for row in self.outliers:
+            o = row.outliers
+            values = (o.attention_norm, o.attention_kurtosis, o.layer_norm, o.layer_kurtosis)
+            reach.append([row.attention, str(row.steps), *(shown(value, 2) for value in values)])
+        figures = ("cosine", "least", "MRR", "Recall@10", "texts/s", "to float32", "weights, MB")
+        norms = ("attention", "steps", "norm, attention", "kurtosis", "norm, layer", "kurtosis")
+        return (
+            Table(self.model, ("type", "attention", "steps", *figures), types, note, left=2),
+            Table("outliers: infinity norm and kurtosis of the activations", norms, reach),
+        )
 
 
 def bench_encoder(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _ATTENTION_NAMES = ("attention", "attn")
+_FEATURES = ("input_ids", "attention_mask", "token_type_ids")
 
 
 @dataclass(frozen=True)
@@ -71,22 +72,15 @@ def measure_outliers(model: SentenceTransformer, texts: Sequence[str], *, batch_
             # The name of the method has moved between releases of sentence-transformers.
             prepare = getattr(model, "preprocess", model.tokenize)
             features = prepare(list(texts[start : start + batch_size]))
-            features = {
-                name: value.to(model.device)
-                for name, value in features.items()
-                if name in ("input_ids", "attention_mask", "token_type_ids")
-            }
+            features = {name: value.to(model.device) for name, value in features.items() if name in _FEATURES}
             seen = features["attention_mask"].bool()
-            with (
-                _recorded([attention for _, attention in layers]) as attention,
-                _recorded([layer for layer, _ in layers]) as whole,
-            ):
+            attentions, wholes = ([pair[place] for pair in layers] for place in (1, 0))
+            with _recorded(attentions) as attention, _recorded(wholes) as whole:
                 transformer(**features)
             for place, states in (("attention", attention), ("layer", whole)):
                 tokens = [state[seen] for state in states]
-                batches[place].append(
-                    (max(float(x.abs().max()) for x in tokens), sum(kurtosis(x) for x in tokens) / len(tokens))
-                )
+                norm, mean = max(float(x.abs().max()) for x in tokens), sum(map(kurtosis, tokens)) / len(tokens)
+                batches[place].append((norm, mean))
     finally:
         model.train(training)
     return Outliers(*_means(batches["attention"]), *_means(batches["layer"]))

@@ -1,24 +1,33 @@
-"""How long scoring a memory takes, beside the bare product, FAISS and LangChain's store in memory."""
+"""Benchmark of scoring, beside the bare product, FAISS, LangChain's store in memory and ANN indexes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from rich.table import Table
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.bench.made_memory import made_up_memory
-from langgraph_convcoa.evaluation.bench.scoring_methods import APPROXIMATE, METHODS, SEARCHES, Method, check_methods, prepare
+from langgraph_convcoa.evaluation.bench.scoring_methods import (
+    APPROXIMATE,
+    METHODS,
+    SEARCHES,
+    Method,
+    check_methods,
+    prepare,
+    synthetic_memory,
+)
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _RECALL_AT = 10
 # LangChain's store keeps every number as a Python object and takes seconds a query.
@@ -41,7 +50,7 @@ class BenchRow:
 
 
 @dataclass(frozen=True)
-class BenchReport:
+class BenchReport(Report):
     """Times of one run, the methods alternating.
 
     Attributes:
@@ -58,18 +67,29 @@ class BenchReport:
     threads: int
     runs: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON data."""
-        return asdict(self)
-
-    def __rich__(self) -> Table:
-        caption = f"k = {self.k}, {self.dimension} numbers a pattern, {self.threads} threads, {self.runs} alternating runs"
-        table = Table("patterns", "batch", "method", "ms", "fastest", "to product", "to float32", f"recall@{_RECALL_AT}")
-        table.caption = caption
+    def tables(self) -> tuple[Table, ...]:
+        rows = []
         for r in self.rows:
-            times = (f"{r.median_ms:.1f}", f"{r.fastest_ms:.1f}", _number(r.to_product, 2), _number(r.to_float32, 2))
-            table.add_row(f"{r.patterns:,}", str(r.batch), r.method, *times, _number(r.recall, 3))
-        return table
+            times = (shown(r.median_ms, 1), shown(r.fastest_ms, 1), shown(r.to_product, 2), shown(r.to_float32, 2))
+            rows.append([f"{r.patterns:,}", str(r.batch), r.method, *times, shown(r.recall)])
+        columns = ("patterns", "batch", "method", "ms", "fastest", "to product", "to float32", f"recall@{_RECALL_AT}")
+        note = f"k = {self.k}, {self.dimension} numbers a pattern, {self.threads} threads, {self.runs} alternating runs"
+        return (Table("", columns, rows, note, left=3),)
+
+    def figure(self) -> Figure:
+        """Time a query against the number of patterns."""
+        batches = sorted({row.batch for row in self.rows})
+        figure = new_figure(5 * len(batches), 4)
+        for place, batch in enumerate(batches):
+            axes = figure.add_subplot(1, len(batches), place + 1)
+            for method in dict.fromkeys(row.method for row in self.rows):
+                of_method = [row for row in self.rows if (row.method, row.batch) == (method, batch)]
+                points = sorted((row.patterns, row.median_ms / batch) for row in of_method)
+                axes.loglog(*zip(*points, strict=True), marker="o", label=method)
+            axes.set(title=f"batch {batch}, k = {self.k}", xlabel="patterns", ylabel="ms a query")
+            style(axes)
+            axes.legend()
+        return figure
 
 
 def bench_scoring(
@@ -81,70 +101,35 @@ def bench_scoring(
     dimension: int = 384,
     runs: int = 7,
     seed: int = 0,
-    approximate_up_to: int | None = None,
-    graphs: str | Path | None = None,
     progress: Progress = False,
 ) -> BenchReport:
-    """Time scoring over memories of `made_up_memory`: sets of about 8 windows around a whole-passage pattern, in 500 topics.
+    """Time scoring over memories of `synthetic_memory`: sets of about 8 windows around a whole-passage pattern, in 500 topics.
 
     Args:
         sizes: Numbers of patterns.
         batches: Numbers of queries at a time.
-        methods: Some of `METHODS`, float16, bfloat16, approximate and approximate-passages. Building is never timed.
+        methods: Some of `METHODS`, approximate and approximate-passages. Building is never timed.
         k: How many passages a query.
         dimension: Length of a pattern.
         runs: How often each is timed.
         seed: Of the memory and the queries.
-        approximate_up_to: The largest size at which a graph is built; that takes many minutes for millions of patterns.
-        graphs: A folder where graphs are kept for the next run, and read from.
         progress: A bar, a callback or nothing.
 
     Raises:
         InputError: A method is unknown or not installed, or a number is below 1.
-        RetrievalError: A graph cannot be read or written.
     """
     check_methods(methods)
     if min([*sizes, *batches, k, dimension, runs], default=0) < 1 or not sizes or not batches:
         raise InputError("Sizes, batches, k, dimension and runs must be at least 1.")
     rows: list[BenchRow] = []
     for size in sizes:
-        patterns, queries = made_up_memory(size, dimension, max(batches), seed)
-        chosen = [
-            name for name in methods if name not in APPROXIMATE or approximate_up_to is None or size <= approximate_up_to
-        ]
-        folder = None if graphs is None else Path(graphs) / f"{size}-{dimension}-{seed}-{max(batches)}"
-        stages = prepare(patterns, chosen, k, folder, progress)
+        patterns, queries = synthetic_memory(size, dimension, max(batches), seed)
+        stages = prepare(patterns, methods, k, progress)
         with track(progress, len(batches) * runs, f"Timing {size:,} patterns") as advance:
             for batch in batches:
                 rows += _time(patterns, queries[:batch], stages, k, runs, advance)
         del stages
     return BenchReport(tuple(rows), k, dimension, torch.get_num_threads(), runs)
-
-
-def plot(report: BenchReport, path: str | Path) -> None:
-    """Draw time a query against the number of patterns.
-
-    Raises:
-        InputError: matplotlib is not installed, or the picture cannot be written.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("matplotlib is not installed; pip install matplotlib, or leave out --plot.") from None
-    batches = sorted({row.batch for row in report.rows})
-    figure = Figure(figsize=(5 * len(batches), 4), layout="constrained")
-    for place, batch in enumerate(batches):
-        axes = figure.add_subplot(1, len(batches), place + 1)
-        for method in dict.fromkeys(row.method for row in report.rows):
-            points = sorted((r.patterns, r.median_ms / batch) for r in report.rows if (r.method, r.batch) == (method, batch))
-            axes.loglog(*zip(*points, strict=True), marker="o", label=method)
-        axes.set(title=f"batch {batch}, k = {report.k}", xlabel="patterns", ylabel="ms a query")
-        axes.grid(visible=True, which="both", alpha=0.3)
-        axes.legend()
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"The picture cannot be written to {path}: {error}.") from None
 
 
 def _time(
@@ -183,10 +168,6 @@ def _time(
         )
         for name, values in times.items()
     ]
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _recall(best: list[set[int]], found: object) -> float:

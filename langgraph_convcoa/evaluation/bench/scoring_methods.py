@@ -1,10 +1,10 @@
-"""What `convcoa bench scoring` times."""
+"""Search methods that `convcoa bench scoring` times, and the synthetic patterns that they search."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,19 +16,22 @@ from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, ApproximateStage, Over
 from langgraph_convcoa.retrieval.hybrid.ann_search import search_candidates
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, Patterns, PatternType, encode_patterns
-from langgraph_convcoa.retrieval.scoring.topk import Ranking, search
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
+from langgraph_convcoa.retrieval.scoring.topk import search
 
 METHODS = ("product", "float32", "int8", "faiss", "langchain")
-"""The bare torch product over the same patterns; `search` over float32, int8, and, where named, float16 and bfloat16 patterns;
-FAISS `IndexFlatIP` over the same patterns; LangChain's `InMemoryVectorStore` over the whole-passage patterns, one query at a
-time. Where named, `search_candidates` over an HNSW graph of the windows (approximate) or of the whole passages
-(approximate-passages)."""
+"""The bare torch product over the same patterns; `search` over float32 and int8 patterns; FAISS `IndexFlatIP` over the same
+patterns; LangChain's `InMemoryVectorStore` over the whole-passage patterns, one query at a time. Where named,
+`search_candidates` over an HNSW graph of the windows (approximate) or of the whole passages (approximate-passages)."""
 
+SEARCHES: tuple[PatternType, ...] = ("float32", "int8")
 APPROXIMATE: dict[str, Over] = {"approximate": "windows", "approximate-passages": "passages"}
-SEARCHES: dict[str, PatternType] = {name: name for name in PATTERN_TYPES}
-KNOWN = (*METHODS, *(name for name in SEARCHES if name not in METHODS), *APPROXIMATE)
+KNOWN = (*METHODS, *APPROXIMATE)
 _ROWS = 65_536
+# y_0 and 4 to 12 windows, so that a set has about 8.
+_SMALLEST, _LARGEST = 5, 13
+_TOPICS = 500
+_WINDOW_NOISE = 0.8
 
 Method = Callable[[Vectors], object]
 
@@ -41,19 +44,11 @@ def check_methods(methods: Sequence[str]) -> None:
     if "faiss" in methods and importlib.util.find_spec("faiss") is None:
         raise InputError("FAISS is not installed; pip install faiss-cpu, or leave it out: --methods product,float32,int8.")
     if any(name in APPROXIMATE for name in methods) and importlib.util.find_spec("usearch") is None:
-        raise InputError('The approximate stage needs usearch: pip install "langgraph-convcoa[approximate]", or leave it out.')
+        raise InputError('The ANN index needs usearch: pip install "langgraph-convcoa[approximate]", or leave it out.')
 
 
-def prepare(patterns: Patterns, methods: Sequence[str], k: int, graphs: Path | None, progress: Progress) -> dict[str, Method]:
-    """What each method does with queries; all that can be made beforehand is.
-
-    Args:
-        patterns: A memory of float32.
-        methods: By name.
-        k: How many passages a query.
-        graphs: A folder of its own for this memory's graphs, which are read from there or kept there.
-        progress: Of building a graph.
-    """
+def prepare(patterns: Patterns, methods: Sequence[str], k: int, progress: Progress) -> dict[str, Method]:
+    """What each method does with queries for the k best passages; everything that can be is built beforehand."""
     stages: dict[str, Method] = {}
     for name in methods:
         if name == "product":
@@ -63,38 +58,26 @@ def prepare(patterns: Patterns, methods: Sequence[str], k: int, graphs: Path | N
         elif name == "langchain":
             stages[name] = _langchain(patterns, k)
         elif name in APPROXIMATE:
-            stages[name] = _approximate(patterns, APPROXIMATE[name], k, graphs, progress)
+            stages[name] = _approximate(patterns, APPROXIMATE[name], k, progress)
         else:
-            stages[name] = _searcher(patterns, SEARCHES[name], k)
+            stages[name] = partial(search, patterns if name == "float32" else _int8(patterns), k=k)
     return stages
 
 
-def _searcher(patterns: Patterns, dtype: PatternType, k: int) -> Callable[[Vectors], list[Ranking]]:
-    if dtype != patterns.dtype:
-        parts = [encode_patterns(patterns.rows(a, a + _ROWS), dtype) for a in range(0, len(patterns.values), _ROWS)]
-        values = np.concatenate([part[0] for part in parts])
-        scales = np.concatenate([part[1] for part in parts]) if dtype == "int8" else None
-        patterns = Patterns(values, patterns.offsets, scales, dtype)
-    return lambda x: search(patterns, x, k=k)
+def _int8(patterns: Patterns) -> Patterns:
+    parts = [encode_patterns(patterns.rows(a, a + _ROWS), "int8") for a in range(0, len(patterns.values), _ROWS)]
+    values, scales = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
+    return Patterns(values, patterns.offsets, scales, "int8")
 
 
-def _approximate(patterns: Patterns, over: Over, k: int, graphs: Path | None, progress: Progress) -> Method:
+def _approximate(patterns: Patterns, over: Over, k: int, progress: Progress) -> Method:
     settings = ApproximateSettings(over=over)
-    file = None if graphs is None else graphs / f"{over}-{settings.connectivity}-{settings.expansion_add}.safetensors"
-    if file is not None and file.is_file():
-        stage = ApproximateStage.load(file)
-    else:
-        stage = ApproximateStage(
-            patterns.d, over=over, connectivity=settings.connectivity, expansion_add=settings.expansion_add
-        )
-        stage.add(patterns, progress=progress)
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            stage.save(file)
+    stage = ApproximateStage(patterns.d, over=over, connectivity=settings.connectivity, expansion_add=settings.expansion_add)
+    stage.add(patterns, progress=progress)
     return lambda x: search_candidates(patterns, x, stage.candidates, k=k, count=settings.candidates)
 
 
-def _faiss(patterns: Patterns, k: int) -> Callable[[Vectors], object]:
+def _faiss(patterns: Patterns, k: int) -> Method:
     import faiss
 
     faiss.omp_set_num_threads(torch.get_num_threads())
@@ -103,14 +86,14 @@ def _faiss(patterns: Patterns, k: int) -> Callable[[Vectors], object]:
     return lambda x: index.search(x, k)
 
 
-def _langchain(patterns: Patterns, k: int) -> Callable[[Vectors], object]:
+def _langchain(patterns: Patterns, k: int) -> Method:
     store = InMemoryVectorStore(_Ready(patterns))
     store.add_texts([str(n) for n in range(patterns.n)])
     return lambda x: [store.similarity_search_by_vector(row.tolist(), k=k) for row in x]
 
 
 class _Ready(Embeddings):
-    """Hands out the whole-passage patterns by number."""
+    """Gives the whole-passage patterns by number."""
 
     def __init__(self, patterns: Patterns) -> None:
         self._patterns = patterns
@@ -121,3 +104,44 @@ class _Ready(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         return self.embed_documents([text])[0]
+
+
+def synthetic_memory(size: int, dimension: int, queries: int, seed: int) -> tuple[Patterns, Vectors]:
+    """About `size` unit patterns in sets, and unit queries (q, d), each near a passage.
+
+    Vectors of real text lie in clusters, and so do these; on vectors of evenly spread directions the recall of an approximate
+    search would say nothing. Of 500 random directions, the topics, each passage takes one: y_0 is that plus a random unit
+    vector, normalised (cosine about 0.5 between two passages of a topic, 0 else). A window is y_0 plus 0.8 times a random unit
+    vector, normalised (cosine about 0.78 to it), and so is a query, of a passage taken at random.
+
+    Example:
+        >>> patterns, queries = synthetic_memory(100, 16, 2, seed=0)
+        >>> len(patterns.values), patterns.n, queries.shape
+        (100, 11, (2, 16))
+    """
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(_SMALLEST, _LARGEST + 1, size // _SMALLEST + 1)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    # The last set ends at the size asked for, or a set is left out where it would have too few.
+    offsets = offsets[: max(2, int(np.searchsorted(offsets, size - 1)))]
+    offsets[-1] = max(size, 2)
+    n = len(offsets) - 1
+    topics = _unit(rng, (_TOPICS, dimension))
+    whole = _normalise(topics[rng.integers(0, _TOPICS, n)] + _unit(rng, (n, dimension)))
+    owners = np.repeat(np.arange(n), np.diff(offsets))
+    values = np.empty((len(owners), dimension), dtype=np.float32)
+    for start in range(0, len(values), _ROWS):
+        part = owners[start : start + _ROWS]
+        values[start : start + _ROWS] = _normalise(whole[part] + _WINDOW_NOISE * _unit(rng, (len(part), dimension)))
+    values[offsets[:-1]] = whole
+    near = whole[rng.integers(0, n, queries)]
+    return Patterns(values, offsets), _normalise(near + _WINDOW_NOISE * _unit(rng, (queries, dimension)))
+
+
+def _unit(rng: np.random.Generator, shape: tuple[int, int]) -> Vectors:
+    return _normalise(rng.standard_normal(shape, dtype=np.float32))
+
+
+def _normalise(rows: Vectors) -> Vectors:
+    unit: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from langgraph_convcoa.evaluation.bench.made_memory import made_up_memory
+from langgraph_convcoa.evaluation.bench.scoring_methods import synthetic_memory
 
 
 @pytest.mark.parametrize("size", [2, 3, 20, 1000, 70_000])
-def test_made_up_memories_have_the_size_asked_for(size):
-    patterns, queries = made_up_memory(size, 8, 3, seed=1)
+def test_synthetic_memories_have_the_size_asked_for(size):
+    patterns, queries = synthetic_memory(size, 8, 3, seed=1)
     assert len(patterns.values) == size
     assert np.diff(patterns.offsets).max() <= 30
     np.testing.assert_allclose(np.linalg.norm(patterns.values, axis=1), 1, rtol=1e-5)
@@ -14,7 +14,7 @@ def test_made_up_memories_have_the_size_asked_for(size):
 
 
 def test_passages_lie_in_topics_and_windows_near_their_passage():
-    patterns, queries = made_up_memory(20_000, 384, 5, seed=0)
+    patterns, queries = synthetic_memory(20_000, 384, 5, seed=0)
     firsts = patterns.offsets[:-1]
     whole = patterns.values[firsts]
     near = (whole[:200] @ whole.T > 0.35).sum(axis=1)
