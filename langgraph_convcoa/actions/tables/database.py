@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Result, Table, TableError, columns_of, first_line, interrupted_after
+from langgraph_convcoa.files import open_sqlite
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
@@ -103,10 +104,9 @@ class DatabaseTables:
             path = self._file
             if not path.is_file():
                 raise TableError(f"there is no SQLite database at {path}: check the path")
-            uri = f"file:{quote(str(path.resolve()))}?mode=ro"
             return create_engine(
                 "sqlite://",
-                creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=5.0),
+                creator=lambda: open_sqlite(path.resolve(), "ro", timeout=5.0, any_thread=True),
                 poolclass=NullPool,
             )
         options: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 2}
