@@ -1,19 +1,21 @@
-"""The conversation as a memory: a query state that its earlier turns pull along."""
+"""The query state of a question in its conversation, whose earlier turns are a Hopfield memory."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.hopfield.energy import update
+from langgraph_convcoa.hopfield.sparsity import sparsemax
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.wrappers import RecentValues
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
@@ -25,7 +27,6 @@ History = Sequence[Turn | Sequence[str] | BaseMessage]
 """Earlier turns, oldest first: pairs of question and answer, or LangChain messages."""
 
 _Asked = tuple[str, tuple[Turn, ...]]
-_Key = TypeVar("_Key", str, _Asked)
 
 _ANSWER_CHARACTERS = 300
 
@@ -55,14 +56,10 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage] | None) 
             text = str(entry.text).strip()
             if not text or not isinstance(entry, HumanMessage | AIMessage):
                 continue
-            if isinstance(entry, HumanMessage):
-                if not pairs or pairs[-1][1]:
-                    pairs.append(([], []))
-                pairs[-1][0].append(text)
-            else:
-                if not pairs:
-                    pairs.append(([], []))
-                pairs[-1][1].append(text)
+            asks = isinstance(entry, HumanMessage)
+            if not pairs or (asks and pairs[-1][1]):
+                pairs.append(([], []))
+            pairs[-1][0 if asks else 1].append(text)
         elif isinstance(entry, list | tuple) and len(entry) == 2 and all(isinstance(part, str) for part in entry):
             pairs.append(([entry[0]], [entry[1]]))
         else:
@@ -71,7 +68,7 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage] | None) 
 
 
 def turn_text(turn: Turn) -> str:
-    """What is encoded of an earlier turn: its question and the start of its answer.
+    """The text that is encoded of an earlier turn: its question and the start of its answer.
 
     Example:
         >>> turn_text(("Who wrote it?", "Ada."))
@@ -106,7 +103,7 @@ def conversational_state(query: Vectors, history: Vectors, history_weight: float
 
 
 def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
-    """normalise((1 - <t, x>)^p t + g s): states s with what a query encoder makes of the questions, t.
+    """normalise((1 - <t, x>)^p t + g s): states s mixed with the query encoder's vectors t.
 
     Where the query encoder finds that a question x in its conversation means what it says, t is near x and tells nothing
     new; the gate then leaves the question to s, which leans on its history. With p = 0 the query encoder always counts alike.
@@ -132,11 +129,85 @@ def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_we
     return np.asarray(np.divide(mixed, lengths, out=mixed, where=lengths > 0), dtype=np.float32)
 
 
+@dataclass(frozen=True, eq=False)
+class StateWeights:
+    """The trained weights of a conversation state.
+
+    normalise(x W_x + lambda g r W_h), where r = sparsemax(beta_h x W_a H^T) H is what the earlier turns H give back to the
+    question x, and the gate g = 2 sigmoid(u [x, r, x * r, <x, r>, 1]), from 0 to 2, says how much of it the question needs.
+    Identity matrices and u = 0 are the untrained state. A question without a history is left as it is.
+
+    Attributes:
+        direct: W_x, (d, d).
+        association: W_a, (d, d).
+        history: W_h, (d, d).
+        gate: u, (3 d + 2,).
+
+    Raises:
+        RetrievalError: The shapes do not fit together, or a weight is not finite.
+
+    Example:
+        >>> weights = StateWeights.untrained(2)
+        >>> x, h = np.array([1, 0], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
+        >>> weights.state(x, h, 1.0, 1.0).round(3).tolist()
+        [0.7070000171661377, 0.7070000171661377]
+    """
+
+    direct: Vectors
+    association: Vectors
+    history: Vectors
+    gate: npt.NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        d = len(self.direct)
+        shapes = self.direct.shape, self.association.shape, self.history.shape
+        if shapes != ((d, d),) * 3 or self.gate.shape != (3 * d + 2,):
+            raise RetrievalError(
+                f"The weights of the conversation state have shapes {shapes} and {self.gate.shape}; they must be three times "
+                "(d, d), and (3 d + 2,)."
+            )
+        if not all(np.isfinite(weight).all() for weight in (self.direct, self.association, self.history, self.gate)):
+            raise RetrievalError("A weight of the conversation state is NaN or infinite; train again or load another.")
+
+    @classmethod
+    def untrained(cls, dimension: int) -> StateWeights:
+        """The weights whose state is `conversational_state`."""
+        eye = np.eye(dimension, dtype=np.float32)
+        return cls(eye, eye, eye, np.zeros(3 * dimension + 2, dtype=np.float32))
+
+    @property
+    def dimension(self) -> int:
+        """Length d of the vectors that the weights are for."""
+        return len(self.direct)
+
+    def state(self, query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
+        """The state of a question in its conversation.
+
+        Args:
+            query: x, (d,).
+            history: H, (t, d), one vector an earlier turn; may be empty.
+            history_weight: lambda, at least 0.
+            history_beta: beta_h, 0 to infinity.
+
+        Returns:
+            (d,), of length one.
+        """
+        state = query
+        if len(history) and history_weight:
+            likeness = torch.from_numpy(history @ (query @ self.association))
+            recalled = sparsemax(likeness, beta=history_beta).numpy() @ history
+            features = np.concatenate([query, recalled, query * recalled, [query @ recalled, 1.0]])
+            gate = 2 / (1 + np.exp(-np.clip(self.gate @ features, -50, 50)))
+            state = query @ self.direct + history_weight * gate * (recalled @ self.history)
+        length = np.linalg.norm(state)
+        return np.asarray(state / length if length else state, dtype=np.float32)
+
+
 class StateEncoder:
     """Query states of questions with their histories; vectors of recent texts are kept, since a history recurs every turn.
 
     Without a model the state is `conversational_state`. A model's projections and gate take the place of the identity in it
-    (`StateWeights`), and what a query encoder makes of the question and its turns is added (`mixed_states`).
+    (`StateWeights`), and its query encoder's vector of the question with its turns is mixed in (`mixed_states`).
 
     Args:
         encoder: Encodes questions and turns alike.
@@ -147,10 +218,9 @@ class StateEncoder:
     def __init__(self, encoder: Encoder, capacity: int = 4096, model: RetrieverModel | None = None) -> None:
         self.encoder = encoder
         self.model = model
-        self._capacity = capacity
-        self._kept: OrderedDict[str | _Asked, Vectors] = OrderedDict()
+        self._vectors = RecentValues[str, Vectors](capacity)
+        self._asked = RecentValues[_Asked, Vectors](capacity)
         self._checked = False
-        self._lock = threading.Lock()
 
     def states(
         self,
@@ -174,11 +244,12 @@ class StateEncoder:
         if self.model is not None and not self._checked:
             self.model.check_encoder(self.encoder)
             self._checked = True
+        state = self.model.state.state if self.model is not None and self.model.state is not None else conversational_state
         kept = [list(history) if history_weight else [] for history in histories]
         turns = [[text for text in map(turn_text, history) if text] for history in kept]
-        vectors = self._encode([*queries, *(text for texts in turns for text in texts)])
+        vectors = self._vectors.of([*queries, *(text for texts in turns for text in texts)], self._encode)
         rows = [
-            self._state(
+            state(
                 vectors[query],
                 np.stack([vectors[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32),
                 history_weight,
@@ -189,55 +260,29 @@ class StateEncoder:
         states = np.stack(rows) if rows else np.zeros((0, self.encoder.dimension), dtype=np.float32)
         return self._with_query_encoder(states, vectors, queries, kept)
 
-    def _state(self, query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
-        if self.model is None or self.model.state is None:
-            return conversational_state(query, history, history_weight, history_beta)
-        return self.model.state.state(query, history, history_weight, history_beta)
+    def _encode(self, texts: list[str]) -> Vectors:
+        return normalised(self.encoder.encode_queries(texts), len(texts), self.encoder.dimension, self.encoder.name)
 
     def _with_query_encoder(
         self, states: Vectors, vectors: Mapping[str, Vectors], queries: Sequence[str], histories: Sequence[Sequence[Turn]]
     ) -> Vectors:
-        """The states with what the query encoder makes of each question and its turns."""
-        if self.model is None or self.model.query_encoder is None:
+        """The states mixed with the query encoder's vectors of the questions with their turns."""
+        model = self.model
+        if model is None or model.query_encoder is None:
             return states
         asked = {
             row: (query, tuple((question.strip(), answer.strip()) for question, answer in history))
             for row, (query, history) in enumerate(zip(queries, histories, strict=True))
-            if history or self.model.first_turns
+            if history or model.first_turns
         }
         if not asked:
             return states
-        found = self._recalled(asked.values())
-        new = [question for question in dict.fromkeys(asked.values()) if question not in found]
-        if new:
-            bfloat16 = "bfloat16" in self.encoder.name.split("|")
-            query_encoder = self.model.query_encoder
-            read = query_encoder.encode([query for query, _ in new], [turns for _, turns in new], bfloat16=bfloat16)
-            found |= zip(new, read, strict=True)
-        self._keep(found)
+        encode, bfloat16 = model.query_encoder.encode, "bfloat16" in self.encoder.name.split("|")
+        found = self._asked.of(
+            asked.values(), lambda new: encode([query for query, _ in new], [turns for _, turns in new], bfloat16=bfloat16)
+        )
         rows, states = list(asked), states.copy()
         encoded = np.stack([found[question] for question in asked.values()])
         questions = np.stack([vectors[queries[row]] for row in rows])
-        states[rows] = mixed_states(encoded, questions, states[rows], self.model.state_weight, self.model.gate)
+        states[rows] = mixed_states(encoded, questions, states[rows], model.state_weight, model.gate)
         return states
-
-    def _encode(self, texts: Sequence[str]) -> dict[str, Vectors]:
-        found = self._recalled(texts)
-        missing = list(dict.fromkeys(text for text in texts if text not in found))
-        if missing:
-            rows = normalised(self.encoder.encode_queries(missing), len(missing), self.encoder.dimension, self.encoder.name)
-            found |= zip(missing, rows, strict=True)
-        self._keep(found)
-        return found
-
-    def _recalled(self, keys: Iterable[_Key]) -> dict[_Key, Vectors]:
-        with self._lock:
-            return {key: self._kept[key] for key in keys if key in self._kept}
-
-    def _keep(self, found: Mapping[_Key, Vectors]) -> None:
-        with self._lock:
-            for key, vector in found.items():
-                self._kept[key] = vector
-                self._kept.move_to_end(key)
-            while len(self._kept) > self._capacity:
-                self._kept.popitem(last=False)

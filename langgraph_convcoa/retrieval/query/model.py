@@ -1,4 +1,4 @@
-"""A trained retriever on disk: what training adds to an encoder whose patterns of passages stay as they are."""
+"""Trained retriever models: the weights and settings on the query's side, their folder on disk, the default model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import DTYPES, SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
-from langgraph_convcoa.retrieval.query.state_weights import StateWeights
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
 DEFAULT_MODEL = "default"
@@ -28,13 +29,8 @@ UNTRAINED = "untrained"
 
 _FORMAT = "convcoa retriever model"
 _VERSION = 1
-_CONFIG, _WEIGHTS, _QUERY_ENCODER, _CARD, _ENCODER = (
-    "config.json",
-    "model.safetensors",
-    "question_tower.safetensors",
-    "README.md",
-    "encoder",
-)
+_CONFIG, _CARD, _ENCODER = "config.json", "README.md", "encoder"
+_WEIGHTS, _QUERY_ENCODER = "model.safetensors", "question_tower.safetensors"
 _SETTINGS = ("beta", "passage_weight", "lexical_weight", "history_weight", "history_beta")
 _WEIGHT_NAMES = ("query", "key", "value")
 _STATE_NAMES = ("direct", "association", "history", "gate")
@@ -42,7 +38,7 @@ _STATE_NAMES = ("direct", "association", "history", "gate")
 
 @dataclass(frozen=True, eq=False)
 class RetrieverModel:
-    """What training gave a `HopfieldRetriever`: the query's side, so that an index built before stays as it is.
+    """The trained part of a `HopfieldRetriever`: the query's side, so that an index built before stays as it is.
 
     Attributes:
         encoder: Identity of the encoder whose patterns are searched (`encoder_identity`).
@@ -145,7 +141,6 @@ class RetrieverModel:
         """
         folder = Path(path)
         check_model_folder(folder)
-        partial, old = folder.with_name(f".{folder.name}.partial"), folder.with_name(f".{folder.name}.old")
         parts = _named("hopfield", _WEIGHT_NAMES, self.weights) | _named("state", _STATE_NAMES, self.state)
         config = {
             "format": _FORMAT,
@@ -161,29 +156,18 @@ class RetrieverModel:
             "encoder_folder": self.encoder_folder is not None,
         }
         try:
-            for remains in (partial, old):
-                shutil.rmtree(remains, ignore_errors=True)
-            partial.mkdir(parents=True)
-            if parts:
-                save_file(parts, partial / _WEIGHTS)
-            if self.query_encoder is not None:
-                self.query_encoder.save(partial / _QUERY_ENCODER)
-            if self.encoder_folder is not None:
-                shutil.copytree(self.encoder_folder, partial / _ENCODER)
-            if self.card:
-                (partial / _CARD).write_text(self.card, encoding="utf-8")
-            (partial / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-            _readable_alike(partial, (partial / _CONFIG).stat().st_mode)
-            if folder.exists():
-                folder.replace(old)
-            partial.replace(folder)
+            with replacing_folder(folder) as partial:
+                if parts:
+                    save_file(parts, partial / _WEIGHTS)
+                if self.query_encoder is not None:
+                    self.query_encoder.save(partial / _QUERY_ENCODER)
+                if self.encoder_folder is not None:
+                    shutil.copytree(self.encoder_folder, partial / _ENCODER)
+                if self.card:
+                    (partial / _CARD).write_text(self.card, encoding="utf-8")
+                (partial / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         except (OSError, SafetensorError) as error:
             raise RetrievalError(f"The model cannot be written to {folder}: {error}.") from error
-        finally:
-            if old.exists() and not folder.exists():
-                old.replace(folder)
-            for remains in (partial, old):
-                shutil.rmtree(remains, ignore_errors=True)
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Raise RetrievalError where the model was not trained for an encoder's vectors; loads the encoder."""
@@ -298,13 +282,6 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 def _arrays(parts: Mapping[str, np.ndarray[Any, Any]], prefix: str, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(parts[f"{prefix}.{name}"], dtype=np.float32) for name in names]
-
-
-def _readable_alike(folder: Path, mode: int) -> None:
-    """Safetensors lets nobody but the owner read what it writes; who may read the settings may read the weights."""
-    for file in folder.rglob("*"):
-        if file.is_file():
-            file.chmod(mode)
 
 
 def _named(prefix: str, names: tuple[str, ...], part: object) -> dict[str, np.ndarray[Any, Any]]:

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.files import replacing
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading, fingerprint
 
@@ -104,48 +105,6 @@ class Differences:
                 if not name.endswith(_SCALES):
                     weights[name].add_(self.added(name).to(weights[name].device))
 
-    def save(self, path: str | Path, base: str, reading: Reading) -> None:
-        """Write a file, in place of one that is there, all at once or not at all."""
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.partial")
-        head = {"format": _FORMAT, "version": str(_VERSION), "base": base, "base_hash": self.base_hash}
-        try:
-            save_file(
-                {name: tensor.contiguous() for name, tensor in self.tensors.items()},
-                partial,
-                metadata=head | {"reading": json.dumps(asdict(reading))},
-            )
-            partial.replace(target)
-        except (OSError, SafetensorError) as error:
-            raise RetrievalError(f"The query encoder cannot be written to {target}: {error}.") from error
-        finally:
-            partial.unlink(missing_ok=True)
-
-    @classmethod
-    def load(cls, path: str | Path) -> tuple[Differences, str, Reading]:
-        """The differences in a file, the name of their encoder, and how much is read.
-
-        Raises:
-            RetrievalError: The file is missing, damaged, cut short or of another version.
-        """
-        file = Path(path)
-        try:
-            with safe_open(file, framework="pt") as stored:
-                head = stored.metadata() or {}
-                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
-        except (OSError, SafetensorError, ValueError) as error:
-            raise RetrievalError(
-                f"The query encoder {file} is missing, damaged or cut short ({error}); copy it again."
-            ) from error
-        if head.get("format") != _FORMAT or head.get("version") != str(_VERSION):
-            found = f"version {head.get('version')}" if head.get("format") == _FORMAT else "another kind of file"
-            raise RetrievalError(f"The query encoder {file} is {found}; this library reads version {_VERSION}.")
-        try:
-            reading = Reading(**json.loads(head["reading"]))
-            return cls(tensors, head["base_hash"]), head["base"], reading
-        except (KeyError, TypeError, ValueError) as error:
-            raise RetrievalError(f"The head of the query encoder {file} cannot be read ({error}); copy it again.") from error
-
 
 class QueryEncoder:
     """A trained copy of the encoder that reads `question [SEP] turns, newest first` in 128 tokens.
@@ -220,12 +179,33 @@ class QueryEncoder:
         Raises:
             RetrievalError: The file is missing, damaged, cut short or of another version.
         """
-        differences, name, reading = Differences.load(path)
-        return cls(base or name, differences, reading, device=device)
+        try:
+            with safe_open(path, framework="pt") as stored:
+                head = stored.metadata() or {}
+                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
+        except (OSError, SafetensorError, ValueError) as error:
+            raise RetrievalError(
+                f"The query encoder {path} is missing, damaged or cut short ({error}); copy it again."
+            ) from error
+        if head.get("format") != _FORMAT or head.get("version") != str(_VERSION):
+            found = f"version {head.get('version')}" if head.get("format") == _FORMAT else "another kind of file"
+            raise RetrievalError(f"The query encoder {path} is {found}; this library reads version {_VERSION}.")
+        try:
+            reading = Reading(**json.loads(head["reading"]))
+            return cls(base or head["base"], Differences(tensors, head["base_hash"]), reading, device=device)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RetrievalError(f"The head of the query encoder {path} cannot be read ({error}); copy it again.") from error
 
     def save(self, path: str | Path) -> None:
-        """Write the query encoder's differences to a file, in place of one that is there, all at once or not at all."""
-        self.differences.save(path, self.base, self.reading)
+        """Write the differences to a file, in place of one that is there, all at once or not at all."""
+        head = {"format": _FORMAT, "version": str(_VERSION), "base": self.base, "base_hash": self.differences.base_hash}
+        head["reading"] = json.dumps(asdict(self.reading))
+        tensors = {name: tensor.contiguous() for name, tensor in self.differences.tensors.items()}
+        try:
+            with replacing(path) as partial:
+                save_file(tensors, partial, metadata=head)
+        except (OSError, SafetensorError) as error:
+            raise RetrievalError(f"The query encoder cannot be written to {path}: {error}.") from error
 
     def encode(
         self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]], *, bfloat16: bool = False

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.hopfield.sparsity import associate
-from langgraph_convcoa.retrieval.query.state_weights import StateWeights
+from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 from langgraph_convcoa.training.head.data import HeadExample, HeadVectors
 from langgraph_convcoa.training.losses import MemorySets, distillation_loss, dpr_loss, memory_scores

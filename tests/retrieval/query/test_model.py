@@ -12,6 +12,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.model import (
     RetrieverModel,
     default_model,
@@ -21,7 +22,6 @@ from langgraph_convcoa.retrieval.query.model import (
 )
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
-from langgraph_convcoa.retrieval.query.state_weights import StateWeights
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 from tests.retrieval.conftest import BagOfWords

@@ -16,9 +16,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.query.conversation_state import conversational_state
+from langgraph_convcoa.retrieval.query.conversation_state import StateWeights, conversational_state
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
-from langgraph_convcoa.retrieval.query.state_weights import StateWeights
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from langgraph_convcoa.training.head.data import encode_examples
