@@ -210,7 +210,7 @@ def fingerprint(*parts: object) -> str:
 
     Example:
         >>> fingerprint("some/encoder", [("When?", ("p1",))])
-        'd1c0d3a1a8a86ad4'
+        '1b2f7ced216f6f8e'
     """
     digest = hashlib.sha256()
     for part in parts:
