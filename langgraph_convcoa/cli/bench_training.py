@@ -1,4 +1,4 @@
-"""`convcoa bench training`: cost of training beside that of a plain dual encoder."""
+"""`convcoa bench training`: what a training costs beside a plain dual encoder's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def training(
         list[Path], typer.Argument(metavar="DATA...", help="Folders or files of conversations.", show_default=False)
     ],
     methods: Annotated[
-        str, typer.Option(metavar="A,B", help="head, query-encoder, dual-question, dual (both encoders).")
+        str, typer.Option(metavar="A,B", help="head, tower, dual-question, dual (both towers).")
     ] = "head,dual-question",
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="Of each training.")] = 200,
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Examples a step.")] = 32,
@@ -48,7 +48,7 @@ def training(
 
       convcoa bench training data/abg_coqa data/or_sharc
 
-      convcoa bench training data/abg_coqa --methods head,query-encoder,dual-question,dual --steps 100 --json
+      convcoa bench training data/abg_coqa --methods head,tower,dual-question,dual --steps 100 --json
     """
     from langgraph_convcoa.cli.documents import open_cache
     from langgraph_convcoa.datasets.passages import load_distractors
@@ -58,7 +58,7 @@ def training(
     report = training_cost(
         load_training_data(data, part="train", invalid="skip"),
         load_training_data(data, part="dev", distractors=load_distractors(distractors) if distractors else (), invalid="skip"),
-        methods=[{"tower": "query-encoder"}.get(name.strip(), name.strip()) for name in methods.split(",")],
+        methods=[name.strip() for name in methods.split(",")],
         steps=steps,
         batch_size=batch,
         evaluations=evaluations,

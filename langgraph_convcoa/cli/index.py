@@ -74,14 +74,14 @@ def index(
     documents = _passages(paths) if passages else _documents(paths, int(max_mb * 1e6))
     # Before the index is made, so that a wrong path makes none.
     first = next(documents)
-    from langgraph_convcoa.retrieval.hybrid.ann import ApproximateStage, approximate_settings
+    from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, approximate_settings
     from langgraph_convcoa.retrieval.index.index import open_or_create, put_approximate
     from langgraph_convcoa.retrieval.memory import MemoryCorpus
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     if approximate:
         # A missing package is reported before the documents are encoded.
-        ApproximateStage(1)
+        ANNIndex(1)
     encoder = HopfieldRetriever(corpus=MemoryCorpus()).encoder
     opened = open_or_create(out, encoder, stored, {})
     stage = approximate_settings(opened.head.settings.get("approximate"))

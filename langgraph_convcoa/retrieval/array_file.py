@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
-import uuid
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.files import replacing
 
 _TYPES = {"U8": np.uint8, "I32": np.int32, "I64": np.int64, "F32": np.float32}
 _BLOCK = 1 << 24
@@ -98,29 +96,11 @@ def write_arrays(
     words = json.dumps(dict(settings or {}))
     sums = {name: _checksum(values) for name, values in kept.items()} | {"": zlib.crc32(words.encode())}
     metadata = {"kind": kind, "version": str(version), "settings": words, "crc32": json.dumps(sums)}
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch()
-        mode = temporary.stat().st_mode
-        save_file(kept, temporary, metadata=metadata)
-        # safetensors lets nobody but the owner read what it writes; others may read an index that is shared with them.
-        temporary.chmod(mode)
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            save_file(kept, temporary, metadata=metadata)
     except (OSError, SafetensorError) as error:
         raise RetrievalError(f"{path} cannot be written: {_line(error)}.") from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def remove_remains(path: Path) -> None:
-    """Remove what writers of a file left beside it when they were killed; nobody may be writing it now."""
-    for left in path.parent.glob(f".{path.name}.*"):
-        with suppress(OSError):
-            left.unlink()
 
 
 def _mapped(path: Path) -> dict[str, npt.NDArray[Any]]:

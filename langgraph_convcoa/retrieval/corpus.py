@@ -21,9 +21,7 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings
-    from langgraph_convcoa.retrieval.hybrid.ann_channel import ApproximateChannel
-    from langgraph_convcoa.retrieval.hybrid.bm25_channel import LexicalChannel
+    from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
 
 Filter = Mapping[str, Any] | Callable[[Document], bool]
 """Metadata that must be equal (or one of a list, tuple or set of values), or a function of the passage."""
@@ -137,8 +135,8 @@ class Corpus(Protocol):
 
     complete: ClassVar[bool] = True
     path: Path | None = None
-    bm25: LexicalChannel | None = None
-    ann: ApproximateChannel | None = None
+    bm25: BM25Follower | None = None
+    ann: ANNFollower | None = None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -175,12 +173,6 @@ class Corpus(Protocol):
     def compact(self) -> None:
         """Free the space of what was deleted, where it takes any."""
         return
-
-    def save_approximate(
-        self, settings: ApproximateSettings, *, passage_weight: float = 1.0, progress: Progress = False
-    ) -> bool:
-        """Bring the ANN index up to date and write it to the corpus's folder; False where that cannot be done."""
-        return False
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
         """Keep a retriever's settings with a corpus that is stored at this path; False where that is not its place."""

@@ -17,8 +17,7 @@ from langgraph_convcoa.retrieval.documents.split import Span, pattern_text, spli
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.cache import encode_patterns as encode_texts
-from langgraph_convcoa.retrieval.hybrid.ann_channel import ApproximateChannel
-from langgraph_convcoa.retrieval.hybrid.bm25_channel import LexicalChannel
+from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
 from langgraph_convcoa.retrieval.index.documents import check_owners, content_digest, groups_of, select
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
@@ -160,14 +159,14 @@ class MemoryCorpus(Corpus):
         (1, [1])
     """
 
-    bm25: LexicalChannel
-    ann: ApproximateChannel
+    bm25: BM25Follower
+    ann: ANNFollower
 
     def __init__(self, memory: Memory | None = None) -> None:
         self._state = empty_memory() if memory is None else memory
         self._next_key = int(self._state.keys.max(initial=-1)) + 1
         self._changing = threading.RLock()
-        self.bm25, self.ann = LexicalChannel(), ApproximateChannel()
+        self.bm25, self.ann = BM25Follower(), ANNFollower()
 
     def __len__(self) -> int:
         return len(self._state)

@@ -23,7 +23,7 @@ from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Filter, StaleSnaps
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, ApproximateStage, approximate_settings
+from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings, approximate_settings
 from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
 from langgraph_convcoa.retrieval.memory import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
@@ -162,14 +162,14 @@ class HopfieldRetriever(BaseRetriever):
         retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
         ann = approximate_settings(retriever.approximate)
         if ann is not None:
-            ApproximateStage(1)
+            ANNIndex(1)
         documents, store = _checked(documents), _cache(cache)
         if path is None:
             memory = build_memory(documents, retriever.encoder, cache=store, progress=progress, dtype=dtype or "float32")
             retriever.corpus = corpus = MemoryCorpus(memory)
             if ann is not None:
-                weight = retriever.passage_weight
-                corpus.ann.follow(memory, ann, passage_weight=weight, progress=progress, everything=True)
+                corpus.ann.configure(ann, retriever.passage_weight)
+                corpus.ann.build(memory, progress)
             return retriever
         index = open_or_create(path, retriever.encoder, dtype, retriever._settings(), approximate=ann)
         retriever.corpus = index

@@ -11,8 +11,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Filter, Passage, View
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings
-from langgraph_convcoa.retrieval.hybrid.ann_search import needs_graph
+from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, needs_graph
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
@@ -80,13 +79,15 @@ def _rankings(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> lis
     }
     if corpus.bm25 is not None and scoring.lexical_weight:
         terms["extra"] = np.float32(scoring.lexical_weight) * corpus.bm25.scores(view, asked.queries)
-    settings = scoring.approximate
-    if corpus.ann is None or settings is None:
+    ann, settings = corpus.ann, scoring.approximate
+    if ann is None or settings is None:
         return search(view.patterns, asked.states, **terms)
-    if needs_graph(len(view), max(settings.candidates, asked.k)) and corpus.ann.lags(view, settings):
-        # What has to be linked now is kept for the next process.
-        corpus.save_approximate(settings, passage_weight=scoring.passage_weight, progress=True)
-    return corpus.ann.rank(view, asked.states, settings, **terms)
+    if needs_graph(len(view), max(settings.candidates, asked.k)):
+        ann.configure(settings, scoring.passage_weight)
+        if ann.lags(view):
+            # What has to be linked now is kept for the next process.
+            ann.save(view, progress=True)
+    return ann.rank(view, asked.states, settings, **terms)
 
 
 def hit_document(view: View, hit: Hit, state: Vectors, scoring: Scoring, *, association: bool) -> Document:

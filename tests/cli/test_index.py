@@ -101,7 +101,7 @@ def test_what_cannot_be_indexed_is_one_line(docs: Path, made: Path, tmp_path: Pa
 
 def test_a_graph_is_kept_on_request_and_an_exact_search_can_be_asked_for(docs: Path, tmp_path: Path) -> None:
     pytest.importorskip("usearch")
-    from langgraph_convcoa.retrieval.index.beside import APPROXIMATE_FILE
+    from langgraph_convcoa.retrieval.index.index import APPROXIMATE_FILE
 
     made = tmp_path / "made"
     assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["approximate"] is False

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.array_file import ArrayFile, remove_remains, write_arrays
+from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.int64).reshape(2, 3),
@@ -59,10 +59,3 @@ def test_whoever_may_read_other_new_files_may_read_these(tmp_path):
     (tmp_path / "other").touch()
     write_arrays(tmp_path / "file", ARRAYS, kind="test", version=1)
     assert (tmp_path / "file").stat().st_mode == (tmp_path / "other").stat().st_mode
-
-
-def test_what_a_killed_writer_left_is_removed(tmp_path):
-    for name in (".file.0123", ".files.0123", "file"):
-        (tmp_path / name).touch()
-    remove_remains(tmp_path / "file")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".files.0123", "file"]

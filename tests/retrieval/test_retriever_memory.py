@@ -189,7 +189,7 @@ def test_unusable_vectors_leave_a_memory_as_it_was(encoder):
 
 def test_what_a_killed_writer_left_beside_an_index_goes(tmp_path, encoder):
     HopfieldRetriever.from_texts(["one apple", "two pears"], encoder=encoder, path=tmp_path / "index")
-    left = tmp_path / "index" / ".lexical.safetensors.0123"
+    left = tmp_path / "index" / ".lexical.safetensors.0123.partial"
     left.write_text("words of what is deleted")
     HopfieldRetriever.from_pretrained(tmp_path / "index", encoder=encoder).compact()
     assert not left.exists()

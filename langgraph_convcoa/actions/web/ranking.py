@@ -89,8 +89,8 @@ def _document(page: Page) -> Document:
 def _promising(passages: list[Document], query: str) -> list[Document]:
     if len(passages) <= _MOST_PASSAGES:
         return passages
-    from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
+    from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 
-    scores = LexicalIndex(passages).scores([query])[0]
+    scores = BM25Index(passages).scores([query])[0]
     best = np.sort(np.argsort(-scores, kind="stable")[:_MOST_PASSAGES])
     return [passages[int(i)] for i in best]

@@ -13,8 +13,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, ApproximateStage, Over
-from langgraph_convcoa.retrieval.hybrid.ann_search import search_candidates
+from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings, Over, search_candidates
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
@@ -72,7 +71,7 @@ def _int8(patterns: Patterns) -> Patterns:
 
 def _approximate(patterns: Patterns, over: Over, k: int, progress: Progress) -> Method:
     settings = ApproximateSettings(over=over)
-    stage = ApproximateStage(patterns.d, over=over, connectivity=settings.connectivity, expansion_add=settings.expansion_add)
+    stage = ANNIndex(patterns.d, over=over, connectivity=settings.connectivity, expansion_add=settings.expansion_add)
     stage.add(patterns, progress=progress)
     return lambda x: search_candidates(patterns, x, stage.candidates, k=k, count=settings.candidates)
 

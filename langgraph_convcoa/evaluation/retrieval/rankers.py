@@ -17,7 +17,7 @@ from langgraph_convcoa.retrieval.documents.split import document_id, pattern_tex
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
 from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
-from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
+from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
@@ -204,7 +204,7 @@ class Rankers:
 
     def _bm25(self) -> Ranker:
         passages = self._pool.passages
-        index = LexicalIndex(passages)
+        index = BM25Index(passages)
 
         def rank(queries: Sequence[Query]) -> list[list[str]]:
             rankings = []

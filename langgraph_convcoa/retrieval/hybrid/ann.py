@@ -1,11 +1,11 @@
-"""An approximate first stage for memories of millions of patterns: an HNSW graph that names candidates."""
+"""ANN index: an HNSW graph that names candidates among millions of patterns, and the exact scoring of these."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,25 +16,35 @@ from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.retrieval.scoring.topk import Ranking, search
 
 if TYPE_CHECKING:
     from usearch.index import Index
 
+Sets: TypeAlias = npt.NDArray[np.int64]
+
 Over = Literal["windows", "passages"]
 """What the graph holds: a vector for each window, with its passage's, or one for each passage."""
 
+GONE = -1
+"""The key of an entry that was removed."""
+
 _KIND = "approximate stage"
 _VERSION = 2
-_BATCH = 16_384
 _SETTINGS = ("dimension", "over", "passage_weight", "connectivity", "expansion_add")
+# How many passages are linked at a time, and after how many of them a build can be resumed that is killed.
+_AT_ONCE = 2_048
+_CHECKPOINT = 32_768
+# Up to so many times the candidates, scoring all that is allowed is as fast as asking the graph.
+_FEW = 10
 
 
 class ApproximateSettings(BaseModel):
     """How a retriever searches approximately: `HopfieldRetriever.from_documents(..., approximate=ApproximateSettings(...))`.
 
     Attributes:
-        candidates: How many memory sets the graph names for a query; they are scored exactly. More find more.
-        over: Windows or passages; see `ApproximateStage`.
+        candidates: How many passages the ANN index names for a query; they are scored exactly. More find more.
+        over: Windows or passages; see `ANNIndex`.
         connectivity: Links of a vector in the graph, HNSW's M.
         expansion_add: Breadth of the search for a new vector's neighbours.
 
@@ -51,13 +61,14 @@ class ApproximateSettings(BaseModel):
     expansion_add: int = Field(default=128, ge=1)
 
 
-class ApproximateStage:
-    """Finds the memory sets that may score best, without looking at all of them; they are then scored exactly.
+class ANNIndex:
+    """Finds the passages that may score best, without looking at all of them; they are then scored exactly.
 
     Over windows, the graph (HNSW, Malkov & Yashunin 2018; usearch) holds w y_0 + y_j for every window j, so that its best
     inner product with a query state is the bound w <x, y_0> + max_j <x, y_j> itself (with trained weights
     it is only near it). Over passages it holds y_0 alone: smaller and sooner built, and blind to a passage of which one
-    sentence fits. Several threads may search; whoever changes the stage does so alone.
+    sentence fits. Entries are passages, numbered in the order in which they were added. Several threads may search; whoever
+    changes or first uses a loaded index does so alone.
 
     Args:
         dimension: Length d of a pattern.
@@ -66,21 +77,21 @@ class ApproximateStage:
         connectivity: Links of a vector in the graph, HNSW's M.
         expansion_add: Breadth of the search for a new vector's neighbours.
         threads: Threads for building and batches; all when 0.
+        source: The corpus that the passages are of.
 
     Attributes:
-        names: Of a loaded stage, what it was saved with.
-        source: Of a loaded stage, what it was saved with.
+        keys: The key of each entry in its corpus, `GONE` where it was removed.
+        source: That corpus.
 
     Raises:
         RetrievalError: usearch is not installed.
-        InputError: A setting is out of range.
 
     Example:
         >>> from langgraph_convcoa.retrieval.scoring.patterns import encode_patterns
         >>> values, scales = encode_patterns(np.eye(4, dtype=np.float32), "float32")
-        >>> stage = ApproximateStage(4)
-        >>> stage.add(Patterns(values=values, scales=scales, offsets=np.array([0, 2, 4])))
-        >>> [keys.tolist() for keys in stage.candidates(np.array([[0, 0, 1, 0]], dtype=np.float32), 1)]
+        >>> index = ANNIndex(4)
+        >>> index.add(Patterns(values=values, scales=scales, offsets=np.array([0, 2, 4])))
+        >>> [entries.tolist() for entries in index.candidates(np.array([[0, 0, 1, 0]], dtype=np.float32), 1)]
         [[1]]
     """
 
@@ -93,21 +104,15 @@ class ApproximateStage:
         connectivity: int = 16,
         expansion_add: int = 128,
         threads: int = 0,
+        source: str = "",
     ) -> None:
-        if over not in ("windows", "passages"):
-            raise InputError(f"An approximate stage is over windows or passages, not {over!r}.")
-        if dimension < 1 or connectivity < 2 or expansion_add < 1:
-            raise InputError("dimension and expansion_add must be at least 1, connectivity at least 2.")
-        if not 0 <= passage_weight < np.inf:
-            raise InputError(f"passage_weight must be a number of at least 0, not {passage_weight}.")
         self.dimension = dimension
         self.over: Over = over
         self.passage_weight = passage_weight
         self.connectivity, self.expansion_add = connectivity, expansion_add
-        self.names: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self.source = ""
+        self.keys: Sets = np.zeros(0, dtype=np.int64)
+        self.source = source
         self._threads = threads
-        self._lock = threading.RLock()
         self._file: ArrayFile | None = None
         # None while the graph is still in a file only.
         self._index: Index | None = _usearch()(
@@ -126,63 +131,59 @@ class ApproximateStage:
     def add(
         self,
         patterns: Patterns,
-        keys: npt.NDArray[np.int64] | None = None,
+        sets: Sets | None = None,
+        keys: Sets | None = None,
         *,
-        start: int = 0,
         progress: Progress = False,
+        checkpoint: Callable[[], object] | None = None,
     ) -> None:
-        """Put memory sets into the graph, from number `start` on.
+        """Add passages to the graph.
 
         Args:
-            patterns: n memory sets.
-            keys: (n,), what `candidates` names them by, at least 0 and each once; their numbers when None.
-            start: The first that is new.
+            patterns: Multi-vector passages.
+            sets: The numbers of those that are added; all when None.
+            keys: Their keys; numbered on when None.
             progress: A bar, a callback or nothing.
+            checkpoint: Called now and then, so that what has been linked can be saved.
 
         Raises:
-            RetrievalError: The patterns are not of the stage's dimension, or the keys not one a set.
+            RetrievalError: The patterns are not of the index's dimension.
         """
         if patterns.d != self.dimension:
-            raise RetrievalError(
-                f"The patterns have length {patterns.d}, the approximate stage {self.dimension}; build it again."
-            )
-        names = np.arange(patterns.n) if keys is None else np.asarray(keys, dtype=np.int64)
-        if names.shape != (patterns.n,) or (len(names) and names.min() < 0):
-            raise RetrievalError(
-                f"There are {patterns.n} memory sets and keys of shape {names.shape}; give one of at least 0 each."
-            )
+            raise RetrievalError(f"The patterns have length {patterns.d}, the ANN index {self.dimension}; build it again.")
+        chosen = np.arange(patterns.n) if sets is None else sets
+        named = len(self.keys) + np.arange(len(chosen)) if keys is None else keys
         index = self._graph(changing=True)
-        with track(progress, patterns.n - start, "Linking") as advance:
-            for first in range(start, patterns.n, _BATCH // 8):
-                last = min(first + _BATCH // 8, patterns.n)
-                owners, vectors = self._vectors(patterns, first, last)
-                index.add(names[owners], vectors, threads=self._threads)
-                advance(last - first)
+        with track(progress, len(chosen), "Linking") as advance:
+            for start in range(0, len(chosen), _AT_ONCE):
+                part = chosen[start : start + _AT_ONCE]
+                owners, vectors = self._vectors(patterns.select(part))
+                index.add(len(self.keys) + owners, vectors, threads=self._threads)
+                self.keys = np.concatenate([self.keys, named[start : start + _AT_ONCE]])
+                advance(len(part))
+                done = start + len(part)
+                if checkpoint is not None and done % _CHECKPOINT == 0 and done < len(chosen):
+                    checkpoint()
 
-    def remove(self, keys: Iterable[int]) -> None:
-        """Take memory sets out of the graph; keys that are not in it are passed over."""
-        gone = np.fromiter(keys, dtype=np.int64)
-        if len(gone):
-            self._graph(changing=True).remove(gone.astype(np.uint64))
+    def remove(self, entries: Sets) -> None:
+        """Remove entries from the graph; the others keep their numbers."""
+        if len(entries):
+            self._graph(changing=True).remove(entries.astype(np.uint64))
+            self.keys[entries] = GONE
 
-    def candidates(self, states: Vectors, count: int) -> list[npt.NDArray[np.int64]]:
-        """Keys of up to `count` memory sets for each query state, probably the best first.
+    def candidates(self, states: Vectors, count: int) -> list[Sets]:
+        """Up to `count` entries for each query state, probably the best first.
 
         Args:
             states: (q, d).
-            count: How many sets, at least 1.
+            count: How many, at least 1.
 
         Raises:
-            InputError: count is below 1.
-            RetrievalError: The states have another dimension, or the stage's file is damaged.
+            RetrievalError: The states have another dimension, or the index's file is damaged.
         """
-        if count < 1:
-            raise InputError(f"There must be at least 1 candidate, not {count}.")
         queries = np.ascontiguousarray(states, dtype=np.float32)
         if queries.ndim != 2 or queries.shape[1] != self.dimension:
-            raise RetrievalError(
-                f"The query vectors have shape {queries.shape}, the approximate stage {self.dimension} columns."
-            )
+            raise RetrievalError(f"The query vectors have shape {queries.shape}, the ANN index {self.dimension} columns.")
         index = self._graph()
         if not len(index) or not len(queries):
             return [np.zeros(0, dtype=np.int64) for _ in queries]
@@ -190,69 +191,66 @@ class ApproximateStage:
         wanted = min(count * (3 if self.over == "windows" else 1), len(index))
         found = index.search(queries, wanted, threads=self._threads)
         # For a single state usearch returns its matches bare.
-        keys = np.atleast_2d(found.keys)
-        counts = getattr(found, "counts", [keys.shape[1]])
-        return [_distinct(row[:n].astype(np.int64), count) for row, n in zip(keys, counts, strict=True)]
+        entries = np.atleast_2d(found.keys)
+        counts = getattr(found, "counts", [entries.shape[1]])
+        return [_distinct(row[:n].astype(np.int64), count) for row, n in zip(entries, counts, strict=True)]
 
-    def save(self, path: str | Path, *, names: npt.NDArray[np.int64] | None = None, source: str = "") -> None:
-        """Write the stage to one file, which replaces an older one whole or not at all; takes as much memory again.
+    def save(self, path: str | Path, *, keys: Sets | None = None, source: str | None = None) -> None:
+        """Write the index to one file, which replaces an older one whole or not at all; takes as much memory again.
 
         Args:
             path: The file.
-            names: What the keys 0, 1, ... are called elsewhere, which `load` gives back as `names`.
-            source: Where those names are valid, given back as `source`.
+            keys: The keys of the entries in another corpus; its own when None.
+            source: That other corpus.
 
         Raises:
             RetrievalError: The file cannot be written.
         """
         graph = np.frombuffer(self._graph().save() or b"", dtype=np.uint8)
-        kept = np.zeros(0, dtype=np.int64) if names is None else np.asarray(names, dtype=np.int64)
+        arrays: dict[str, npt.NDArray[Any]] = {"graph": graph, "names": self.keys if keys is None else keys}
         stage = {name: getattr(self, name) for name in _SETTINGS}
-        settings = {"stage": stage, "source": source}
-        write_arrays(Path(path), {"graph": graph, "names": kept}, kind=_KIND, version=_VERSION, settings=settings)
+        settings = {"stage": stage, "source": self.source if source is None else source}
+        write_arrays(Path(path), arrays, kind=_KIND, version=_VERSION, settings=settings)
 
     @classmethod
-    def load(cls, path: str | Path, *, threads: int = 0) -> ApproximateStage:
-        """Open a saved stage; the graph is memory-mapped, and checked against its checksum, at the first search.
+    def load(cls, path: str | Path, *, threads: int = 0) -> ANNIndex:
+        """Open a saved index; the graph is memory-mapped, and checked against its checksum, at the first search.
 
         Raises:
-            RetrievalError: usearch is not installed, or the file is missing, damaged, no such stage or of another version.
+            RetrievalError: usearch is not installed, or the file is missing, damaged, no such index or of another version.
         """
         file = ArrayFile(Path(path), kind=_KIND, version=_VERSION)
-        stage = cls(**file.settings["stage"], threads=threads)
-        stage._file, stage._index = file, None
-        stage.names, stage.source = file.arrays["names"], file.settings["source"]
-        return stage
+        index = cls(**file.settings["stage"], threads=threads, source=file.settings["source"])
+        index._file, index._index, index.keys = file, None, np.array(file.arrays["names"])
+        return index
 
-    def _vectors(self, patterns: Patterns, first: int, last: int) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """The vectors of memory sets `first` to `last`, and the number of the set of each."""
-        offsets = patterns.offsets[first : last + 1]
-        rows = patterns.rows(int(offsets[0]), int(offsets[-1]))
-        starts = offsets[:-1] - offsets[0]
+    def _vectors(self, patterns: Patterns) -> tuple[Sets, Vectors]:
+        """The vectors of passages, and the number of the passage of each."""
+        rows, starts = patterns.rows(0, len(patterns.values)), patterns.offsets[:-1]
         if self.over == "passages":
-            return np.arange(first, last), np.ascontiguousarray(rows[starts])
-        owners = np.repeat(np.arange(last - first), np.diff(offsets))
+            return np.arange(patterns.n), np.ascontiguousarray(rows[starts])
+        owners: Sets = np.repeat(np.arange(patterns.n), np.diff(patterns.offsets))
         windows = np.ones(len(rows), dtype=np.bool_)
         windows[starts] = False
-        sums = rows[windows] + self.passage_weight * rows[starts[owners[windows]]]
-        return first + owners[windows], sums / (1 + self.passage_weight)
+        weight = np.float32(self.passage_weight)
+        sums: Vectors = rows[windows] + weight * rows[starts[owners[windows]]]
+        return owners[windows], sums / (1 + weight)
 
     def _graph(self, *, changing: bool = False) -> Index:
         """The graph, checked and mapped at the first use, and read into memory before it is changed."""
-        with self._lock:
-            if self._file is not None and (self._index is None or changing):
-                self._file.check()
-                try:
-                    self._index = _usearch().restore(self._file.arrays["graph"].data, view=not changing)
-                except (KeyError, RuntimeError, ValueError) as error:
-                    raise RetrievalError(f"{self._file.path} cannot be opened ({error}); build the stage again.") from None
-                if self._index is None or self._index.ndim != self.dimension:
-                    raise RetrievalError(f"{self._file.path} holds no graph of its dimension; build the stage again.")
-                self._index.expansion_add = self.expansion_add
-                if changing:
-                    self._file = None
-            assert self._index is not None
-            return self._index
+        if self._file is not None and (self._index is None or changing):
+            self._file.check()
+            try:
+                self._index = _usearch().restore(self._file.arrays["graph"].data, view=not changing)
+            except (KeyError, RuntimeError, ValueError) as error:
+                raise RetrievalError(f"{self._file.path} cannot be opened ({error}); build the index again.") from None
+            if self._index is None or self._index.ndim != self.dimension:
+                raise RetrievalError(f"{self._file.path} holds no graph of its dimension; build the index again.")
+            self._index.expansion_add = self.expansion_add
+            if changing:
+                self._file = None
+        assert self._index is not None
+        return self._index
 
 
 def approximate_settings(value: object) -> ApproximateSettings | None:
@@ -279,10 +277,89 @@ def approximate_settings(value: object) -> ApproximateSettings | None:
         raise InputError(f"The retriever's setting {place!r}: {first['msg']}.") from None
 
 
-def _distinct(keys: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-    """The first keys, each once, in their order."""
-    _, first = np.unique(keys, return_index=True)
-    chosen: npt.NDArray[np.int64] = keys[np.sort(first)[:count]]
+def needs_graph(pool: int, count: int) -> bool:
+    """Whether an index that names `count` of so many passages saves time over a search of all of them."""
+    return pool > _FEW * count
+
+
+def search_candidates(
+    patterns: Patterns,
+    states: Vectors,
+    candidates: Callable[[Vectors, int], list[Sets]],
+    *,
+    k: int,
+    count: int = 200,
+    allowed: npt.NDArray[np.bool_] | None = None,
+    extra: Vectors | None = None,
+    check: Callable[[Sets | None], object] | None = None,
+    **settings: Any,
+) -> list[Ranking]:
+    """The k best of what an ANN index names, each scored exactly; certified only where nothing was left out.
+
+    As many come back as from a search of everything: where a filter leaves few, or the index names too few that are
+    allowed, all that is allowed is searched.
+
+    Args:
+        patterns: n multi-vector passages.
+        states: Query states x, (q, d).
+        candidates: From states and a count to the numbers of about that many passages for each state.
+        k: How many.
+        count: How many candidates, at least k.
+        allowed: (n,), True for the passages that may be returned. While too few candidates are allowed, more are asked for.
+        extra: (q, n), a further term of each score; the passages for which it is largest are candidates too.
+        check: Called with the numbers of the passages that are about to be read, None for all.
+        **settings: What else `search` takes.
+
+    Returns:
+        One ranking a state, as from `search`.
+
+    Raises:
+        InputError, RetrievalError: As from `search` and from the index.
+    """
+    count = max(count, k)
+    pool = patterns.n if allowed is None else int(allowed.sum())
+
+    def ranked(chosen: Sets | None, rows: slice) -> list[Ranking]:
+        added = None if extra is None else extra[rows]
+        if check is not None:
+            check(chosen)
+        if chosen is None:
+            return search(patterns, states[rows], k=k, allowed=allowed, extra=added, **settings)
+        added = None if added is None else np.ascontiguousarray(added[:, chosen])
+        found = search(patterns.select(chosen), states[rows], k=k, extra=added, **settings)
+        whole = len(chosen) == pool
+        return [replace(r, indices=chosen[r.indices], certified=r.certified and whole) for r in found]
+
+    if not needs_graph(pool, count):
+        return ranked(None if allowed is None else np.flatnonzero(allowed), slice(None))
+    named = candidates(states, count)
+    # Several windows of one passage may take the places of others.
+    enough = k if allowed is None else max(k, count // 4)
+    rankings = []
+    for row in range(len(states)):
+        here, one, asked = slice(row, row + 1), named[row], count
+        while len(chosen := one if allowed is None else one[allowed[one]]) < enough and (asked := 4 * asked) < patterns.n:
+            one = candidates(states[here], asked)[0]
+        if len(chosen) < enough:
+            rankings += ranked(None, here)
+            continue
+        if extra is not None:
+            chosen = np.concatenate([chosen, _largest(extra[row], allowed, count)])
+        rankings += ranked(np.unique(chosen), here)
+    return rankings
+
+
+def _largest(extra: Vectors, allowed: npt.NDArray[np.bool_] | None, count: int) -> Sets:
+    """The allowed passages with the largest further terms above 0."""
+    terms = extra if allowed is None else np.where(allowed, extra, 0)
+    best = np.argpartition(-terms, count)[:count]
+    return best[terms[best] > 0]
+
+
+def _distinct(entries: Sets, count: int) -> Sets:
+    """The first entries, each once, in their order."""
+    _, first = np.unique(entries, return_index=True)
+    chosen: Sets = entries[np.sort(first)[:count]]
     return chosen
 
 
@@ -291,7 +368,7 @@ def _usearch() -> type[Index]:
         from usearch.index import Index
     except ImportError:
         raise RetrievalError(
-            'The approximate stage needs usearch: pip install "langgraph-convcoa[approximate]", or search exactly.'
+            'The ANN index needs usearch: pip install "langgraph-convcoa[approximate]", or search exactly.'
         ) from None
     found: type[Index] = Index
     return found

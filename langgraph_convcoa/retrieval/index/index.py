@@ -19,7 +19,7 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, approximate_settings
-from langgraph_convcoa.retrieval.index.beside import Beside
+from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
 from langgraph_convcoa.retrieval.index.database import Head, exists, reading, shrink, writing
 from langgraph_convcoa.retrieval.index.documents import check_owners, encoded, select
 from langgraph_convcoa.retrieval.index.snapshot import Checked, Snapshot
@@ -37,6 +37,10 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 _LOGGER = logging.getLogger(__name__)
+LEXICAL_FILE = "lexical.safetensors"
+"""Of the BM25 index. What is missing there is read from the passages at the first query that needs it."""
+APPROXIMATE_FILE = "approximate.safetensors"
+"""Of the ANN index. What is missing there is linked by the first approximate search where it is much."""
 _OPENINGS = 5
 _BATCH_DOCUMENTS = 256
 _BATCH_CHARACTERS = 500_000
@@ -62,7 +66,8 @@ class Index(Corpus):
         path: The folder.
 
     Attributes:
-        beside: The files of its BM25 index and its ANN index.
+        bm25: BM25 over its passages.
+        ann: The ANN index over its patterns.
 
     Raises:
         RetrievalError: There is no index, it is of another version, damaged or cut short.
@@ -81,14 +86,16 @@ class Index(Corpus):
     """
 
     path: Path
+    bm25: BM25Follower
+    ann: ANNFollower
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = WriterLock(self.path)
         self._checked: Checked = set()
         self._guard = threading.Lock()
-        self.beside = Beside(self.path, self._lock)
-        self.bm25, self.ann = self.beside.lexical, self.beside.approximate
+        self.bm25 = BM25Follower(self.path / LEXICAL_FILE, self._lock.held)
+        self.ann = ANNFollower(self.path / APPROXIMATE_FILE, self._lock.held)
         self._current: Snapshot | None = None
         self.snapshot()
 
@@ -234,7 +241,7 @@ class Index(Corpus):
         """
         done = self.ingest(documents, encoder, cache=cache, progress=progress)
         ids = [identity for batch in done for identity in batch.ids]
-        self.beside.keep_up(self.snapshot())
+        self._keep_up()
         return ids
 
     def update(
@@ -248,8 +255,8 @@ class Index(Corpus):
         """`add_documents`, where a document takes the place of the one that has its id."""
         done = self.ingest(documents, encoder, replace=True, cache=cache, progress=progress)
         ids = [identity for batch in done for identity in batch.ids]
-        self.beside.forget_words(self.snapshot())
-        self.beside.keep_up(self.snapshot())
+        self.bm25.purge(self.snapshot())
+        self._keep_up()
         return ids
 
     def delete(self, ids: Iterable[str]) -> None:
@@ -269,7 +276,7 @@ class Index(Corpus):
                 raise InputError(f"There is no document {name!r} in the index {self.path}{hint}; nothing was deleted.")
             if names:
                 remove(self.path, names)
-                self.beside.forget_words(self.snapshot())
+                self.bm25.purge(self.snapshot())
 
     def compact(self) -> None:
         """Write the patterns again without those that were deleted; readers keep what they see."""
@@ -280,7 +287,9 @@ class Index(Corpus):
             # The index is compacted; where readers keep the database busy, its file only stays larger.
             with suppress(RetrievalError):
                 shrink(self.path)
-            self.beside.compacted(self.snapshot())
+            self.bm25.purge(self.snapshot())
+            self._configure_ann()
+            self.ann.purge(self.snapshot())
 
     def save_lexical(self) -> bool:
         """Write the BM25 index to the folder, so that the next process need not read all passages for it.
@@ -289,7 +298,7 @@ class Index(Corpus):
         deletion, an update and `compact` always, so that no word of what was deleted stays. Where it cannot be written, False
         is returned: that costs the next process the time, and nothing else.
         """
-        return self.beside.save_lexical(self.snapshot())
+        return self.bm25.save(self.snapshot())
 
     def save_approximate(
         self, settings: ApproximateSettings, *, passage_weight: float = 1.0, progress: Progress = False
@@ -303,11 +312,9 @@ class Index(Corpus):
 
         Returns:
             False where it could not be written, which costs the next process the time.
-
-        Raises:
-            RetrievalError: usearch is not installed, or the patterns are damaged.
         """
-        return self.beside.save_approximate(self.snapshot(), settings, passage_weight=passage_weight, progress=progress)
+        self.ann.configure(settings, passage_weight)
+        return self.ann.save(self.snapshot(), progress)
 
     def put_settings(self, settings: Mapping[str, Any]) -> None:
         """Keep other settings of a retriever with the index."""
@@ -326,6 +333,19 @@ class Index(Corpus):
             raise InputError(f"The index {path} cannot become {dtype} in its place; save to another folder.")
         self.put_settings(settings)
         return True
+
+    def _keep_up(self) -> None:
+        self.bm25.keep_up(self.snapshot())
+        if self._configure_ann():
+            self.ann.keep_up(self.snapshot())
+
+    def _configure_ann(self) -> bool:
+        """Whether there is to be an ANN index, which then has the settings of the retriever."""
+        kept = self.head.settings
+        settings = approximate_settings(kept.get("approximate"))
+        if settings is not None:
+            self.ann.configure(settings, float(kept.get("passage_weight", 1.0)))
+        return settings is not None
 
     def _commit(self, documents: list[Document], encoder: Encoder, replace: bool, cache: PatternCache | None) -> Committed:
         def digests(ids: Sequence[str]) -> dict[str, bytes]:
@@ -392,10 +412,10 @@ def save_index(
     saved.save_lexical()
     ann = approximate_settings(settings.get("approximate"))
     if ann is not None and corpus.ann is not None:
-        corpus.ann.follow(view, ann, passage_weight=settings["passage_weight"], progress=True, everything=True)
         keys = np.full(len(view.keys), -1, dtype=np.int64)
         keys[view.numbers] = saved.snapshot().keys
-        saved.beside.adopt(corpus.ann, keys, saved.head.index)
+        corpus.ann.configure(ann, settings["passage_weight"])
+        corpus.ann.copy_to(saved.ann, view, keys, saved.head.index)
 
 
 def put_approximate(index: Index, settings: ApproximateSettings | None) -> None:

@@ -1,4 +1,4 @@
-"""Synthetic conversations, made by rule from single-turn questions over titled articles.
+"""Conversations made from single-turn questions over titled articles: what distillation of the query encoder learns from.
 
 A conversation is a few earlier questions of one article with their answers and a question that leans on them; its target is
 the same question in full. No model writes anything: the rules are in `ellipsis`.
@@ -7,15 +7,12 @@ the same question in full. No model writes anything: the rules are in `ellipsis`
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.words import sentences
-from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from langgraph_convcoa.training.synthetic.ellipsis import (
     Topic,
     definite,
@@ -65,7 +62,7 @@ _OPENINGS = ("Tell me about {}.", "What is {}?", "{}", "I want to know about {}.
 
 
 @dataclass(frozen=True)
-class SyntheticQuestion:
+class MadeExample:
     """A question in conversation and what it means.
 
     Attributes:
@@ -92,8 +89,8 @@ class _Article:
     passages: dict[str, str]
 
 
-def synthetic_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> list[SyntheticQuestion]:
-    """Conversations made from the single-turn questions of a data set with titled passages.
+def make_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> list[MadeExample]:
+    """Make conversations from the single-turn questions of a data set with titled passages.
 
     About a quarter of the questions need nothing of the history: half of these stay with its topic, the others leave it.
 
@@ -109,7 +106,7 @@ def synthetic_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> l
         >>> from langchain_core.documents import Document
         >>> corpus = tuple(Document(id=n, page_content=f"{n} is a city.", metadata={"title": n}) for n in ("Bern", "Oslo"))
         >>> asked = [Query(f"{n}{i}", f"Who built {n}?", gold=(n,), answer="men") for n in ("Bern", "Oslo") for i in "ab"]
-        >>> len(synthetic_conversations(Dataset("cities", tuple(asked), corpus), 5))
+        >>> len(make_conversations(Dataset("cities", tuple(asked), corpus), 5))
         5
     """
     if count < 1:
@@ -124,7 +121,7 @@ def synthetic_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> l
     places = [(article, place) for article in articles for place in range(1, len(article.questions))]
     # A question that does not name its topic has less to leave out.
     named = [article.topic.named(article.questions[place].question) is not None for article, place in places]
-    examples: list[SyntheticQuestion] = []
+    examples: list[MadeExample] = []
     while len(examples) < count:
         drawn = [spot for spot, names in zip(places, named, strict=True) if names or rng.random() < _UNNAMED] or places
         rng.shuffle(drawn)
@@ -152,7 +149,7 @@ def _articles(dataset: Dataset) -> list[_Article]:
     ]
 
 
-def _example(article: _Article, place: int, articles: Sequence[_Article], rng: random.Random) -> SyntheticQuestion:
+def _example(article: _Article, place: int, articles: Sequence[_Article], rng: random.Random) -> MadeExample:
     query = article.questions[place]
     kind = rng.choices(list(_KINDS), list(_KINDS.values()))[0]
     history = _history(article, place, rng)
@@ -203,7 +200,7 @@ def _example(article: _Article, place: int, articles: Sequence[_Article], rng: r
         kind = kind if kind in ("leaning", "return") else "leaning"
         history = history if kind == "return" else _named_turns(article, history, rng)
         made = _leaning(query.question, article.topic, history, rng), full
-    return SyntheticQuestion(made[0], tuple(history), made[1], kind, article.topic.name, gold)
+    return MadeExample(made[0], tuple(history), made[1], kind, article.topic.name, gold)
 
 
 def _leaning(question: str, topic: Topic, history: Sequence[Turn], rng: random.Random) -> str:
@@ -266,50 +263,19 @@ def _answer(query: Query, article: _Article, rng: random.Random) -> str:
     return text[spans[first].start : spans[last].end] if spans else query.answer
 
 
-def _styled(example: SyntheticQuestion, rng: random.Random) -> SyntheticQuestion:
+def _styled(example: MadeExample, rng: random.Random) -> MadeExample:
     """The question as people type: often in small letters, often without its mark."""
     question = example.question
     if rng.random() < 0.3:
         question = question.lower()
     if rng.random() < 0.3:
         question = question.rstrip("?. ")
-    return replace(example, question=question or example.question)
+    return MadeExample(
+        question or example.question, example.history, example.target, example.kind, example.article, example.gold
+    )
 
 
-def with_synthetic(
-    data: TrainingData, single_turn: Sequence[Dataset], *, synthetic: int, single: int, seed: int = 0
-) -> TrainingData:
-    """The data with synthetic conversations, and with some single-turn questions as they are.
-
-    All turns of a real conversation often share one passage, so that a head trained on these alone learns that the history is
-    always right.
-
-    Args:
-        data: Real conversations.
-        single_turn: Questions over titled articles; where there are none, the data is returned as it is.
-        synthetic: How many conversations to make.
-        single: How many questions to take as they are.
-        seed: Of what is drawn.
-
-    Raises:
-        InputError: A passage id stands for two texts.
-    """
-    examples = list(data.examples)
-    passages = {str(passage.id): passage for passage in data.passages}
-    for dataset in single_turn:
-        texts = {str(passage.id): passage for passage in dataset.corpus}
-        found: list[TrainingExample] = []
-        if share := synthetic // len(single_turn):
-            found += [
-                TrainingExample(one.question, one.history, one.gold, one.target, f"made of {dataset.name}", one.article)
-                for one in synthetic_conversations(dataset, share, seed=seed)
-            ]
-        asked = [query for query in dataset.queries if query.gold]
-        order = np.random.default_rng(seed).permutation(len(asked))[: single // len(single_turn)]
-        for query in (asked[number] for number in order.tolist()):
-            found.append(TrainingExample(query.question, (), query.gold, query.question, dataset.name, query.id))
-        examples += found
-        for identity in sorted({identity for example in found for identity in example.gold} & texts.keys()):
-            if passages.setdefault(identity, texts[identity]).page_content != texts[identity].page_content:
-                raise InputError(f"The passage id {identity!r} stands for two texts, one in {dataset.name}.")
-    return TrainingData(tuple(examples), tuple(passages.values()))
+def kinds(examples: Sequence[MadeExample]) -> Iterator[tuple[str, int]]:
+    """How many examples there are of each kind, for a report."""
+    for kind in _KINDS:
+        yield kind, sum(example.kind == kind for example in examples)

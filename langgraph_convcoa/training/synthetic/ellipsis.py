@@ -1,4 +1,4 @@
-"""Ellipsis and pronouns in questions: the rules that make a question lean on the turns before it."""
+"""What people leave out of a question in conversation: the rules that make one lean on the turns before it."""
 
 from __future__ import annotations
 

@@ -9,10 +9,9 @@ from langchain_core.documents import Document
 pytest.importorskip("usearch")
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.hybrid import ann_channel as approximate_channel
-from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, ApproximateStage
-from langgraph_convcoa.retrieval.index.beside import APPROXIMATE_FILE
-from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.hybrid import ann, follow
+from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings
+from langgraph_convcoa.retrieval.index.index import APPROXIMATE_FILE, Index
 from langgraph_convcoa.retrieval.index.writer import WriterLock
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.conftest import BagOfWords
@@ -57,7 +56,7 @@ def encoder():
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """Few of a test's documents stand among the candidates without being linked."""
-    monkeypatch.setattr(approximate_channel, "behind", lambda new, total: new > 30)
+    monkeypatch.setattr(follow, "behind", lambda new, total: new > 30)
 
 
 @pytest.fixture(params=["memory", "index"])
@@ -96,17 +95,15 @@ def test_it_finds_nearly_what_is_there_and_says_that_it_is_not_certain(make):
 
 
 def test_only_candidates_are_scored(make, monkeypatch):
-    from langgraph_convcoa.retrieval.hybrid import ann_search as module
-
-    scored, search = [], module.search
-    monkeypatch.setattr(module, "search", lambda patterns, *a, **s: scored.append(patterns.n) or search(patterns, *a, **s))
+    scored, search = [], ann.search
+    monkeypatch.setattr(ann, "search", lambda patterns, *a, **s: scored.append(patterns.n) or search(patterns, *a, **s))
     make(made(0, 400), lexical_weight=0.0).invoke(QUESTIONS[0])
     assert 0 < max(scored) <= 3 * SETTINGS.candidates
 
 
 def test_a_small_memory_is_searched_exactly_without_the_graph(make, monkeypatch):
     retriever = make(made(0, 100))
-    monkeypatch.setattr(ApproximateStage, "candidates", None)
+    monkeypatch.setattr(ANNIndex, "candidates", None)
     assert ids(retriever) == ids(exact(retriever))
     assert all(document.metadata["certified"] for document in retriever.invoke(QUESTIONS[0]))
 
@@ -157,9 +154,9 @@ def test_changes_are_seen_at_once(make, many):
     assert shared(ids(retriever), ids(exact(retriever))) >= 0.9
     assert retriever.invoke(QUESTIONS[0])[0].id == exact(retriever).invoke(QUESTIONS[0])[0].id
     if many == 10:
-        assert (linked._gone, len(linked._missing)) == (11, 11)
+        assert (len(linked._gone), len(linked._new)) == (11, 11)
     else:
-        assert max(linked._gone, len(linked._missing)) <= 1
+        assert max(len(linked._gone), len(linked._new)) <= 1
     every = {document.id for document in retriever.invoke("apple", k=390)}
     assert not every & {f"d{i}" for i in range(many)}
     retriever.compact()
@@ -180,7 +177,7 @@ def test_the_graph_is_found_again_and_not_built(encoder, tmp_path, monkeypatch):
     made_here.save_pretrained(tmp_path / "copied", dtype="int8")
     made_here.delete(["d3"])
     made_here.save_pretrained(tmp_path / "without")
-    monkeypatch.setattr(ApproximateStage, "add", None)
+    monkeypatch.setattr(ANNIndex, "add", None)
     for folder, missing in (("index", "d3"), ("saved", None), ("less", "d7"), ("copied", None), ("without", "d3")):
         opened = HopfieldRetriever.from_pretrained(tmp_path / folder, encoder=encoder, k=10)
         assert opened.approximate == SETTINGS
@@ -220,9 +217,9 @@ def test_a_graph_that_cannot_be_used_is_built_anew_and_kept(encoder, tmp_path, d
     with caplog.at_level(logging.WARNING):
         opened = HopfieldRetriever.from_pretrained(path, encoder=encoder, k=10, **settings)
         assert shared(ids(opened), ids(exact(opened))) >= (0.5 if settings else 0.9)
-    assert ("built anew" in caplog.text) == (damage != "missing")
-    stage = ApproximateStage.load(file)
-    assert len(stage.names) == 400
+    assert ("rebuilt" in caplog.text) == (damage != "missing")
+    stage = ANNIndex.load(file)
+    assert len(stage.keys) == 400
     assert stage.over == ("passages" if settings else "windows")
 
 
@@ -235,28 +232,28 @@ def test_a_process_killed_while_documents_came_in_goes_on(encoder, tmp_path):
     (path / APPROXIMATE_FILE).write_bytes(before)
     opened = HopfieldRetriever.from_pretrained(path, encoder=encoder, k=10)
     assert shared(ids(opened), ids(exact(opened))) >= 0.9
-    assert len(ApproximateStage.load(path / APPROXIMATE_FILE).names) == 600
+    assert len(ANNIndex.load(path / APPROXIMATE_FILE).keys) == 600
 
 
 def test_a_build_is_saved_on_the_way_and_goes_on_after_a_kill(encoder, tmp_path, monkeypatch):
     path = tmp_path / "index"
     HopfieldRetriever.from_documents(made(0, 400), encoder=encoder, path=path)
-    monkeypatch.setattr(approximate_channel, "_AT_ONCE", 50)
-    monkeypatch.setattr(approximate_channel, "_CHECKPOINT", 100)
-    add, added = ApproximateStage.add, []
+    monkeypatch.setattr(ann, "_AT_ONCE", 50)
+    monkeypatch.setattr(ann, "_CHECKPOINT", 100)
+    vectors, added = ANNIndex._vectors, []
 
-    def killed(self, patterns, *arguments, **settings):
+    def killed(self, patterns):
         if sum(added) >= 250:
             raise KeyboardInterrupt
         added.append(patterns.n)
-        add(self, patterns, *arguments, **settings)
+        return vectors(self, patterns)
 
-    monkeypatch.setattr(ApproximateStage, "add", killed)
+    monkeypatch.setattr(ANNIndex, "_vectors", killed)
     with pytest.raises(KeyboardInterrupt):
         HopfieldRetriever.from_documents(made(0, 400), encoder=encoder, path=path, approximate=SETTINGS)
-    assert len(ApproximateStage.load(path / APPROXIMATE_FILE).names) == 200
+    assert len(ANNIndex.load(path / APPROXIMATE_FILE).keys) == 200
     added.clear()
-    monkeypatch.setattr(ApproximateStage, "add", lambda self, p, *a, **s: added.append(p.n) or add(self, p, *a, **s))
+    monkeypatch.setattr(ANNIndex, "_vectors", lambda self, patterns: added.append(patterns.n) or vectors(self, patterns))
     opened = HopfieldRetriever.from_pretrained(path, encoder=encoder, k=10)
     assert shared(ids(opened), ids(exact(opened))) >= 0.9
     assert sum(added) == 200
@@ -268,7 +265,7 @@ def test_another_process_takes_over_what_one_has_linked(encoder, tmp_path, monke
     reader = HopfieldRetriever.from_pretrained(path, encoder=encoder)
     ids(reader)
     writer.add_documents(made(400, 600))
-    monkeypatch.setattr(ApproximateStage, "add", None)
+    monkeypatch.setattr(ANNIndex, "add", None)
     assert shared(ids(reader), ids(exact(reader))) >= 0.9
 
 
@@ -278,19 +275,19 @@ def test_an_index_that_cannot_be_written_is_searched_all_the_same(encoder, tmp_p
     with WriterLock(path).held(), caplog.at_level(logging.WARNING):
         opened = HopfieldRetriever.from_pretrained(path, encoder=encoder, k=10, approximate=SETTINGS)
         assert shared(ids(opened), ids(exact(opened))) >= 0.9
-    assert "The approximate stage is not kept" in caplog.text
+    assert "The ANN index is not kept" in caplog.text
     assert not (path / APPROXIMATE_FILE).exists()
 
 
 def test_nothing_of_what_was_deleted_is_left_after_compacting(encoder, tmp_path):
     path = tmp_path / "index"
     retriever = HopfieldRetriever.from_documents(made(0, 400), encoder=encoder, path=path, approximate=SETTINGS)
-    vectors = len(ApproximateStage.load(path / APPROXIMATE_FILE))
+    vectors = len(ANNIndex.load(path / APPROXIMATE_FILE))
     retriever.delete(["d1", "d2"])
-    assert len(ApproximateStage.load(path / APPROXIMATE_FILE)) == vectors
+    assert len(ANNIndex.load(path / APPROXIMATE_FILE)) == vectors
     retriever.compact()
-    stage = ApproximateStage.load(path / APPROXIMATE_FILE)
-    assert (len(stage.names), stage.names.min() >= 0, len(stage) < vectors) == (398, True, True)
+    stage = ANNIndex.load(path / APPROXIMATE_FILE)
+    assert (len(stage.keys), stage.keys.min() >= 0, len(stage) < vectors) == (398, True, True)
 
 
 def test_only_patterns_that_are_used_are_read_from_the_disk(encoder, tmp_path, monkeypatch):
@@ -332,7 +329,7 @@ def test_a_vector_store_is_never_certified():
 
 def test_what_a_killed_writer_left_of_a_graph_goes(encoder, tmp_path):
     retriever = HopfieldRetriever.from_documents(made(0, 20), encoder=encoder, path=tmp_path, approximate=SETTINGS)
-    left = tmp_path / f".{APPROXIMATE_FILE}.0123"
+    left = tmp_path / f".{APPROXIMATE_FILE}.0123.partial"
     left.touch()
     retriever.corpus.save_approximate(SETTINGS)
     assert not left.exists()

@@ -4,9 +4,8 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.hybrid.bm25 import LexicalIndex
-from langgraph_convcoa.retrieval.index.beside import LEXICAL_FILE
-from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
+from langgraph_convcoa.retrieval.index.index import LEXICAL_FILE, Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.test_vectorstore import in_memory
 
@@ -79,8 +78,8 @@ def test_an_index_that_is_opened_again_reads_no_passage_for_its_words(encoder, t
     made.save_pretrained(tmp_path / "other")
     expected = scores(made)
     seen = []
-    add = LexicalIndex.add
-    monkeypatch.setattr(LexicalIndex, "add", lambda self, passages: add(self, seen.extend(passages) or list(passages)))
+    add = BM25Index.add
+    monkeypatch.setattr(BM25Index, "add", lambda self, found, keys=None: add(self, seen.extend(found) or found, keys))
     for folder in ("index", "other"):
         found = scores(HopfieldRetriever.from_pretrained(tmp_path / folder, encoder=encoder))
         assert found == pytest.approx(expected, abs=1e-6)
@@ -110,7 +109,7 @@ def test_a_lexical_file_that_cannot_be_written_costs_no_document(encoder, tmp_pa
     (tmp_path / "index" / LEXICAL_FILE).mkdir()
     with caplog.at_level(logging.WARNING):
         index.save_lexical()
-    assert "The lexical index is not kept" in caplog.text
+    assert "The BM25 index is not kept" in caplog.text
     assert next(iter(scores(HopfieldRetriever(corpus=index, encoder=encoder, lexical_weight=1.0)))) == "b"
 
 
@@ -125,7 +124,7 @@ def test_words_go_even_where_no_new_file_can_be_written(encoder, tmp_path, monke
     def full(*_arguments, **_settings):
         raise RetrievalError("No space left.")
 
-    monkeypatch.setattr(LexicalIndex, "save", full)
+    monkeypatch.setattr(BM25Index, "save", full)
     retriever.delete(["b"])
     assert not (tmp_path / "index" / LEXICAL_FILE).exists()
     assert max(scores(retriever).values()) < 0.5
