@@ -1,4 +1,4 @@
-"""`convcoa bench`: how fast the retriever and its encoder are on this machine."""
+"""`convcoa bench`: benchmarks of the retriever, its encoder and its training on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from langgraph_convcoa.cli.bench_training import training
 from langgraph_convcoa.cli.console import print_report
-from langgraph_convcoa.cli.options import AsJson
+from langgraph_convcoa.cli.options import AsJson, names_of
 from langgraph_convcoa.errors import InputError, one_of
 
 app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True, rich_markup_mode="rich")
@@ -20,25 +20,24 @@ app.command()(training)
 def scoring(
     patterns: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="Number of patterns; may be repeated. 400000 by default.", show_default=False),
+        typer.Option(metavar="N", help="Number of patterns; may be repeated. 400000 by default."),
     ] = None,
     batch: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="Queries at a time; may be repeated. 1 and 32 by default.", show_default=False),
+        typer.Option(metavar="N", help="Queries at a time; may be repeated. 1 and 32 by default."),
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
             metavar="A,B",
             help="product, float32, int8, faiss, langchain, approximate, approximate-passages (ANN indexes).",
-            show_default=False,
         ),
     ] = None,
     k: Annotated[int, typer.Option("-k", "--k", min=1, metavar="N", help="Passages a query.")] = 100,
     dimension: Annotated[int, typer.Option(min=1, metavar="D", help="Length of a pattern.")] = 384,
     runs: Annotated[int, typer.Option(min=1, metavar="N", help="Timed repetitions of each method.")] = 7,
     seed: Annotated[int, typer.Option(metavar="S", help="Of the synthetic patterns and queries.")] = 0,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw time against size.", show_default=False)] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw time against size.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Time scoring beside the bare product, FAISS and LangChain's store in memory.
@@ -57,7 +56,7 @@ def scoring(
 
     if plot is not None:
         check_picture(plot)
-    chosen = _names(methods) if methods is not None else METHODS
+    chosen = names_of(methods) if methods is not None else METHODS
     report = bench.bench_scoring(
         patterns or (400_000,),
         batches=batch or (1, 32),
@@ -77,14 +76,13 @@ def scoring(
 def encoder(
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME|DIR", help="An encoder; all-MiniLM-L6-v2 by default.", show_default=False),
+        typer.Option(metavar="NAME|DIR", help="An encoder; all-MiniLM-L6-v2 by default."),
     ] = None,
     dtypes: Annotated[
         str | None,
         typer.Option(
             metavar="A,B",
             help="float32, bfloat16, torchao-int8; those installed by default.",
-            show_default=False,
         ),
     ] = None,
     attention: Annotated[str, typer.Option(metavar="A,B", help="softmax, softmax1 (OutEffHop) or both.")] = "softmax,softmax1",
@@ -94,10 +92,8 @@ def encoder(
             metavar="DIR", help="Folder of queries.jsonl and corpus.jsonl, to measure retrieval too.", show_default=False
         ),
     ] = None,
-    split: Annotated[str | None, typer.Option(metavar="NAME", help="Only queries of this split.", show_default=False)] = None,
-    queries: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the first N queries.", show_default=False)
-    ] = None,
+    split: Annotated[str | None, typer.Option(metavar="NAME", help="Only queries of this split.")] = None,
+    queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N queries.")] = None,
     texts: Annotated[int, typer.Option(min=1, metavar="N", help="Texts that are timed.")] = 128,
     runs: Annotated[int, typer.Option(min=1, metavar="N", help="Timed repetitions of each type.")] = 5,
     train_steps: Annotated[
@@ -127,8 +123,8 @@ def encoder(
 
     report = bench.bench_encoder(
         model or DEFAULT_ENCODER,
-        dtypes=[one_of("--dtypes", name, bench.TYPES) for name in _names(dtypes)] if dtypes is not None else None,
-        attentions=[one_of("--attention", name, ATTENTIONS) for name in _names(attention)],
+        dtypes=[one_of("--dtypes", name, bench.TYPES) for name in names_of(dtypes)] if dtypes is not None else None,
+        attentions=[one_of("--attention", name, ATTENTIONS) for name in names_of(attention)],
         dataset=load_dataset(data, split=split) if data is not None else None,
         queries=queries,
         texts=texts,
@@ -138,7 +134,3 @@ def encoder(
         progress=True,
     )
     print_report(report, as_json)
-
-
-def _names(listed: str) -> list[str]:
-    return [name.strip() for name in listed.split(",")]

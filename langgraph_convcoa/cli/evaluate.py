@@ -1,4 +1,4 @@
-"""`convcoa evaluate`: the measurements behind the numbers that the library states."""
+"""`convcoa evaluate`: the measurements of retrieval, costs, verification and memory; `evaluate_qa` has those of answers."""
 
 from __future__ import annotations
 
@@ -7,36 +7,31 @@ from typing import Annotated, Any
 
 import typer
 
-from langgraph_convcoa.cli import evaluate_verification as cli_evaluate_verification
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
-from langgraph_convcoa.cli.evaluate_costs import costs
 from langgraph_convcoa.cli.evaluate_qa import qa
-from langgraph_convcoa.cli.options import AsJson, NoCache
+from langgraph_convcoa.cli.options import AsJson, NoCache, names_of
 from langgraph_convcoa.errors import InputError
 
 app = typer.Typer(
     help="Measure retrieval, answers and verification on your own data.", no_args_is_help=True, rich_markup_mode="rich"
 )
+_FOLDERS = "Folders of queries.jsonl(.gz) and corpus.jsonl(.gz)"
+_COSTS_SENTENCES = 5
+Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curves, as .png, .svg or .pdf.")]
 
 
 @app.command()
 def retrieval(
     data: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="DATA...",
-            help="Folders of queries.jsonl(.gz) and corpus.jsonl(.gz), or QReCC, TopiOCQA, QuAC, CoQA, MTRAG as published.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="DATA...", help=f"{_FOLDERS}, or QReCC, TopiOCQA, QuAC, CoQA, MTRAG as published."),
     ],
     model: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Measure a model that convcoa train made, as `trained`.", show_default=False),
+        Path | None, typer.Option(metavar="DIR", help="Measure a model that convcoa train made, as `trained`.")
     ] = None,
     index: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Search this index in place of the data's own passages.", show_default=False),
+        Path | None, typer.Option(metavar="DIR", help="Search this index in place of the data's own passages.")
     ] = None,
     methods: Annotated[
         str | None,
@@ -44,44 +39,31 @@ def retrieval(
             metavar="A,B",
             help="bm25, question, question-parts, two-turns, history, rewrite, dense, hybrid (or hopfield), untrained-dense, "
             "untrained, trained-dense, trained.",
-            show_default=False,
         ),
     ] = None,
     baseline: Annotated[
-        str | None,
-        typer.Option(metavar="A", help="Test the others against this method; untrained, or the first.", show_default=False),
+        str | None, typer.Option(metavar="A", help="Test the others against this method; untrained, or the first.")
     ] = None,
     split: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="Only queries of this split; dev is the part that training leaves out where there is none.",
-            show_default=False,
+            metavar="NAME", help="Only queries of this split; dev is the part that training leaves out where there is none."
         ),
     ] = None,
     distractors: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE:N",
-            help="The first N passages of a corpus file join every pool; may be repeated.",
-            show_default=False,
-        ),
+        typer.Option(metavar="FILE:N", help="The first N passages of a corpus file join every pool; may be repeated."),
     ] = None,
     lexical_weight: Annotated[
-        float | None,
-        typer.Option(min=0.0, metavar="W", help="Weight of the lexical channel, the same for all.", show_default=False),
+        float | None, typer.Option(min=0.0, metavar="W", help="Weight of BM25, the same for all methods.")
     ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Encoder; all-MiniLM-L6-v2 by default.", show_default=False)
-    ] = None,
+    encoder: Annotated[str | None, typer.Option(metavar="NAME", help="Encoder; all-MiniLM-L6-v2 by default.")] = None,
     encoder_dtype: Annotated[
-        str, typer.Option("--encoder-dtype", metavar="TYPE", help="What the encoder computes in; see bench encoder.")
+        str, typer.Option("--encoder-dtype", metavar="TYPE", help="Number type of the encoder; see bench encoder.")
     ] = "auto",
     max_passages: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="Keep the gold passages and the first others of a large corpus.", show_default=False
-        ),
+        typer.Option(min=1, metavar="N", help="Keep the gold passages and the first others of a large corpus."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of the intervals and tests.")] = 0,
     as_json: AsJson = False,
@@ -109,7 +91,7 @@ def retrieval(
 
     loaded = [load_part(path, split, max_passages=max_passages) for path in data]
     options: dict[str, Any] = {
-        "methods": [name.strip() for name in methods.split(",")] if methods is not None else None,
+        "methods": names_of(methods) if methods is not None else None,
         "model": model,
         "baseline": baseline,
         "distractors": [document for specification in distractors or () for document in load_distractors(specification)],
@@ -132,28 +114,168 @@ def retrieval(
 
 # The help lists the commands in the order in which they are added.
 app.command()(qa)
-app.command()(costs)
-cli_evaluate_verification.register(app)
+
+
+@app.command()
+def costs(
+    script: Annotated[
+        Path | None, typer.Argument(metavar="SCRIPT", help="A script of questions, JSON; synthetic ones without it.")
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(metavar="A,B", help="Methods, as of convcoa evaluate qa.")
+    ] = "ours,react,self-ask,search-in-the-chain",
+    sub_questions: Annotated[str, typer.Option(metavar="N,M", help="Lengths of synthetic chains, 1 to 20.")] = "1,2,4,6",
+    right: Annotated[
+        str, typer.Option(metavar="P,Q", help="Shares of right guesses of synthetic chains, 0 to 1.")
+    ] = "0,0.5,1",
+    questions: Annotated[int, typer.Option(min=1, metavar="N", help="Synthetic questions a cell of the table.")] = 8,
+    k: Annotated[int, typer.Option(min=1, max=100, metavar="K", help="Passages a search.")] = 5,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the table and the curves as .html or .md.")
+    ] = None,
+    plot: Plot = None,
+    save_script: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the synthetic script, to be edited.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count model calls and tokens of methods under one script: the same replies and tokenizer for all, no model needed.
+
+    The scripted model is served over HTTP on this machine in the OpenAI wire format. The counts are of the methods'
+    structures; what a real model spends is measured by convcoa evaluate qa --model.
+
+    [bold]Examples[/bold]
+
+      convcoa evaluate costs --report costs.html --plot costs.png
+
+      convcoa evaluate costs my-script.json --methods ours,ours-without-alignment,chain-of-action --json
+    """
+    from langgraph_convcoa.evaluation.costs.measure import measure_costs
+    from langgraph_convcoa.evaluation.costs.scripted import Script, load_script, make_script
+    from langgraph_convcoa.evaluation.methods.registry import check_methods
+    from langgraph_convcoa.evaluation.reports.kit import check_page, check_picture, save_picture
+
+    names = names_of(methods)
+    if not names:
+        raise InputError("--methods names no method")
+    check_methods(names)
+    if report is not None:
+        check_page(report)
+    if plot is not None:
+        check_picture(plot)
+    if script is not None:
+        asked = load_script(script)
+    else:
+        lengths, shares = _numbers(sub_questions, "--sub-questions", 1, 20), _numbers(right, "--right", 0, 1)
+        parts = [make_script(int(n), share, questions, sentences=_COSTS_SENTENCES) for share in shares for n in lengths]
+        asked = Script(tuple(question for part in parts for question in part.questions))
+    if save_script is not None:
+        asked.save(save_script)
+    found = measure_costs(asked, names, k=k, progress=True)
+    if report is not None:
+        found.page().save(report)
+    if plot is not None:
+        save_picture(found.figure(), plot)
+    print_report(found, as_json)
+
+
+@app.command()
+def faithfulness(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Judgements, .jsonl or .jsonl.gz.")],
+    history: Annotated[bool, typer.Option("--history", help="Earlier answers count as references too.")] = False,
+    faithful_from: Annotated[float, typer.Option(metavar="R", help="The lowest rating that counts as faithful.")] = 3.0,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of the intervals.")] = 0,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the faith scores with human ratings of answers: AUC, Spearman, reliability, suggested weights and T.
+
+    A row has passages (texts), response, faithfulness (or rating), and where known conversation_id, turns and ratings. Weights
+    and T are fitted leaving out one conversation at a time; the intervals are a bootstrap over conversations.
+
+    [bold]Examples[/bold]
+
+      convcoa evaluate faithfulness data/mtrag_faithfulness/judgements.jsonl.gz
+
+      convcoa evaluate faithfulness judged.jsonl --faithful-from 4 --plot reliability.png
+    """
+    from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
+    from langgraph_convcoa.evaluation.verification.faithfulness import evaluate_faithfulness
+
+    if plot is not None:
+        check_picture(plot)
+    report = evaluate_faithfulness(file, history=history, faithful_from=faithful_from, seed=seed, progress=True)
+    if plot is not None:
+        save_picture(report.figure(), plot)
+    print_report(report, as_json)
+
+
+@app.command()
+def guesses(
+    data: Annotated[list[Path], typer.Argument(metavar="DATA...", help=f"{_FOLDERS}; one, or several for --fit.")],
+    sample: Annotated[
+        int | None, typer.Option(min=2, metavar="N", help="How many questions; 300, or 3000 of each for --fit.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, metavar="S", help="Which questions; 0, or 1 for --fit.")] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Split of the questions; dev, or where there is none the conversations that the score was not fitted on.",
+        ),
+    ] = None,
+    no_history: Annotated[bool, typer.Option("--no-history", help="Tell the score nothing of the conversation.")] = False,
+    right: Annotated[
+        list[float] | None,
+        typer.Option(metavar="P", help="Share of right guesses, for what T saves; may be repeated: 0.5, 0.8."),
+    ] = None,
+    fit: Annotated[bool, typer.Option("--fit", help="Fit the weights of the score on the training part instead.")] = False,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Discriminate right guesses from other answers of the same passage, and work out what T saves.
+
+    [bold]Examples[/bold]
+
+      convcoa evaluate guesses data/squad2 --sample 1000
+
+      convcoa evaluate guesses data/quac_dev --sample 1000 --right 0.7 --plot savings.png
+
+      convcoa evaluate guesses data/squad2 data/abg_coqa data/quac_dev --fit
+    """
+    from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
+    from langgraph_convcoa.evaluation.verification.guess_fit import FIT_SAMPLE, FIT_SEED, fit_guesses
+    from langgraph_convcoa.evaluation.verification.guesses import RIGHT_SHARES, evaluate_guesses
+
+    if fit:
+        if plot is not None or split is not None or no_history or right:
+            raise InputError("--fit takes --sample, --seed and --json alone.")
+        print_report(fit_guesses(data, n=sample or FIT_SAMPLE, seed=FIT_SEED if seed is None else seed), as_json)
+        return
+    if len(data) != 1:
+        raise InputError("several data sets are for --fit; give one.")
+    if plot is not None:
+        check_picture(plot)
+    shares, history = right or RIGHT_SHARES, not no_history
+    report = evaluate_guesses(
+        data[0], n=sample or 300, seed=seed or 0, split=split, history=history, right_shares=shares, progress=True
+    )
+    if plot is not None:
+        save_picture(report.figure(), plot)
+    print_report(report, as_json)
 
 
 @app.command()
 def memory(
-    data: Annotated[
-        list[Path], typer.Argument(metavar="DATA...", help="Folders of queries.jsonl(.gz) and corpus.jsonl(.gz).")
-    ],
+    data: Annotated[list[Path], typer.Argument(metavar="DATA...", help=f"{_FOLDERS}.")],
     parts: Annotated[
         str, typer.Option(metavar="A,B", help="costs, mentions (an early round found again), recall (of answers).")
     ] = "costs,mentions,recall",
     rounds: Annotated[int, typer.Option(min=10, metavar="N", help="Rounds of the long conversation.")] = 100,
-    probes: Annotated[int, typer.Option(min=1, metavar="N", help="Probes of each half, for mentions.")] = 200,
     seed: Annotated[int, typer.Option(metavar="S", help="Which dialogs, probes and pairs.")] = 0,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the costs, as .png, .svg or .pdf.", show_default=False)
-    ] = None,
+    plot: Plot = None,
     as_json: AsJson = False,
     no_cache: NoCache = False,
 ) -> None:
-    """What long conversations cost, whether early rounds are found again, and which answers are recalled.
+    """Measure the conversation memory: cost of long conversations, early rounds found again, answers recalled.
 
     [bold]Examples[/bold]
 
@@ -164,13 +286,25 @@ def memory(
     from langgraph_convcoa.evaluation.memory.measure import evaluate_memory
     from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
 
-    chosen = [name.strip() for name in parts.split(",") if name.strip()]
+    chosen = names_of(parts)
     if plot is not None:
         check_picture(plot)
         if "costs" not in chosen:
             raise InputError("--plot draws the part costs: add it to --parts")
     cache = None if no_cache else open_cache()
-    report = evaluate_memory(data, parts=chosen, rounds=rounds, probes=probes, seed=seed, cache=cache, progress=True)
+    report = evaluate_memory(data, parts=chosen, rounds=rounds, seed=seed, cache=cache, progress=True)
     if plot is not None:
         save_picture(report.figure(), plot)
     print_report(report, as_json)
+
+
+def _numbers(text: str, option: str, low: float, high: float) -> list[float]:
+    try:
+        numbers = list(dict.fromkeys(map(float, names_of(text))))
+    except ValueError:
+        numbers = []
+    whole = option == "--sub-questions"
+    if not numbers or any(not low <= number <= high or (whole and number % 1) for number in numbers):
+        kind = "whole numbers" if whole else "numbers"
+        raise InputError(f"{option} takes {kind} from {low:g} to {high:g} with commas between them, not {text!r}")
+    return numbers

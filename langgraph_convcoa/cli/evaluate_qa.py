@@ -9,7 +9,7 @@ import typer
 
 from langgraph_convcoa.cli.console import print_report, warn
 from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retriever
-from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexFolder, PassageCount
+from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexFolder, PassageCount, names_of
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def qa(
         return
     from langgraph_convcoa.evaluation.methods.registry import check_methods
 
-    chosen = _names(methods if methods is not None else _METHODS)
+    chosen = names_of(methods if methods is not None else _METHODS)
     check_methods(chosen)
     from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
     from langgraph_convcoa.evaluation.runs.run import RunSettings
@@ -192,7 +192,7 @@ def qa(
     path = documents_of(docs, index)
     plan = RunPlan(
         data=data,
-        models=_names(model),
+        models=names_of(model),
         methods=chosen,
         base_url=base_url,
         judge=judge,
@@ -214,10 +214,6 @@ def qa(
     if report.partial:
         warn(f"the report is partial: {report.answered} of {report.planned} answers are there")
     typer.echo(f"report: {report.folder}/report.html", err=True)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _prices(text: str | None) -> Prices | None:

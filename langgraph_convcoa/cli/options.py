@@ -125,6 +125,16 @@ def grouped(settings: type[Settings]) -> Callable[[Callable[..., None]], Callabl
     return decorate
 
 
+def names_of(text: str) -> list[str]:
+    """The names in a text with commas between them.
+
+    Example:
+        >>> names_of("ours, react,")
+        ['ours', 'react']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def proper_text(argument: str) -> str:
     """An argument as proper Unicode; bytes that are none come as lone surrogates."""
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -28,6 +28,7 @@ _DEFAULT, _PLAIN, _FITTED = "default", "plain (papers)", "default, fitted on the
 _RELEASED_THRESHOLD = 2.0
 _STEP = 0.1
 _TOLERANCE = 0.005
+_BINS = 5
 
 
 class _Turn(BaseModel):
@@ -174,7 +175,6 @@ def evaluate_faithfulness(
     *,
     history: bool = False,
     faithful_from: float = 3.0,
-    bins: int = 5,
     seed: int = 0,
     progress: bool = False,
 ) -> FaithfulnessReport:
@@ -184,15 +184,12 @@ def evaluate_faithfulness(
         file: Judgements, as `load_judgements` reads them.
         history: Whether the earlier answers of a conversation count as references too.
         faithful_from: The lowest rating that counts as faithful.
-        bins: Of the reliability curve.
         seed: Of the intervals.
         progress: Show bars.
 
     Raises:
         InputError: The file cannot be read, a row is wrong, or there are not two conversations with answers on both sides.
     """
-    if bins < 1:
-        raise InputError(f"bins must be at least 1, not {bins}.")
     judged = load_judgements(file)
     grades = np.array([judgement.grade for judgement in judged])
     faithful = grades >= faithful_from
@@ -229,7 +226,7 @@ def evaluate_faithfulness(
             FaithfulnessRow(name, len(judged), agreement[name], threshold, _balanced(faithful, verdict))
             for name, (threshold, verdict) in verdicts.items()
         ),
-        bins=tuple(reliability(scores[_DEFAULT], grades, faithful_from, bins)),
+        bins=tuple(reliability(scores[_DEFAULT], grades, faithful_from, _BINS)),
         raters=rater_agreement([judgement.ratings for judgement in judged]),
         conversations=len(names),
         faithful_from=faithful_from,

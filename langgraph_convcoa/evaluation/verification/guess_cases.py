@@ -1,4 +1,4 @@
-"""Questions with a right guess and two wrong ones: another answer of the same passage, and the answer to another question."""
+"""Test cases of guesses: a question with its right answer, another answer of its passage, and an unrelated answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
@@ -30,7 +29,7 @@ class GuessCase:
     """A question, its evidence, and three guesses.
 
     Attributes:
-        references: The right passage, what was asked to stand beside it, and the answers of the conversation so far.
+        references: The right passage, and the answers of the conversation so far.
         question: As it was put.
         guesses: The right answer, another answer of the passage, the answer to another question.
         conversation: The id of the question's conversation.
@@ -53,18 +52,16 @@ def load_cases(
     seed: int = 0,
     split: str | None = None,
     part: Part = "dev",
-    distractors: int = 0,
     history: bool = True,
 ) -> tuple[list[GuessCase], str]:
     """The cases of a data set, in random order, and what they were taken from, in words.
 
     Args:
         folder: As `load_dataset` reads it; the queries need an answer and a gold passage.
-        n: How many at most; questions without a second answer in their passage are passed over.
+        n: How many at most; questions without a second answer in their passage are skipped.
         seed: Which questions, and which wrong answers.
         split: Only the queries of this split, all of them.
         part: Without a split: "dev", what is reported, or "train", what the score was fitted on (`REPORTED_SHARE`).
-        distractors: Further passages of the same title beside the right one.
         history: Whether the answers of the conversation so far are told to the score.
 
     Raises:
@@ -74,31 +71,26 @@ def load_cases(
         raise InputError(f"n must be at least 2, not {n}.")
     data, name = _queries(load_dataset(folder), split, part)
     corpus = {document.id: document for document in data.corpus}
-    titles = defaultdict(list)
-    for document in data.corpus:
-        titles[document.metadata.get("title")].append(document)
     rng = random.Random(seed)  # noqa: S311
     cases: list[GuessCase] = []
     for query, other, unrelated in _wrong_answers([q for q in data.queries if q.answer and set(q.gold) & corpus.keys()], rng):
         passage = corpus[next(identity for identity in query.gold if identity in corpus)]
-        beside = [document for document in titles[passage.metadata.get("title")] if document is not passage]
-        evidence = [passage, *rng.sample(beside, min(distractors, len(beside)))]
-        references = References.of(evidence, query.history if history else ())
-        given = {answer.casefold() for _, answer in query.history}
-        new = other.casefold() not in given
-        tokens = _prompt_tokens(query, evidence)
-        guesses = (query.answer, other, unrelated)
-        cases.append(GuessCase(references, query.question, guesses, query.conversation_id, new, tokens))
+        text = unsolved_text(Unsolved(0, query.question, query.answer, [passage]))
+        cases.append(
+            GuessCase(
+                references=References.of([passage], query.history if history else ()),
+                question=query.question,
+                guesses=(query.answer, other, unrelated),
+                conversation=query.conversation_id,
+                new=other.casefold() not in {answer.casefold() for _, answer in query.history},
+                prompt_tokens=count_tokens_approximately([HumanMessage(text)], extra_tokens_per_message=0),
+            )
+        )
         if len(cases) == n:
             break
     if len(cases) < 2:
         raise InputError(f"{folder} holds no two answered questions on one passage in {name}; choose another split.")
     return cases, name
-
-
-def _prompt_tokens(query: Query, evidence: Sequence[Document]) -> int:
-    text = unsolved_text(Unsolved(0, query.question, query.answer, evidence))
-    return count_tokens_approximately([HumanMessage(text)], extra_tokens_per_message=0)
 
 
 def _queries(data: Dataset, split: str | None, part: Part) -> tuple[Dataset, str]:

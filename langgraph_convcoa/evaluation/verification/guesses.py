@@ -176,7 +176,6 @@ def evaluate_guesses(
     n: int = 300,
     seed: int = 0,
     split: str | None = None,
-    distractors: int = 0,
     history: bool = True,
     right_shares: Sequence[float] = RIGHT_SHARES,
     progress: bool = False,
@@ -191,7 +190,6 @@ def evaluate_guesses(
         n: How many questions; those without a second answer in their passage are passed over.
         seed: Which questions, and which wrong answers.
         split: Only the queries of this split, all of them.
-        distractors: Further passages of the same title beside the right one.
         history: Whether the answers of the conversation so far are told to the score, as a turn tells them.
         right_shares: Shares of right guesses that the savings are worked out for.
         progress: Show a bar.
@@ -201,7 +199,7 @@ def evaluate_guesses(
     """
     if not all(0 < share < 1 for share in right_shares):
         raise InputError("the share of right guesses must be above 0 and below 1.")
-    cases, name = load_cases(folder, n=n, seed=seed, split=split, distractors=distractors, history=history)
+    cases, name = load_cases(folder, n=n, seed=seed, split=split, history=history)
     new = np.array([case.new for case in cases])
     rows: list[GuessRow] = []
     at_error: list[ErrorSaving] = []
