@@ -1,4 +1,4 @@
-"""Whether two self-contained questions ask the same thing: precision first, for a wrong recall is a wrong answer."""
+"""Comparison of two self-contained questions, precision first: a wrong recall is a wrong answer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from langgraph_convcoa.text.question_type import answer_type
-from langgraph_convcoa.text.words import content_words, stem, words
-from langgraph_convcoa.verification.references import content_items
+from langgraph_convcoa.text.questions import NEGATIONS, PERSONAL, WH, answer_type
+from langgraph_convcoa.text.words import content_items, content_words, stem, words
 
 SAME_SIMILARITY = 0.8
 """Least cosine of two questions whose words agree (chosen on the tuning part of `convcoa evaluate memory`)."""
@@ -32,7 +31,7 @@ _FILLER = re.compile(r"^(?:(?:ok(?:ay)?|so|well|hi|hello|please|also|again|once 
 _HAVE_TO = re.compile(r"\b(?:need|needs|have|has) to\b", re.IGNORECASE)
 _TAIL = re.compile(r"[\s,]*\b(?:please|again|once more|exactly|by the way)[\s?.!]*$", re.IGNORECASE)
 _LEANS = re.compile(
-    r"\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|these|those|this|here|there['’]s|former|latter|same|ones"
+    rf"\b(?:{PERSONAL}|these|those|this|here|there['’]s|former|latter|same|ones"
     r"|that (?:year|period|time|case|company|one|person|place|date|amount|event))\b|^\W*(?:and|but|what about|how about)\b",
     re.IGNORECASE,
 )
@@ -43,8 +42,8 @@ _NEWS = re.compile(
     r"|up[- ]to[- ]date|so far|this (?:week|month|year|morning|season)|last (?:week|month|night))\b",
     re.IGNORECASE,
 )
-_NEGATION = re.compile(r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|except|excluding|\w+n['’]t)\b", re.I)
-_WH = re.compile(r"\b(?:who|whom|whose|what|which|when|where|why|how)\b(?:\s+(\w+))?", re.IGNORECASE)
+_NEGATION = re.compile(rf"\b(?:{NEGATIONS}|except|excluding)\b", re.IGNORECASE)
+_WH = re.compile(rf"\b(?:{WH})\b(?:\s+(\w+))?", re.IGNORECASE)
 _SIGNS = re.compile(r"\w[+#]+(?!\w)|(?<![\w.)])[-−]\d")
 _AMOUNT = re.compile(r"\bthe (?:total )?amount of\b", re.IGNORECASE)
 _EMBEDDED = "?"

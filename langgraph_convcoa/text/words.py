@@ -1,4 +1,4 @@
-"""Sentences, words and content words: the one place that decides what they are.
+"""Sentences, words and content words of a text.
 
 Retrieval cuts its windows, verification compares its items and the extractive reasoner picks its sentences with the
 functions of this module, so that a quote found by one is a quote for the others.
@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import snowballstemmer
 from sentencex import get_sentence_boundaries
+
+from langgraph_convcoa.text.questions import SMALL_NUMBERS
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # Scripts that are written without spaces and with vowel signs that `\w` does not hold: Thai, Lao, Myanmar, Khmer.
@@ -59,11 +61,7 @@ def sentences(text: str, language: str = "en") -> list[Sentence]:
         >>> [s.text for s in sentences("Dr. Hopfield wrote it in 1982. It has 2 parts.")]
         ['Dr. Hopfield wrote it in 1982.', 'It has 2 parts.']
     """
-    return list(_sentences(text, language))
-
-
-def _sentences(text: str, language: str) -> Iterator[Sentence]:
-    position = 0
+    found, position = [], 0
     for boundary in get_sentence_boundaries(language, text):
         piece = boundary["text"]
         stripped = piece.strip()
@@ -74,7 +72,8 @@ def _sentences(text: str, language: str) -> Iterator[Sentence]:
         if start < 0:
             continue
         position = start + len(stripped)
-        yield Sentence(stripped, start, position)
+        found.append(Sentence(stripped, start, position))
+    return found
 
 
 class Word(NamedTuple):
@@ -147,3 +146,59 @@ def stem(word: str) -> str:
         return word
     # A stemmer keeps its word in itself, so that one shared between threads would mix theirs: a new one for each new word.
     return str(snowballstemmer.stemmer("english").stemWord(word))
+
+
+_CITATION = re.compile(r"\[\d+(?:\s*[,;-]\s*\d+)*\]")
+_LIST_MARK = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•#>]+)(?:\s+|$)")
+# "one" is left out: it is a pronoun more often than a number.
+_NUMBERS = {word: str(n) for n, word in enumerate(SMALL_NUMBERS.split("|"), 2)}
+_NUMBERS |= {"thirti": "30", "forti": "40", "fifti": "50", "sixti": "60", "seventi": "70", "eighti": "80", "nineti": "90"}
+NAME_WEIGHT = 2.0
+"""A number or a name counts as much as this many other content words: it is what a wrong answer gets wrong."""
+
+
+class Item(NamedTuple):
+    """What is compared: the form that must match, its letters, and whether it is a number or a name."""
+
+    form: str
+    letters: int
+    is_number: bool
+    is_name: bool
+
+    @property
+    def weight(self) -> float:
+        """The item's share in precision, relative to another content word's 1."""
+        return NAME_WEIGHT if self.is_number or self.is_name else 1.0
+
+
+def content_items(text: str) -> tuple[Item, ...]:
+    """The items of a text in order, without citation and list marks; its function words where it has nothing else.
+
+    Example:
+        >>> [(i.form, i.is_number or i.is_name) for i in content_items("Stored by John Hopfield in three steps [2].")]
+        [('store', False), ('john', True), ('hopfield', True), ('3', True), ('step', False)]
+    """
+    text = _CITATION.sub(" ", _LIST_MARK.sub("", text))
+    tokens = content_tokens(text)
+    if not tokens:
+        return tuple(Item(word, len(word), False, False) for word in words(text))
+    if tokens[0].item == "yes" and len(tokens) > 1:
+        tokens = tokens[1:]
+    shouting = text.isupper()
+    opens = text.lstrip(" \"'“‘(*_").startswith(tokens[0].raw)
+    items = []
+    for n, token in enumerate(tokens):
+        form = _NUMBERS.get(token.item, token.item)
+        is_number = not form.isalpha() and any(c.isdigit() for c in form)
+        is_name = not is_number and not shouting and token.raw[0].isupper()
+        if n == 0 and opens and is_name:
+            # A capital that opens a sentence says nothing, unless the next word has one too ("Ada Lovelace wrote").
+            is_name = len(token.raw) > 1 and (
+                token.raw.isupper() or (len(tokens) > 1 and _follows(text, token.raw, tokens[1].raw))
+            )
+        items.append(Item(form, len(token.raw), is_number, is_name))
+    return tuple(items)
+
+
+def _follows(text: str, first: str, second: str) -> bool:
+    return second[0].isupper() and re.search(rf"{re.escape(first)}\s+{re.escape(second)}", text) is not None

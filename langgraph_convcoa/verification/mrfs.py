@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.verification.bearing import Guess, bearing, places_of
+from langgraph_convcoa.text.questions import WH
+from langgraph_convcoa.text.words import content_items
 from langgraph_convcoa.verification.faith_score import (
     PAPER_THRESHOLD,
     PAPER_WEIGHTS,
@@ -19,10 +21,10 @@ from langgraph_convcoa.verification.faith_score import (
     check_weights,
     faith_score,
 )
-from langgraph_convcoa.verification.polar import polar_claim, polar_parts
-from langgraph_convcoa.verification.references import Reference, References, Segment, segments
-from langgraph_convcoa.verification.relevance import relevance_of
+from langgraph_convcoa.verification.references import Reference, References, Segment, segment_of, segments
+from langgraph_convcoa.verification.relevance import Guess, answer_relevance, places_of, relevance_of
 from langgraph_convcoa.verification.support import (
+    CONTRADICTION_SHARE,
     WEIGHTS,
     Array,
     SentenceSupport,
@@ -37,12 +39,14 @@ THRESHOLD = 0.56
 """T for statements: best balanced accuracy on one half, split by conversation, of MTRAG's human faithfulness ratings
 (unfaithful: below 3). `convcoa evaluate faithfulness JUDGEMENTS` fits it again, and measures it leaving conversations out."""
 GUESS_THRESHOLD = 0.61
-"""T for guesses to a question: with `BEARING_WEIGHTS` the best balanced accuracy, right answer against another answer of the
+"""T for guesses to a question: with `RELEVANCE_WEIGHTS` the best balanced accuracy, right answer against another answer of the
 same passage. `convcoa evaluate guesses SQUAD2 ABG_COQA QUAC_DEV --fit` fits them again."""
 UNFOUND_SHARE = 0.25
 """What is left of a guess with a number or a name that the references do not hold."""
 STRAY_SHARE = 0.5
 """What is left of a guess whose number stands in another sentence than what is said of it."""
+_POLAR = re.compile(r"\s*(yes|no)[\s.,!]*", re.IGNORECASE)
+_OPEN_QUESTION = re.compile(rf"\W*(?:{WH})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ def conv_mrfs(
 
     The default form compares content words. Each sentence of the candidate is scored by its best segment (`claim_parts`); the
     candidate's score is their mean, each sentence counting by its items. With a question, the guess must also be its answer
-    where it is supported (`bearing`), and one with a number or a name that the references do not hold fails.
+    where it is supported (`answer_relevance`), and one with a number or a name that the references do not hold fails.
 
     The plain form is the papers': the best `faith_score` over whole references, T = 0.75.
 
@@ -181,7 +185,7 @@ def candidate_parts(candidate: str, references: References, question: str = "", 
     answers = []
     for place in places_of(guess, parts, references, relevances) if parts else ():
         claim, segment = claims[place.claim], references.segments[place.segment]
-        sure = bearing(place.features) * place.factor
+        sure = answer_relevance(place.features) * place.factor
         if not _in_one_text(claim, references.references[references.owners[place.segment]]):
             sure *= UNFOUND_SHARE
         if any(item.is_number and item.form in guess.told and item.form not in segment.forms for item in claim.items):
@@ -192,8 +196,49 @@ def candidate_parts(candidate: str, references: References, question: str = "", 
     return Parts(claims, parts, UNFOUND_SHARE if unfound else 1.0, gates, tuple(answers))
 
 
+def polar_claim(candidate: str, question: str) -> Segment | None:
+    """The claim of a bare yes or no: the question as a statement, or its denial; None for any other candidate or question.
+
+    Example:
+        >>> claim = polar_claim("No.", "Was the engine finished?")
+        >>> claim.text, [item.form for item in claim.items], claim.negated
+        ('No.', ['engin', 'finish'], True)
+    """
+    said = _POLAR.fullmatch(candidate)
+    if said is None or _OPEN_QUESTION.match(question):
+        return None
+    items = content_items(question)
+    if not items:
+        return None
+    asked = segment_of(question, 0, items)
+    claim = segment_of(candidate.strip(), said.start(1), items)
+    return replace(claim, negated=asked.negated != (said[1].lower() == "no"), asserts=True)
+
+
+def polar_parts(claim: Segment, references: References) -> Array:
+    """The same score in place of each part, (m, 3): the share of the question in a segment, squared: a yes claims it all.
+
+    The sentence before and the title may name what the segment speaks of. A number or a name that no reference holds, or a
+    segment that says the opposite, lowers it.
+    """
+    found = np.zeros(len(references.segments))
+    known = all(form in references.where for form in (i.form for i in claim.items if i.is_number or i.is_name))
+    n = 0
+    for reference in references.references:
+        before: frozenset[str] = frozenset()
+        for segment in reference.segments:
+            if not claim.forms.isdisjoint(segment.forms):
+                held = segment.forms | before | reference.about
+                share = len(claim.forms & held) / len(claim.forms)
+                agrees = known and claim.negated == segment.negated
+                found[n] = share**2 * (1.0 if agrees else CONTRADICTION_SHARE)
+            before = segment.forms
+            n += 1
+    return np.repeat(found[:, None], 3, axis=1)
+
+
 def _in_one_text(claim: Segment, text: Reference) -> bool:
-    """A sentence whose numbers or names are not all in the text that bears it out mixes two texts up."""
+    """A sentence whose numbers or names are not all in the text that supports it mixes two texts up."""
     held = text.about | text.forms
     return all(item.form in held for item in claim.items if item.is_number or item.is_name)
 

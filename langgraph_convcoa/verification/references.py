@@ -8,51 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langgraph_convcoa.text.words import content_tokens, sentences, words
+from langgraph_convcoa.text.questions import NEGATIONS
+from langgraph_convcoa.text.words import Item, content_items, content_tokens, sentences
 
-_CITATION = re.compile(r"\[\d+(?:\s*[,;-]\s*\d+)*\]")
-_LIST_MARK = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•#>]+)(?:\s+|$)")
-_NEGATION = re.compile(r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|\w+n['’]t)\b", re.IGNORECASE)
-_SMALL_NUMBERS = (
-    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
-    " twenty"
-)
-# "one" is left out: it is a pronoun more often than a number.
-_NUMBER_WORDS = {word: str(n) for n, word in enumerate(_SMALL_NUMBERS.split(), start=2)} | {
-    "thirti": "30",
-    "forti": "40",
-    "fifti": "50",
-    "sixti": "60",
-    "seventi": "70",
-    "eighti": "80",
-    "nineti": "90",
-}
+_NEGATION = re.compile(rf"\b(?:{NEGATIONS})\b", re.IGNORECASE)
 _AUXILIARY = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|will|would|should|must|may|might)\b", re.IGNORECASE
 )
 _ASSERTION_ITEMS = 4
-NAME_WEIGHT = 2.0
-"""A number or a name counts as much as this many other content words: it is what a wrong answer gets wrong."""
-
-
-class Item(NamedTuple):
-    """What is compared: the form that must match, its letters, and whether it is a number or a name."""
-
-    form: str
-    letters: int
-    is_number: bool
-    is_name: bool
-
-    @property
-    def weight(self) -> float:
-        """The item's share in precision, relative to another content word's 1."""
-        return NAME_WEIGHT if self.is_number or self.is_name else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,39 +38,6 @@ class Segment:
     pairs: frozenset[tuple[str, str]]
     negated: bool
     asserts: bool
-
-
-def content_items(text: str) -> tuple[Item, ...]:
-    """The items of a text in order, without citation and list marks; its function words where it has nothing else.
-
-    Example:
-        >>> [(i.form, i.is_number or i.is_name) for i in content_items("Stored by John Hopfield in three steps [2].")]
-        [('store', False), ('john', True), ('hopfield', True), ('3', True), ('step', False)]
-    """
-    text = _CITATION.sub(" ", _LIST_MARK.sub("", text))
-    tokens = content_tokens(text)
-    if not tokens:
-        return tuple(Item(word, len(word), False, False) for word in words(text))
-    if tokens[0].item == "yes" and len(tokens) > 1:
-        tokens = tokens[1:]
-    shouting = text.isupper()
-    opens = text.lstrip(" \"'“‘(*_").startswith(tokens[0].raw)
-    items = []
-    for n, token in enumerate(tokens):
-        form = _NUMBER_WORDS.get(token.item, token.item)
-        is_number = not form.isalpha() and any(c.isdigit() for c in form)
-        is_name = not is_number and not shouting and token.raw[0].isupper()
-        if n == 0 and opens and is_name:
-            # A capital that opens a sentence says nothing, unless the next word has one too ("Ada Lovelace wrote").
-            is_name = len(token.raw) > 1 and (
-                token.raw.isupper() or (len(tokens) > 1 and _follows(text, token.raw, tokens[1].raw))
-            )
-        items.append(Item(form, len(token.raw), is_number, is_name))
-    return tuple(items)
-
-
-def _follows(text: str, first: str, second: str) -> bool:
-    return second[0].isupper() and re.search(rf"{re.escape(first)}\s+{re.escape(second)}", text) is not None
 
 
 @lru_cache(maxsize=4096)

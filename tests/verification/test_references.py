@@ -1,7 +1,8 @@
 import pytest
 from langchain_core.documents import Document
 
-from langgraph_convcoa.verification.references import References, content_items, segments
+from langgraph_convcoa.text.words import content_items
+from langgraph_convcoa.verification.references import References, segments
 
 
 def forms(text):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 
-from langgraph_convcoa.verification.references import References, content_items
+from langgraph_convcoa.text.words import content_items
+from langgraph_convcoa.verification.references import References
 from langgraph_convcoa.verification.relevance import CONTEXT_SHARE, FLOOR, relevance_of
 
 

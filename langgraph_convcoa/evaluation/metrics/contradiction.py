@@ -6,7 +6,8 @@ import re
 
 from langgraph_convcoa.evaluation.metrics.answers import normalise_answer, strip_citations
 from langgraph_convcoa.text.same_question import meaning
-from langgraph_convcoa.verification.references import Item, content_items, segments
+from langgraph_convcoa.text.words import Item, content_items
+from langgraph_convcoa.verification.references import segments
 
 _POLAR = re.compile(r"\W*(yes|no)\b(?!\s+(?:one|body|longer))", re.IGNORECASE)
 _REFUSAL = re.compile(

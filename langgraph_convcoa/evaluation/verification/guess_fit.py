@@ -1,4 +1,4 @@
-"""Fits the weights of `bearing` on questions whose right answer is known."""
+"""Fits the weights of `answer_relevance` on questions whose right answer is known."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from sklearn.preprocessing import StandardScaler
 
 from langgraph_convcoa.evaluation.reports.kit import Report, Table
 from langgraph_convcoa.evaluation.verification.guess_cases import GuessCase, load_cases
-from langgraph_convcoa.verification.bearing import Guess, bearing, places_of
 from langgraph_convcoa.verification.calibration import best_threshold
-from langgraph_convcoa.verification.mrfs import GUESS_THRESHOLD
-from langgraph_convcoa.verification.polar import polar_claim
+from langgraph_convcoa.verification.mrfs import GUESS_THRESHOLD, polar_claim
 from langgraph_convcoa.verification.references import segments
-from langgraph_convcoa.verification.relevance import relevance_of
+from langgraph_convcoa.verification.relevance import Guess, answer_relevance, places_of, relevance_of
 from langgraph_convcoa.verification.support import claim_parts
 
 FIT_SAMPLE = 3000
@@ -36,7 +34,7 @@ class GuessFit(Report):
 
     Attributes:
         sources: Each data set, what of it was taken, and how many questions those are.
-        weights: Of the features of `bearing`; the bias is such that `GUESS_THRESHOLD` has the best balanced accuracy.
+        weights: Of the features of `answer_relevance`; the bias is such that `GUESS_THRESHOLD` has the best balanced accuracy.
     """
 
     sources: tuple[tuple[str, str, int], ...]
@@ -74,7 +72,7 @@ def fit_guesses(folders: Sequence[str | Path], *, n: int = FIT_SAMPLE, seed: int
     values = np.array([[row.get(name, 0.0) for name in names] for row in rows])
     right = np.arange(len(rows)) % 2 == 0
     weights = _fit(values, right, np.array(shares), names)
-    found = np.array([bearing(row, weights) for row in rows])
+    found = np.array([answer_relevance(row, weights) for row in rows])
     best, _ = best_threshold(right, found, np.array(shares))
     # The score is no higher than the support, for which T has a meaning of its own: the probability is moved to it.
     weights["bias"] = round(weights["bias"] + _log_odds(GUESS_THRESHOLD) - _log_odds(best), _DIGITS)

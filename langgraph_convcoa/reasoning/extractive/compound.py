@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
+from langgraph_convcoa.text.questions import PERSONAL, WH
 from langgraph_convcoa.text.words import content_words
 
-_WH = r"(?:(?:in|on|at|by|for|to|from|with|of) (?:what|whom|which)|who|whom|whose|what|when|where|why|how|which)"
+_WH = rf"(?:(?:in|on|at|by|for|to|from|with|of) (?:what|whom|which)|{WH})"
 _ASKS = rf"(?:{_WH}|is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)"
 _MARK = re.compile(r"(?<=[?？؟;])\s*(?=\S)")
 _JOINT = re.compile(rf"(?:,|;)?\s+(?:and|as well as)\s+(?:also\s+)?(?={_WH}\b)", re.IGNORECASE)
 _STARTS = re.compile(rf"^(?:and\s+|also\s+|please\s+|then\s+)*{_ASKS}\b", re.IGNORECASE)
 _LEAD = re.compile(r"^(?:and|also|then)\s+(?=\w)", re.IGNORECASE)
-_BARE_WH = re.compile(r"^(?:who|whom|whose|what|when|where|why|how|which)\W*$", re.IGNORECASE)
+_BARE_WH = re.compile(rf"^(?:{WH})\W*$", re.IGNORECASE)
 _COMPARE = re.compile(
     r"^(?:please\s+)?(?:compare|contrast)\s+(?P<a>[^,?]{2,80}?)\s+(?:and|with|to|against|versus|vs\.?)\s+(?P<b>[^,?]{2,80}?)[.?!]*$",
     re.IGNORECASE,
@@ -20,9 +21,7 @@ _COMPARE = re.compile(
 _DIFFERENCE = re.compile(
     r"^(?:what (?:is|are) the )?differences? between (?P<a>[^,?]{2,80}?) and (?P<b>[^,?]{2,80}?)[.?!]*$", re.IGNORECASE
 )
-_PRONOUN = re.compile(
-    r"\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|this|that|these|those|one)\b", re.IGNORECASE
-)
+_PRONOUN = re.compile(rf"\b(?:{PERSONAL}|this|that|these|those|one)\b", re.IGNORECASE)
 _POSSESSIVE = frozenset(["its", "their", "his"])
 _HUMAN = frozenset(["he", "him", "his", "she", "her"])
 # "When was X founded", "What is the X", "Who wrote X": the auxiliary or the verb stands before what the pronoun may mean.

@@ -12,7 +12,7 @@ from langgraph_convcoa.reasoning.extractive.query import Query
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate
 from langgraph_convcoa.reasoning.extractive.weights import TOKEN_WEIGHTS
 from langgraph_convcoa.text.citations import check_citations
-from langgraph_convcoa.text.question_type import fits, is_date, is_name, is_number
+from langgraph_convcoa.text.questions import fits, is_date, is_name, is_number
 
 ELLIPSIS = "…"
 POOL = 12

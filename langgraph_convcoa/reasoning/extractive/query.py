@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from langgraph_convcoa.text.question_type import AnswerType, answer_type, is_name, is_number
+from langgraph_convcoa.text.questions import PERSONAL, AnswerType, answer_type, is_name, is_number
 from langgraph_convcoa.text.words import content_words
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -21,8 +21,8 @@ HISTORY_WEIGHT = 0.6
 """How far the turn before pulls the vector of a question that leans on it, as in the conversational state of the retriever."""
 
 _DEPENDENT = re.compile(
-    r"^(?:and|but|so|what about|how about|what else)\b|\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|this|that"
-    r"|these|those|there|one|ones|former|latter|same|else|other|others|another)\b",
+    rf"^(?:and|but|so|what about|how about|what else)\b|\b(?:{PERSONAL}|this|that|these|those|there|one|ones|former|latter"
+    r"|same|else|other|others|another)\b",
     re.IGNORECASE,
 )
 _POINTING = re.compile(r"\bthe\b", re.IGNORECASE)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from langgraph_convcoa.reasoning.extractive.query import Query, Token, tokens_of, with_roots
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
-from langgraph_convcoa.text.question_type import fits
+from langgraph_convcoa.text.questions import fits
 from langgraph_convcoa.text.words import content_words, sentences
 
 MAX_SENTENCE = 80

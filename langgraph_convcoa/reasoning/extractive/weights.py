@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from langgraph_convcoa.text.question_type import AnswerType
+from langgraph_convcoa.text.questions import AnswerType
 
 Weights = NDArray[np.float64]
 

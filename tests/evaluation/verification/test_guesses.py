@@ -12,7 +12,7 @@ from langgraph_convcoa.evaluation.reports.kit import save_picture
 from langgraph_convcoa.evaluation.verification.guess_cases import load_cases
 from langgraph_convcoa.evaluation.verification.guess_fit import fit_guesses
 from langgraph_convcoa.evaluation.verification.guesses import evaluate_guesses, saving, within_error
-from langgraph_convcoa.verification.bearing_weights import BEARING_WEIGHTS
+from langgraph_convcoa.verification.relevance_weights import RELEVANCE_WEIGHTS
 from tests import SHARED
 
 PASSAGE = "The network was described by John Hopfield in 1982. It stores patterns as minima of an energy function."
@@ -101,7 +101,7 @@ def test_weights_are_fitted_on_the_training_part(talks):
     ((name, part, n),) = fit.sources
     assert (name, part) == ("talks", "35% of the conversations, by hash")
     assert n == len(load_cases(talks, n=100, part="train")[0])
-    assert fit.weights.keys() - {"bias"} <= BEARING_WEIGHTS.keys()
+    assert fit.weights.keys() - {"bias"} <= RELEVANCE_WEIGHTS.keys()
     assert fit.to_dict() == fit_guesses([talks]).to_dict()
     console = Console(record=True, width=140, file=io.StringIO())
     console.print(fit)
@@ -165,5 +165,5 @@ def test_right_guesses_are_told_from_wrong_ones(name):
 @pytest.mark.slow
 def test_the_weights_are_what_the_command_fits():
     found = fit_guesses([shared("squad2"), shared("abg_coqa"), shared("quac_dev")]).weights
-    assert found.keys() == BEARING_WEIGHTS.keys()
-    assert all(found[name] == pytest.approx(weight, abs=0.02) for name, weight in BEARING_WEIGHTS.items())
+    assert found.keys() == RELEVANCE_WEIGHTS.keys()
+    assert all(found[name] == pytest.approx(weight, abs=0.02) for name, weight in RELEVANCE_WEIGHTS.items())

@@ -24,7 +24,7 @@ from langgraph_convcoa.reasoning.extractive.excerpts import choose_excerpts
 from langgraph_convcoa.reasoning.extractive.query import count_words, make_query, stands_alone
 from langgraph_convcoa.reasoning.extractive.reasoner import NOTHING, ExtractiveReasoner
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import rank_sentences
-from langgraph_convcoa.text.question_type import answer_type
+from langgraph_convcoa.text.questions import answer_type
 
 HOPFIELD = Document(
     "Hopfield networks store patterns. The Hopfield network was introduced by John Hopfield. "

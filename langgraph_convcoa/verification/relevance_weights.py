@@ -1,4 +1,4 @@
-"""The weights of `bearing`: a logistic regression of right answers against other answers of the same passage.
+"""Weights of `answer_relevance`: a logistic regression of right answers against other answers of the same passage.
 
 Fitted on 3,000 questions of SQuAD 2.0's training split, 826 of Abg-CoQA's, and 566 of QuAC's of 35% of the conversations, each
 data set counting the same, by
@@ -12,7 +12,7 @@ Abg-CoQA, PACIFIC and MTRAG. A right guess that is taken for a repetition costs 
 
 from __future__ import annotations
 
-BEARING_WEIGHTS: dict[str, float] = {
+RELEVANCE_WEIGHTS: dict[str, float] = {
     "better": -1.238,
     "bias": 0.179,
     "context": 0.469,

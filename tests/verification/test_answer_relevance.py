@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.text.question_kind import KINDS
+from langgraph_convcoa.text.questions import KINDS
 from langgraph_convcoa.verification import References, conv_mrfs
-from langgraph_convcoa.verification.bearing import Guess, bearing, places_of
-from langgraph_convcoa.verification.bearing_weights import BEARING_WEIGHTS
 from langgraph_convcoa.verification.references import segments
-from langgraph_convcoa.verification.relevance import relevance_of
+from langgraph_convcoa.verification.relevance import Guess, answer_relevance, places_of, relevance_of
+from langgraph_convcoa.verification.relevance_weights import RELEVANCE_WEIGHTS
 from langgraph_convcoa.verification.support import claim_parts
 
 PASSAGE = (
@@ -99,16 +98,16 @@ def test_every_reference_with_a_segment_has_a_place():
     assert len(features("1843", "When?", [("a?", ""), ("b?", "Something.")])) == 2
 
 
-@given(st.dictionaries(st.sampled_from(sorted(BEARING_WEIGHTS)), st.floats(0, 3)))
+@given(st.dictionaries(st.sampled_from(sorted(RELEVANCE_WEIGHTS)), st.floats(0, 3)))
 def test_a_probability_it_is(found):
-    assert 0 < bearing(found) < 1
+    assert 0 < answer_relevance(found) < 1
 
 
 def test_weights_are_of_features_that_exist():
     plain = {"bias", "better", "context", "following", "missed", "near", "nothing new", "of best", "repeated", "share"}
-    for name in BEARING_WEIGHTS.keys() - plain:
+    for name in RELEVANCE_WEIGHTS.keys() - plain:
         kind, shape = name.split(": ")
         assert kind in KINDS
         assert shape in {"any", "bare name", "bare number", "length", "date", "name", "quantity"}
-    assert plain <= BEARING_WEIGHTS.keys()
-    assert BEARING_WEIGHTS["repeated"] < 0 < BEARING_WEIGHTS["near"]
+    assert plain <= RELEVANCE_WEIGHTS.keys()
+    assert RELEVANCE_WEIGHTS["repeated"] < 0 < RELEVANCE_WEIGHTS["near"]

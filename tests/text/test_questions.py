@@ -1,7 +1,8 @@
 import pytest
 
-from langgraph_convcoa.text.question_kind import KINDS, guess_shape, question_kind
-from langgraph_convcoa.verification.references import content_items
+from langgraph_convcoa.text.questions import KINDS, question_kind
+from langgraph_convcoa.text.words import content_items
+from langgraph_convcoa.verification.relevance import guess_shape
 
 
 @pytest.mark.parametrize(

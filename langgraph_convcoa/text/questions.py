@@ -1,0 +1,142 @@
+"""Rules for English questions: their vocabulary, the kind of answer that they ask for, and words that could be one."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+AnswerType = Literal["date", "number", "person", "place", "reason", "thing"]
+"""The kind of answer by `answer_type`: a date, a number, a name, a place, a reason, or anything else."""
+
+# Vocabulary, as alternatives of a regular expression.
+WH = "who|whom|whose|what|which|when|where|why|how"
+PERSONAL = "it|its|they|them|their|theirs|he|him|his|she|her|hers"
+NEGATIONS = r"not|no|never|none|nobody|nothing|neither|nor|without|cannot|\w+n['’]t"
+SMALL_NUMBERS = (
+    "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
+)
+TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+_LARGE_NUMBERS = "dozen|hundred|thousand|million|billion|trillion"
+_PARTS = "one|once|twice|half|third|quarter|first|second"
+_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+_WEEKDAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+_DEGREES = "many|much|long|old|far|tall|high|large|big|often|fast|deep|wide"
+_TIMES = "year|date|decade|century|month|day"
+_QUANTITIES = (
+    "percent|percentage|number|population|amount|age|size|rate|temperature|length|height|width|depth|distance|price|cost"
+)
+_PEOPLE = "person|man|woman|king|queen|author"
+_PLACES = "city|country|state|place|town|river|region|continent|island|county|location"
+
+_WHAT = r"\b(?:what|which) (?:\w+ )?"
+_TYPES: dict[AnswerType, str] = {
+    "date": rf"\bwhen\b|{_WHAT}(?:(?:{_TIMES})s?|centuries|era)\b",
+    "number": rf"\bhow (?:{_DEGREES}|heavy|hot|cold)\b|\b(?:what|which) (?:\w+ ){{0,3}}?(?:{_QUANTITIES}|rank)\b"
+    r"|\b(?:percent(?:age)?|number) of\b.*\bwhat\b",
+    "person": rf"\b(?:who|whom|whose)\b|{_WHAT}(?:{_PEOPLE})\b",
+    "place": rf"\bwhere\b|{_WHAT}(?:{_PLACES}|nation|countries|cities|states|street|building|area|province|village)\b",
+    "reason": r"\bwhy\b|\bwhat (?:was |is )?(?:the )?(?:reason|cause[ds]?|led to)\b|\bhow (?:come|did|do|does)\b",
+}
+_THE_WHAT = r"\b(?:what|which) (?:(?:is|was|were|are) the )?(?:\w+ )?"
+_KINDS = {
+    "more": r"\b(?:else|other|interesting|tell me)\b",
+    "time": rf"\bwhen\b|{_THE_WHAT}(?:{_TIMES}|time|season)s?\b",
+    "quantity": rf"\bhow (?:{_DEGREES})\b|{_THE_WHAT}(?:{_QUANTITIES}|area|weight|speed|value|sum|total|revenue|income|profit"
+    r"|loss|sales|turnover|margin|budget|salary|growth)s?\b",
+    "person": rf"\bwho(?:m|se)?\b|{_THE_WHAT}(?:{_PEOPLE}|president|player|singer|scientist|actor|actress|director|leader"
+    r"|emperor|artist|writer)\b",
+    "place": rf"\bwhere\b|{_THE_WHAT}(?:{_PLACES})\b",
+    "reason": rf"\bwhy\b|\bhow come\b|{_THE_WHAT}(?:cause|reason)s?\b",
+    "name": rf"{_THE_WHAT}(?:name|album|song|single|book|film|movie|team|band|company|group|record|show|award|language|school"
+    r"|university|college|magazine)s?\b|\b(?:titled|called|named)\b",
+    "way": r"\bhow\b",
+    "thing": r"\b(?:what|which)\b",
+}
+KINDS = (*_KINDS, "other")
+"""Kinds of answer by `question_kind`; "other" is a yes or a no, and whatever cannot be told."""
+_TYPE_PATTERNS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _TYPES.items()}
+_KIND_PATTERNS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _KINDS.items()}
+
+_YEAR = re.compile(r"^(?:c\.)?(?:1\d{3}|20\d\d)(?:s|[-–/]\d{2,4})?$")
+_SHORT_MONTHS = "jan|feb|mar|apr|aug|sept|sep|oct|nov|dec"
+_MONTH_WORDS = frozenset(f"{_MONTHS}|{_SHORT_MONTHS}".split("|")) - {"may"}
+_TIME_WORDS = frozenset(f"century|centuries|decade|ago|bc|bce|ad|ce|era|{_WEEKDAYS}".split("|"))
+_NUMBER_WORDS = frozenset(f"{SMALL_NUMBERS}|{TENS}|{_LARGE_NUMBERS}|{_PARTS}|percent".split("|"))
+_REASON_WORDS = frozenset(
+    "because|due|since|therefore|thus|hence|so|order|allow|allowed|caused|cause|reason|result|led".split("|")  # noqa: SIM905
+)
+_QUANTITY = re.compile(
+    rf"\d|\b(?:zero|{_PARTS}|(?:{_LARGE_NUMBERS})s?|{SMALL_NUMBERS}|\w+teen|{TENS})\b",
+    re.IGNORECASE,
+)
+_DATE = re.compile(
+    rf"\b(?:1\d{{3}}|20\d\d|\d+0s|{_MONTHS}|{_WEEKDAYS}|spring|summer|autumn|winter|century|centuries|decades?)\b",
+    re.IGNORECASE,
+)
+_EDGES = "\"'“”‘’.,;:!?()[]{}…—–-"
+
+
+def answer_type(question: str) -> AnswerType:
+    """The kind of answer that the first question word asks for; "thing" where no rule says more.
+
+    Example:
+        >>> [answer_type(q) for q in ("When was it built?", "How many are there?", "Who wrote it?", "What is a memory?")]
+        ['date', 'number', 'person', 'thing']
+    """
+    found = [(match.start(), kind) for kind, pattern in _TYPE_PATTERNS.items() if (match := pattern.search(question))]
+    # A later question word joins a clause: "Who ruled when the city fell?"
+    return min(found)[1] if found else "thing"
+
+
+def question_kind(question: str) -> str:
+    """The kind of answer in the finer classes of verification, one of `KINDS`; the first rule that holds decides.
+
+    Example:
+        >>> [question_kind(q) for q in ("When was it built?", "What city is it in?", "How was it built?", "Was it built?")]
+        ['time', 'place', 'way', 'other']
+    """
+    return next((kind for kind, pattern in _KIND_PATTERNS.items() if pattern.search(question)), "other")
+
+
+def holds_quantity(text: str) -> bool:
+    """Whether a text holds a number, in digits or words."""
+    return _QUANTITY.search(text) is not None
+
+
+def holds_date(text: str) -> bool:
+    """Whether a text holds a year, a month, a day of the week, a season or the like."""
+    return _DATE.search(text) is not None
+
+
+def bare(token: str) -> str:
+    """A token without the punctuation around it."""
+    return token.strip(_EDGES)
+
+
+def is_date(token: str) -> bool:
+    """Whether a token (as it stands, punctuation included) is part of a date."""
+    word = bare(token)
+    lower = word.lower()
+    return bool(_YEAR.match(word)) or (word[:1].isupper() and (lower in _MONTH_WORDS or word == "May")) or lower in _TIME_WORDS
+
+
+def is_number(token: str) -> bool:
+    """Whether a token holds a digit or is a number word."""
+    return any(character.isdigit() for character in token) or bare(token).lower() in _NUMBER_WORDS
+
+
+def is_name(token: str, first: bool) -> bool:
+    """Whether a token looks like a part of a name: a capital that is not only there because the sentence starts."""
+    word = bare(token)
+    return bool(word) and word[0].isupper() and (not first or not word[1:].islower())
+
+
+def fits(kind: AnswerType, token: str, first: bool) -> bool:
+    """Whether a token could be part of an answer of a kind; every token fits "thing"."""
+    if kind == "date":
+        return is_date(token)
+    if kind == "number":
+        return is_number(token)
+    if kind in ("person", "place"):
+        return is_name(token, first)
+    return kind != "reason" or bare(token).lower() in _REASON_WORDS
