@@ -82,11 +82,11 @@ class WebQuerying:
         respect_robots: Leave out pages that a site's robots.txt asks not to read.
         cache: A file in which pages are kept; None keeps them in memory.
         cache_seconds: For how long a page is kept; 0 does not keep any.
-        limits: What a page may take.
+        limits: Time, size and number of requests of a page.
         user_agent: Tells sites who asks.
         guard: Instead of `allow_private`, where names are to be resolved in another way.
-        name: What the planner and the chain call this action.
-        description: What the planner reads.
+        name: Of this action, for the planner and in the chain.
+        description: For the planner.
 
     Raises:
         InputError: A setting cannot be used, or the search's key is missing.
@@ -249,7 +249,7 @@ class WebQuerying:
 
 
 def _keywords(request: ActionRequest) -> str:
-    """What a search engine is asked: the planner's keywords, else the sub-question, after the one that it leans on."""
+    """The query of the search: the planner's keywords, else the sub-question, with the previous question where it needs it."""
     asked = request.action_input.strip() or request.sub_question.strip()
     if request.history and not request.action_input.strip():
         asked = f"{request.history[-1][0]} {asked}"

@@ -1,4 +1,4 @@
-"""A response's body within limits, also where it is compressed; and how long to wait before asking again."""
+"""Reading of a response's body within limits, compressed or not, and the wait before a request is repeated."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
         PageError: It is larger, compressed in an unknown way, or a decompression bomb.
         httpx.TransportError: The connection broke.
     """
-    if (response.headers.get("content-length") or "0").strip().isdecimal():
-        declared = int(response.headers.get("content-length") or 0)
-        if declared > max_bytes:
-            raise _too_large(max_bytes)
+    declared = (response.headers.get("content-length") or "").strip()
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
     decoder = BodyDecoder(response.headers.get("content-encoding", ""), max_bytes)
     async for chunk in response.aiter_raw(65_536):
         decoder.feed(chunk)
@@ -96,11 +95,11 @@ class BodyDecoder:
 
 
 def wait_before(attempt: int, response: httpx.Response | None = None) -> float:
-    """Seconds before the next attempt: what the server asks for, else twice as long each time.
+    """Seconds before the next attempt: as the server asks, else twice as long each time.
 
     Args:
         attempt: 0 after the first one.
-        response: What the server said, if anything.
+        response: The server's, if it answered.
 
     Example:
         >>> wait_before(1), wait_before(0, httpx.Response(429, headers={"Retry-After": "7"}))

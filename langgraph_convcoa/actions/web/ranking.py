@@ -64,7 +64,12 @@ class WebRanker:
         from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
         encoder = self._loaded()
-        documents = {page.url: _document(page) for page in pages if page.text.strip()}
+        documents = {}
+        for page in pages:
+            if page.text.strip():
+                metadata = {"source": page.url, "title": page.title, "date": page.date}
+                kept = {key: value for key, value in metadata.items() if value}
+                documents[page.url] = Document(page.text, id=page.url, metadata=kept)
         if not documents:
             return []
         parts = _promising(split_documents(documents.values(), encoder), query)
@@ -79,11 +84,6 @@ class WebRanker:
                 # Sub-questions of a turn often lead to the same pages.
                 self._encoder = RecentEncoder(as_encoder(self._given), _REMEMBERED)
             return self._encoder
-
-
-def _document(page: Page) -> Document:
-    metadata = {"source": page.url, "title": page.title, "date": page.date}
-    return Document(page.text, id=page.url, metadata={key: value for key, value in metadata.items() if value})
 
 
 def _promising(passages: list[Document], query: str) -> list[Document]:

@@ -137,7 +137,7 @@ def _first(entry: Mapping[Any, Any], keys: tuple[str, ...]) -> str:
 
 
 def _published(entry: Mapping[Any, Any]) -> str:
-    """The date in what Google tells of a page."""
+    """The date of publication in a result of Google."""
     tags = entry.get("pagemap")
     tags = tags.get("metatags") if isinstance(tags, Mapping) else None
     first = tags[0] if isinstance(tags, list) and tags and isinstance(tags[0], Mapping) else {}

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -134,35 +134,25 @@ def read_csv(data: bytes) -> list[Piece]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     try:
         header = [name.strip() for name in next(reader, [])]
-        rows = list(_csv_rows(reader, header))
+        rows = ["\n".join(_cells(row, header)) for row in reader]
     except csv.Error as error:
         raise DocumentError(f"line {reader.line_num} is no valid CSV ({error}): mend or remove that line") from error
-    return list(_csv_groups(rows))
+    groups: list[tuple[int, list[str]]] = []
+    size = CSV_GROUP_CHARACTERS
+    for number, text in enumerate(rows, start=1):
+        if text:
+            if size + len(text) > CSV_GROUP_CHARACTERS:
+                groups.append((number, []))
+                size = 0
+            groups[-1][1].append(text)
+            size += len(text) + 2
+    return [Piece("\n\n".join(group), key=f"row-{first}", metadata={"row": first}) for first, group in groups]
 
 
-def _csv_rows(reader: Iterable[list[str]], header: list[str]) -> Iterator[str]:
-    for row in reader:
-        cells = (
-            (header[i] if i < len(header) and header[i] else f"column {i + 1}", " ".join(v.split())) for i, v in enumerate(row)
-        )
-        yield "\n".join(f"{name}: {value}" for name, value in cells if value)
-
-
-def _csv_groups(rows: list[str]) -> Iterator[Piece]:
-    group: list[str] = []
-    first = size = 0
-    for number, row in enumerate(rows, start=1):
-        if not row:
-            continue
-        if group and size + len(row) > CSV_GROUP_CHARACTERS:
-            yield Piece("\n\n".join(group), key=f"row-{first}", metadata={"row": first})
-            group, size = [], 0
-        if not group:
-            first = number
-        group.append(row)
-        size += len(row) + 2
-    if group:
-        yield Piece("\n\n".join(group), key=f"row-{first}", metadata={"row": first})
+def _cells(row: list[str], header: list[str]) -> Iterator[str]:
+    for i, cell in enumerate(row):
+        if value := " ".join(cell.split()):
+            yield f"{header[i] if i < len(header) and header[i] else f'column {i + 1}'}: {value}"
 
 
 def read_json(data: bytes) -> list[Piece]:

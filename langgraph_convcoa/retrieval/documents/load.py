@@ -8,7 +8,7 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from langchain_core.documents import Document
@@ -20,24 +20,18 @@ from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdow
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = 50_000_000
-"""How much text a run takes unless told otherwise, in bytes."""
+"""The default limit of the text of a run, in bytes."""
 
 ACCEPTED = ".txt .md .html .pdf .csv .json .jsonl (.json.gz and .jsonl.gz too)"
 
 _READERS: dict[str, Callable[[bytes], list[Piece]]] = {
-    ".txt": read_plain,
-    ".text": read_plain,
-    ".md": read_markdown,
-    ".markdown": read_markdown,
-    ".html": read_html,
-    ".htm": read_html,
-    ".csv": read_csv,
-    ".tsv": read_csv,
-    ".json": read_json,
-    ".json.gz": read_json,
-    ".jsonl": read_json_lines,
-    ".jsonl.gz": read_json_lines,
-}
+    ".txt": read_plain, ".text": read_plain,
+    ".md": read_markdown, ".markdown": read_markdown,
+    ".html": read_html, ".htm": read_html,
+    ".csv": read_csv, ".tsv": read_csv,
+    ".json": read_json, ".json.gz": read_json,
+    ".jsonl": read_json_lines, ".jsonl.gz": read_json_lines,
+}  # fmt: skip
 _REASONS_SHOWN = 10
 
 
@@ -100,38 +94,29 @@ def iter_documents(path: str | os.PathLike[str], *, progress: bool = False, max_
         left -= used
         for piece in pieces:
             yield _document(piece, name, seen)
-    _report(skipped)
+    for reason in skipped[:_REASONS_SHOWN]:
+        logger.warning("skipped: %s", reason)
+    if len(skipped) > _REASONS_SHOWN:
+        logger.warning("skipped: %d more files that could not be read", len(skipped) - _REASONS_SHOWN)
     if not seen:
         reason = f" (first reason: {skipped[0]})" if skipped else ""
         raise DocumentError(f"no text could be read from {path}{reason}: accepted are {ACCEPTED}")
 
 
-def _report(skipped: list[str]) -> None:
-    for reason in skipped[:_REASONS_SHOWN]:
-        logger.warning("skipped: %s", reason)
-    if len(skipped) > _REASONS_SHOWN:
-        logger.warning("skipped: %d more files that could not be read", len(skipped) - _REASONS_SHOWN)
-
-
 def _files(root: Path) -> list[Path]:
+    shown = str(root).replace("\x00", "?")[:200]
+    accepted = f"accepted are {ACCEPTED}"
     try:
         if root.is_dir():
             return _walk(root)
+        if root.is_file() and _suffix(root) is None:
+            raise DocumentError(f"{root} is not of a kind that can be read: {accepted}")
         if root.is_file():
-            if _suffix(root) is None:
-                raise DocumentError(f"{root} is not of a kind that can be read: accepted are {ACCEPTED}")
             return [root]
-        exists = root.exists()
+        reason = "is neither a file nor a folder" if root.exists() else "does not exist"
     except (OSError, ValueError) as error:
-        raise DocumentError(f"{_printable(root)} cannot be opened ({_reason(error)}): give another path") from error
-    if exists:
-        raise DocumentError(f"{root} is neither a file nor a folder: give a file or folder of {ACCEPTED}")
-    raise DocumentError(f"{_printable(root)} does not exist: give a file or folder of {ACCEPTED}")
-
-
-def _printable(root: Path) -> str:
-    text = str(root).replace("\x00", "?")
-    return text if len(text) <= 200 else f"{text[:200]}..."
+        raise DocumentError(f"{shown} cannot be opened ({_reason(error)}): give another path") from error
+    raise DocumentError(f"{shown} {reason}: {accepted}")
 
 
 def _walk(root: Path) -> list[Path]:
@@ -210,7 +195,8 @@ def _document(piece: Piece, name: str, seen: Counter[str]) -> Document:
         identity = f"{identity}:{repeated + 1}"
         seen[identity] += 1
     is_row = bool(piece.key) and not piece.metadata
-    title = piece.title or ("" if is_row else _title_of(name))
+    named = re.sub(r"[-_\s]+", " ", name.rsplit("/", 1)[-1].split(".", 1)[0]).strip()
+    title = piece.title or ("" if is_row else named)
     return Document(
         page_content=_storable(piece.text),
         id=_storable(identity),
@@ -218,28 +204,21 @@ def _document(piece: Piece, name: str, seen: Counter[str]) -> Document:
     )
 
 
-def _title_of(name: str) -> str:
-    return re.sub(r"[-_\s]+", " ", name.rsplit("/", 1)[-1].split(".", 1)[0]).strip()
-
-
 def _storable(text: str) -> str:
     """The text without lone surrogates, which no file or terminal takes, and with plain line ends."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _tracked(files: list[Path], progress: bool) -> Iterator[Path]:
-    if progress and len(files) > 1:
-        from rich.console import Console
-        from rich.progress import track
+def _tracked(files: list[Path], progress: bool) -> Iterable[Path]:
+    if not progress or len(files) < 2:
+        return files
+    from rich.console import Console
+    from rich.progress import track
 
-        console = Console(stderr=True)
-        if console.is_terminal:
-            yield from track(files, description="Reading", console=console, transient=True)
-            return
-    yield from files
+    console = Console(stderr=True)
+    return track(files, description="Reading", console=console, transient=True, disable=not console.is_terminal)
 
 
 def _reason(error: Exception) -> str:
-    return (
-        (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())[:120] or type(error).__name__
-    )
+    named = error.strerror if isinstance(error, OSError) else None
+    return named or " ".join(str(error).split())[:120] or type(error).__name__

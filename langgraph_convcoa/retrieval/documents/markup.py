@@ -63,7 +63,7 @@ def read_markdown(data: bytes) -> list[Piece]:
     title = named.group(1) if named else ""
     if front:
         text = text[front.end() :]
-    # The parser's tokens take many times the room of the text; what is so large was hardly written by hand.
+    # The parser's tokens take many times the memory of the text; what is so large was hardly written by hand.
     if len(text) > _LARGEST_MARKDOWN:
         return [Piece(text, title=title)]
     paragraphs: list[str] = []
@@ -74,20 +74,12 @@ def read_markdown(data: bytes) -> list[Piece]:
             title, opens = title or content, not paragraphs
             if opens and content == title:
                 continue
-        if (
-            token.type == "inline"
-            and tokens[position - 1].type in ("th_open", "td_open")
-            and paragraphs
-            and not _opens_row(tokens, position)
-        ):
+        in_cell = token.type == "inline" and tokens[position - 1].type in ("th_open", "td_open")
+        if in_cell and paragraphs and tokens[position - 2].type != "tr_open":
             paragraphs[-1] += f" | {content}"
         elif content:
             paragraphs.append(content)
     return [Piece("\n\n".join(paragraphs) or title, title=title)]
-
-
-def _opens_row(tokens: list[Token], position: int) -> bool:
-    return tokens[position - 2].type == "tr_open"
 
 
 def _block_text(token: Token) -> str:
@@ -197,7 +189,7 @@ def main_text(page: str, url: str) -> tuple[str, str, str]:
 
 
 def _prune(tree: Any) -> None:
-    """Take out what is not seen, and what is beyond the number of nodes that are looked at."""
+    """Remove what is not visible, and what is beyond the number of nodes that are looked at."""
     hidden = []
     left = _MAX_NODES
     for element in tree.iter():
@@ -219,7 +211,7 @@ def _prune(tree: Any) -> None:
 
 
 def _cut_from(element: Any) -> None:
-    """Take an element and all that follows it out of its tree."""
+    """Remove an element and all that follows it from its tree."""
     node = element
     while (parent := node.getparent()) is not None:
         for later in list(node.itersiblings()):

@@ -1,4 +1,4 @@
-"""Documents into passages that the encoder can read in full, and passages into windows of sentences."""
+"""Splitting of documents into passages that the encoder reads in full, and of passages into windows of sentences."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Doc
 
 
 def pattern_text(passage: Document) -> str:
-    """What is encoded as the whole-passage pattern y_0: the title, where there is one, and the text."""
+    """The text of the whole-passage pattern y_0: the title, where there is one, and the passage."""
     title = passage_title(passage)
     return f"{title}\n{passage.page_content}" if title else passage.page_content
 
@@ -69,7 +69,7 @@ def passage_title(passage: Document) -> str:
 
 
 def windows(text: str, size: int = 3, stride: int = 2) -> list[Span]:
-    """Windows of up to three sentences, stride two, as spans of the text (the memory set of a passage).
+    """Windows of up to three sentences, stride two, as spans of the text: the memory set of a passage.
 
     Example:
         >>> text = "One. Two. Three. Four."
@@ -156,7 +156,8 @@ def _atoms(text: str, encoder: Encoder, limit: int, blank: int) -> list[tuple[in
     """The coarsest pieces that fit, in order: (start, end, tokens)."""
     pending = [match.span() for match in _PARAGRAPH.finditer(text)]
     for divide in (_sentence_spans, _word_spans, _character_spans, None):
-        counts = _counted(text, pending, encoder, blank)
+        totals = encoder.count_tokens_batch([text[start:end] for start, end in pending])
+        counts = [(start, end, max(total - blank, 1)) for (start, end), total in zip(pending, totals, strict=True)]
         if divide is None or all(count <= limit for *_, count in counts):
             return counts
         pending = [
@@ -165,11 +166,6 @@ def _atoms(text: str, encoder: Encoder, limit: int, blank: int) -> list[tuple[in
             for piece in ([(start, end)] if count <= limit else [(start + a, start + b) for a, b in divide(text[start:end])])
         ]
     return []
-
-
-def _counted(text: str, spans: Sequence[Span], encoder: Encoder, blank: int) -> list[tuple[int, int, int]]:
-    counts = encoder.count_tokens_batch([text[start:end] for start, end in spans])
-    return [(start, end, max(count - blank, 1)) for (start, end), count in zip(spans, counts, strict=True)]
 
 
 def _sentence_spans(text: str) -> list[Span]:

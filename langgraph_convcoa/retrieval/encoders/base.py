@@ -1,4 +1,4 @@
-"""What an encoder is: the thing that turns texts into the vectors that are stored and searched."""
+"""The interface of an encoder, which turns texts into the vectors that are stored and searched."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
 @runtime_checkable
 class Encoder(Protocol):
-    """What the retriever needs of an encoder. Subclass it to get `count_tokens_batch` for free.
+    """An encoder of texts. Subclass it to inherit `count_tokens_batch`.
 
     Attributes:
-        name: A fingerprint of the vectors: two encoders of one name give the same vectors for a text.
+        name: A fingerprint of the vectors: two encoders of the same name give the same vectors for a text.
         dimension: Length d of a vector.
         max_tokens: How many tokens of a text are read, special tokens included; the rest would be cut off.
     """
@@ -54,10 +54,10 @@ class Encoder(Protocol):
 
 
 def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: str) -> Vectors:
-    """Vectors as they are to be stored: float32, finite, of the right shape and of length one (zero stays zero).
+    """An encoder's vectors as they are stored: float32, finite, of the right shape and of length one (zero stays zero).
 
     Raises:
-        RetrievalError: The encoder gave another number or length of vectors than it should, or a NaN or infinity.
+        RetrievalError: The vectors are of another number or length, or hold NaN or infinity.
     """
     try:
         rows = np.array(vectors, dtype=np.float32)
@@ -68,11 +68,10 @@ def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: 
     if rows.ndim != 2 or rows.shape[0] != count or (dimension is not None and rows.shape[1] != dimension):
         expected = f"({count}, {'d' if dimension is None else dimension})"
         raise RetrievalError(f"The encoder {name!r} returned vectors of shape {rows.shape} where {expected} is needed.")
-    if not np.isfinite(rows).all():
-        bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-        raise RetrievalError(
-            f"The encoder {name!r} returned NaN or infinity (text number {bad + 1} of {count}); use another encoder."
-        )
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        bad = finite.argmin() + 1
+        raise RetrievalError(f"The encoder {name!r} returned NaN or infinity (text {bad} of {count}); use another encoder.")
     # In float64: the squares of large or tiny numbers are beyond float32.
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     np.divide(rows, lengths, out=rows, where=lengths > 0)

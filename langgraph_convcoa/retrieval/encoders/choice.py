@@ -71,11 +71,9 @@ def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
             for tower in _TOWERS
         ]
         return TwoTowerEncoder(*towers)
-    if "name" not in settings or not set(settings) <= {"name", *_CHOICES}:
-        raise RetrievalError(
-            f"The encoder's settings {dict(settings)} are not known here; upgrade the library or give the encoder."
-        )
     try:
+        if not {"name"} <= set(settings) <= {"name", *_CHOICES}:
+            raise InputError(f"they are {dict(settings)}")
         dtype, attention, pooling = (settings.get(choice, "auto") for choice in _CHOICES)
         return SentenceTransformerEncoder(settings["name"], dtype=dtype, attention=attention, pooling=pooling)
     except InputError as error:

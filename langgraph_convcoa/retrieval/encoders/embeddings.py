@@ -1,4 +1,4 @@
-"""Any LangChain `Embeddings` as an encoder."""
+"""An encoder made of any LangChain `Embeddings`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class EmbeddingsEncoder(Encoder):
 
     Args:
         embeddings: The object.
-        name: A fingerprint of its vectors, for the cache. Made of its class and model name when None; an object without a
-            model name gets one that no other has, so that a cache never confuses two.
+        name: A fingerprint of its vectors, for the cache. When None it is the class and model name, or a unique one where
+            the object has no model name.
         max_tokens: How long a passage may be.
         count_tokens: Counts the tokens of a text; when None, a third of its UTF-8 bytes, which is rarely too few.
         batch_size: Texts a call.
@@ -52,7 +52,7 @@ class EmbeddingsEncoder(Encoder):
         self.embeddings = embeddings
         self._name = name or _fingerprint(embeddings)
         self._max_tokens = max_tokens
-        self._count = count_tokens or _estimate
+        self._count = count_tokens or (lambda text: len(text.encode("utf-8", "replace")) // 3 + 2)
         self._batch_size = batch_size
         self._dimension: int | None = None
 
@@ -102,8 +102,7 @@ class EmbeddingsEncoder(Encoder):
             return list(embed(list(texts)))
         except ConvCoAError:
             raise
-        # What a third party's embeddings raise is not known here.
-        except Exception as error:
+        except Exception as error:  # whatever a third party's embeddings raise
             reason = (str(error).strip().splitlines() or [""])[0][:200]
             raise RetrievalError(f"The embeddings {self._name!r} failed: {type(error).__name__}: {reason}.") from error
 
@@ -115,7 +114,3 @@ def _fingerprint(embeddings: Embeddings) -> str:
         if isinstance(model, str) and model:
             return f"{kind}:{model}:{getattr(embeddings, 'dimensions', None)}"
     return f"{kind}:{uuid.uuid4().hex}"
-
-
-def _estimate(text: str) -> int:
-    return len(text.encode("utf-8", "replace")) // 3 + 2

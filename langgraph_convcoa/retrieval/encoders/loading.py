@@ -29,21 +29,20 @@ _LOUD = ("transformers", "sentence_transformers", "huggingface_hub", "torchao", 
 
 
 def load_model(name: str, device: str | None) -> SentenceTransformer:
-    """Load the model of a name or a folder.
+    """Load the model of a name or a folder; the default name from the package of the extra `offline` where it is installed.
 
     Raises:
         RetrievalError: It cannot be loaded.
     """
-    location = location_of(name)
+    location = name
+    if name in DEFAULT_NAMES:
+        package = importlib.util.find_spec(_OFFLINE_PACKAGE)
+        location = str(Path(package.origin).parent / "model") if package and package.origin else DEFAULT_ENCODER
     try:
         with quiet():
             from sentence_transformers import SentenceTransformer
 
             return SentenceTransformer(location, device=device)
-    except ImportError as error:
-        raise RetrievalError(
-            f'sentence-transformers cannot be imported ({error}): pip install "langgraph-convcoa[offline]" or give an encoder.'
-        ) from error
     # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
@@ -52,18 +51,8 @@ def load_model(name: str, device: str | None) -> SentenceTransformer:
         ) from error
 
 
-def location_of(name: str) -> str:
-    """The folder of the packaged model for the default name where it is installed, else the name."""
-    if name in DEFAULT_NAMES:
-        package = importlib.util.find_spec(_OFFLINE_PACKAGE)
-        if package is not None and package.origin is not None:
-            return str(Path(package.origin).parent / "model")
-        return DEFAULT_ENCODER
-    return name
-
-
 def counting_copy(model: SentenceTransformer) -> Tokenizer:
-    """The model's tokenizer without truncation, a copy since the original's truncation is changed by each call."""
+    """A copy of the model's tokenizer without truncation; the original's truncation is changed by each call."""
     from tokenizers import Tokenizer
 
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
@@ -115,7 +104,7 @@ def set_pooling(model: SentenceTransformer, pooling: Pooling) -> bool:
             dimension = getattr(inner, "get_embedding_dimension", None) or inner.get_word_embedding_dimension
             model._modules[name] = type(module)(dimension(), pooling_mode=pooling)
             return True
-    raise RetrievalError(f"This encoder pools in a way of its own and cannot be set to {pooling}; leave out pooling.")
+    raise RetrievalError(f"The pooling of this encoder cannot be set to {pooling}; leave out pooling.")
 
 
 def quantise(model: nn.Module) -> None:
@@ -139,7 +128,7 @@ def quantise(model: nn.Module) -> None:
             raise RetrievalError(
                 f'torchao cannot be imported ({error}): pip install "langgraph-convcoa[int8]", or use dtype="float32".'
             ) from error
-        # What torchao raises where a machine has not what it needs is not known here.
+        # What torchao raises where a machine lacks something is not documented.
         except (RuntimeError, ValueError, NotImplementedError, AssertionError) as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
             raise RetrievalError(f'torchao-int8 does not work here ({reason}); use dtype="bfloat16" or "float32".') from error

@@ -40,12 +40,11 @@ def softmax_1_attention(
         module: The attention layer, not read.
         query: (batch, heads, m, d).
         key: (batch, heads, n, d), or fewer heads that groups of queries share.
-        value: (batch, heads, n, d), as many heads as the key.
-        attention_mask: Broadcasts to (batch, heads, m, n): booleans, True where a query may attend, or numbers to be added to
-            the scores. All pairs when None.
+        value: As the key.
+        attention_mask: Broadcasts to (batch, heads, m, n): True where a query may attend, or numbers added to the scores.
         dropout: Share of the weights that are dropped.
         scaling: Of the scores; 1 / sqrt(d) when None.
-        **kwargs: What else a model hands over; a bias of the positions is refused, since it would be left out.
+        **kwargs: Other arguments of a model; a bias of the scores is refused, since it would be left out.
 
     Returns:
         (batch, m, heads, d), and None for the weights. A query that may attend to nothing gets 0.
@@ -63,7 +62,7 @@ def softmax_1_attention(
             "This model's attention scores are biased or capped, which softmax1 does not support; use softmax."
         )
     if attention_mask is not None:
-        # Nothing is at hand for every query: True among booleans, 0 where the mask is added.
+        # Every query may attend to the zero key: True among booleans, 0 where the mask is added.
         attention_mask = pad(attention_mask, (0, 1), value=1.0 if attention_mask.dtype == torch.bool else 0.0)
     state = scaled_dot_product_attention(
         query,
@@ -78,21 +77,16 @@ def softmax_1_attention(
 
 
 def use_attention(model: nn.Module, attention: Attention) -> None:
-    """Switch a transformers model, or the one inside a sentence-transformers model, to an attention, in place.
+    """Switch the attention of a transformers or sentence-transformers model of the BERT family, in place.
 
     The weights stay as they are. The choice is saved in the model's config.json as `convcoa_attention`, which
     `SentenceTransformerEncoder` and `saved_attention` read; transformers alone loads the model with softmax.
-
-    Args:
-        model: A loaded model of the BERT family.
-        attention: "softmax" or "softmax1".
 
     Raises:
         RetrievalError: The model's attention cannot be exchanged, which is tried on a short input.
     """
     _register()
     model = transformer_of(model)
-    name = type(model).__name__
     wanted = _REGISTERED if attention == "softmax1" else _PLAIN
     try:
         plain = None
@@ -105,7 +99,9 @@ def use_attention(model: nn.Module, attention: Attention) -> None:
         if not exchanged:
             raise ValueError("the attention stays as it was")
     except (ValueError, KeyError, AttributeError, TypeError, NotImplementedError) as error:
-        raise RetrievalError(f"The attention of {name} cannot be set to {attention}; use a BERT or RoBERTa model.") from error
+        raise RetrievalError(
+            f"The attention of {type(model).__name__} cannot be set to {attention}; use a BERT or RoBERTa model."
+        ) from error
     setattr(model.config, _KEY, attention)
 
 
@@ -130,7 +126,7 @@ def attention_of(model: nn.Module) -> Attention:
 
 
 def transformer_of(model: nn.Module) -> nn.Module:
-    """The transformers model inside a sentence-transformers model; any other model is itself."""
+    """The transformers model inside a sentence-transformers model; any other model as it is."""
     if isinstance(model, nn.Sequential) and len(model):
         model = model[0]
     inner = getattr(model, "auto_model", None)

@@ -88,8 +88,8 @@ class SentenceTransformerEncoder(Encoder):
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        told = {"dtype": self.dtype, "attention": self.attention, "pooling": self.pooling}
-        shown = "".join(f", {name}={value!r}" for name, value in told.items() if name == "dtype" or value != "auto")
+        given = {"dtype": self.dtype, "attention": self.attention, "pooling": self.pooling}
+        shown = "".join(f", {name}={value!r}" for name, value in given.items() if name == "dtype" or value != "auto")
         return f"SentenceTransformerEncoder({self.model_name!r}{shown})"
 
     @property
@@ -110,7 +110,7 @@ class SentenceTransformerEncoder(Encoder):
     def model(self) -> SentenceTransformer:
         """The model, loaded on first use; its vectors of texts can be differentiated unless it is in eight bits.
 
-        What trains it must take another encoder for its vectors afterwards: this one keeps the `name` it had.
+        After training it, take another encoder for its vectors: this one keeps the `name` it had.
         """
         return self._load()
 
@@ -215,7 +215,7 @@ class SentenceTransformerEncoder(Encoder):
         return "bfloat16" if on_cpu and native else "float32"
 
     def _identity(self) -> str:
-        """What the model is: its name and revision on the hub, or for a folder the hash of its weights."""
+        """The model's name and revision on the hub, or for a folder the hash of its weights."""
         if self.model_name in DEFAULT_NAMES:
             return DEFAULT_ENCODER
         folder = Path(self.model_name)

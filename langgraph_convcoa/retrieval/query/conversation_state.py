@@ -105,8 +105,8 @@ def conversational_state(query: Vectors, history: Vectors, history_weight: float
 def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
     """normalise((1 - <t, x>)^p t + g s): states s mixed with the query encoder's vectors t.
 
-    Where the query encoder finds that a question x in its conversation means what it says, t is near x and tells nothing
-    new; the gate then leaves the question to s, which leans on its history. With p = 0 the query encoder always counts alike.
+    Where a question x is self-contained, t is near x and adds nothing; the gate then leaves the question to s, which uses the
+    history. With p = 0 the query encoder has the same weight for every question.
 
     Args:
         encoded: t, (n, d), of length one.

@@ -43,7 +43,7 @@ class RetrieverModel:
     Attributes:
         encoder: Identity of the encoder whose patterns are searched (`encoder_identity`).
         settings: Settings of the retriever that the model was trained or chosen with: beta, passage_weight, lexical_weight,
-            history_weight, history_beta. What a user sets goes before them.
+            history_weight, history_beta. Those that a user sets take precedence.
         weights: W_Q, W_K, W_V of the association; the identity when None.
         state: Projections and gate of the conversation state; the untrained state when None.
         query_encoder: The query encoder; the state is made of the encoder's vectors alone when None.
@@ -173,9 +173,10 @@ class RetrieverModel:
         """Raise RetrievalError where the model was not trained for an encoder's vectors; loads the encoder."""
         found = encoder_identity(encoder.name)
         if found != self.encoder:
+            named = f"The model {self.source}".rstrip()
             raise RetrievalError(
-                f"The model {self.source} was trained for the encoder {self.encoder!r}, not {found!r}; ".replace("  ", " ")
-                + "train one for this encoder, or use model='untrained'."
+                f"{named} was trained for the encoder {self.encoder!r}, not {found!r}; "
+                "train one for this encoder, or use model='untrained'."
             )
         if self.dimension not in (None, encoder.dimension):
             raise RetrievalError(
@@ -194,11 +195,11 @@ def default_model() -> RetrieverModel | None:
 
 
 def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> RetrieverModel | None:
-    """The model that a name stands for with an encoder, which is not loaded here.
+    """The model of a name for an encoder, which is not loaded here.
 
     Args:
-        model: "default", "untrained", a model; None is the default model with the default encoder, and none with others.
-        encoder: What the model is to be used with.
+        model: "default", "untrained" or a model; None is the default model with the default encoder, and none with others.
+        encoder: The encoder that the model is used with.
 
     Raises:
         InputError: "default" with another encoder than the default one, or an unknown name.

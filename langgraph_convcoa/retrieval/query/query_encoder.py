@@ -42,7 +42,7 @@ class Differences:
 
     @classmethod
     def between(cls, base: Mapping[str, Tensor], trained: Mapping[str, Tensor], *, bits: int = 8) -> Differences:
-        """What was added to the weights of an encoder.
+        """The differences of trained weights from those of an encoder.
 
         Raises:
             InputError: `bits` is neither 8 nor 32.
@@ -110,12 +110,12 @@ class QueryEncoder:
     """A trained copy of the encoder that reads `question [SEP] turns, newest first` in 128 tokens.
 
     It gives the vector that the encoder would give to the question in full, so that an index of passages stays as it is.
-    What training changed is kept as 8-bit differences from the encoder, which is loaded on first use. Several threads may
+    The trained weights are kept as 8-bit differences from the encoder, which is loaded on first use. Several threads may
     use one query encoder.
 
     Args:
         base: Name or folder of the encoder that the differences are from.
-        differences: What training changed.
+        differences: Of the trained weights.
         reading: How much of a question and its history is read.
         device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
         batch_size: Questions a forward pass.

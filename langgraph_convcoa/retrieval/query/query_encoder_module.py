@@ -59,12 +59,12 @@ class QueryText:
     def __init__(self, tokenizer: Tokenizer, reading: Reading) -> None:
         self.reading = reading
         self.tokenizer = tokenizer
-        start, end = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
-        if start is None or end is None:
-            start, end = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
-        if start is None or end is None:
-            raise InputError("The encoder's tokenizer has no tokens that start and end a text; use a BERT-like encoder.")
-        self._start, self._end = int(start), int(end)
+        for marks in (("[CLS]", "[SEP]"), ("<s>", "</s>")):
+            start, end = map(tokenizer.token_to_id, marks)
+            if start is not None and end is not None:
+                self._start, self._end = start, end
+                return
+        raise InputError("The encoder's tokenizer has no tokens that start and end a text; use a BERT-like encoder.")
 
     def ids(self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]) -> list[list[int]]:
         """The token ids of n questions with their histories, each oldest turn first."""
@@ -72,9 +72,9 @@ class QueryText:
         for history in histories:
             # A turn has two special tokens' worth of room at least, so that older ones than these are never reached.
             texts |= dict.fromkeys(text for turn in history[-self.reading.tokens // 2 :] for text in turn if text)
-        encodings = self.tokenizer.encode_batch_fast(
-            [_readable(text, self.reading) for text in texts], add_special_tokens=False
-        )
+        # Of the start of a text only, since a long answer's tokens are not all needed; few are longer than 16 characters.
+        starts = [text[: 16 * self.reading.tokens] for text in texts]
+        encodings = self.tokenizer.encode_batch_fast(starts, add_special_tokens=False)
         pieces = {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
         return [self._joined(question, history, pieces) for question, history in zip(questions, histories, strict=True)]
 
@@ -85,24 +85,16 @@ class QueryText:
             room = reading.tokens - len(found) - 1
             if room < 1:
                 break
-            turn = [
-                *pieces.get(asked, [])[: reading.turn_question],
-                *pieces.get(answer, [])[: reading.turn_answer],
-            ]
+            turn = pieces.get(asked, [])[: reading.turn_question] + pieces.get(answer, [])[: reading.turn_answer]
             if turn:
                 found += [*turn[:room], self._end]
         return found
 
 
-def _readable(text: str, reading: Reading) -> str:
-    """The start of a text, since a long answer's tokens are not all needed; a token is seldom longer than 16 characters."""
-    return text[: 16 * reading.tokens]
-
-
 class QueryEncoderModule(nn.Module):
     """A transformer with its pooling, from token ids to vectors of length one.
 
-    The embeddings of words stay those of the encoder, so that what is learned is the layers alone.
+    The word embeddings stay those of the encoder; the layers are trained.
 
     Args:
         model: The encoder's model, which becomes the query encoder: take one that is used for nothing else.
@@ -110,7 +102,7 @@ class QueryEncoderModule(nn.Module):
         frozen_layers: How many of the lowest layers are not trained.
 
     Raises:
-        RetrievalError: The model is not made of a transformer whose layers can be told apart.
+        RetrievalError: The model is not one transformer with named layers.
     """
 
     def __init__(self, model: SentenceTransformer, reading: Reading, *, frozen_layers: int = 0) -> None:
@@ -118,7 +110,8 @@ class QueryEncoderModule(nn.Module):
         self.model = model
         self.text = QueryText(counting_copy(model), reading)
         for name, parameter in self.transformer.named_parameters():
-            layer = _layer(name)
+            parts = name.split(".")
+            layer = next((int(part) for before, part in pairwise(parts) if before == "layer" and part.isdigit()), None)
             parameter.requires_grad_(not name.startswith(_KEPT) and (layer is None or layer >= frozen_layers))
         for module in self.transformer.modules():
             # Few steps of training, and the vectors of the frozen encoder have none either.
@@ -156,15 +149,9 @@ class QueryEncoderModule(nn.Module):
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
-    """A hash of tensors: what the differences of a query encoder are added to must be what they were taken from."""
+    """A hash of tensors, by which differences are added only to the weights that they were taken from."""
     digest = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
         digest.update(f"{name}{tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _layer(name: str) -> int | None:
-    """The number of the layer that a parameter belongs to."""
-    parts = name.split(".")
-    return next((int(part) for before, part in pairwise(parts) if before == "layer" and part.isdigit()), None)
