@@ -9,7 +9,7 @@ import typer
 
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
-from langgraph_convcoa.cli.evaluate_qa import qa
+from langgraph_convcoa.cli.evaluate_qa import METHODS_HELP, qa
 from langgraph_convcoa.cli.options import AsJson, NoCache, names_of
 from langgraph_convcoa.errors import InputError
 
@@ -113,7 +113,7 @@ def retrieval(
 
 
 # The help lists the commands in the order in which they are added.
-app.command()(qa)
+app.command(epilog=METHODS_HELP)(qa)
 
 
 @app.command()

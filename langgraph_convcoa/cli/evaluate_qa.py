@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from langgraph_convcoa.cli.console import print_report, warn
 from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retriever
 from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexFolder, PassageCount, names_of
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods
 
 if TYPE_CHECKING:
     from langgraph_convcoa.evaluation.reports.figures import Prices
@@ -18,6 +19,21 @@ if TYPE_CHECKING:
 _METHODS = "closed-book,history-aware-rag,ours"
 _MAX_MB = 1_000.0
 _QUESTIONS, _ASKED, _RUN = "What is asked", "Who answers (with --model)", "The run (with --model)"
+METHODS_HELP = "\n\n".join(["[bold]Methods[/bold]", *(f"{name}: {one.description}" for name, one in METHODS.items())])
+"""The end of the command's help."""
+
+
+def _option(group: str, metavar: str | None, text: str, *names: str, show_default: bool = False, **more: Any) -> Any:
+    return typer.Option(*names, metavar=metavar, help=text, show_default=show_default, rich_help_panel=group, **more)
+
+
+_Sample = _option(_QUESTIONS, "N", "How many; whole conversations where a model is asked.", show_default=True, min=1)
+_Split = _option(_QUESTIONS, "NAME", "Their split, or all; dev is a fifth where there is no such split.", show_default=True)
+_Methods = _option(_ASKED, "A,B", f"See below; the others are tested against the first. {_METHODS} by default.")
+_Sweep = _option(_ASKED, "threshold=A,B|k=A,B", "Ours again for each of these values; may be repeated.")
+_Gold = _option(_ASKED, None, "Earlier turns have the data's answers, not the method's own.", "--gold-history")
+_Budget = _option(_RUN, "N", "Begin no question once so many tokens are spent; a larger number resumes the run.", min=1)
+_Retry = _option(_RUN, None, "Ask again what failed, or was not judged, in an earlier start of the run.", "--retry-failed")
 
 
 def qa(
@@ -40,101 +56,24 @@ def qa(
         ),
     ] = None,
     base_url: BaseUrl = None,
-    k: PassageCount = None,
-    as_json: AsJson = False,
-    sample: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="How many questions; with a model whole conversations until there are so many.",
-            rich_help_panel=_QUESTIONS,
-        ),
-    ] = 1000,
-    seed: Annotated[int, typer.Option(metavar="S", help="Which questions.", rich_help_panel=_QUESTIONS)] = 0,
-    split: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Split of the questions, or all; dev is a fifth of them where there is no such split.",
-            rich_help_panel=_QUESTIONS,
-        ),
-    ] = "dev",
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B",
-            help=f"See above; the others are tested against the first. {_METHODS} by default.",
-            show_default=False,
-            rich_help_panel=_ASKED,
-        ),
-    ] = None,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="threshold=A,B|k=A,B",
-            help="Ours again for each of these values; may be repeated.",
-            show_default=False,
-            rich_help_panel=_ASKED,
-        ),
-    ] = None,
     docs: Docs = None,
     index: IndexFolder = None,
-    gold_history: Annotated[
-        bool,
-        typer.Option(
-            "--gold-history",
-            help="Earlier turns have the data's answers, not the method's own.",
-            rich_help_panel=_ASKED,
-        ),
-    ] = False,
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Chat model that judges the answers (GPT-EM).", show_default=False, rich_help_panel=_ASKED
-        ),
-    ] = None,
-    judge_base_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="The judge's server; that of the model.", show_default=False, rich_help_panel=_ASKED),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of the run; one in convcoa-runs/.", show_default=False, rich_help_panel=_RUN),
-    ] = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Begin no question once this many tokens are spent; a larger number resumes the run.",
-            show_default=False,
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Conversations at the same time.", rich_help_panel=_RUN)
-    ] = 8,
-    prices: Annotated[
-        str | None,
-        typer.Option(
-            metavar="input=A,output=B",
-            help="Of a million tokens, for a column of prices.",
-            show_default=False,
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start again where the folder holds a run.", rich_help_panel=_RUN)
-    ] = False,
-    retry_failed: Annotated[
-        bool,
-        typer.Option(
-            "--retry-failed",
-            help="Ask again what failed, or was not judged, in an earlier start of the run.",
-            rich_help_panel=_RUN,
-        ),
-    ] = False,
+    k: PassageCount = None,
+    as_json: AsJson = False,
+    sample: Annotated[int, _Sample] = 1000,
+    seed: Annotated[int, _option(_QUESTIONS, "S", "Which questions.", show_default=True)] = 0,
+    split: Annotated[str, _Split] = "dev",
+    methods: Annotated[str | None, _Methods] = None,
+    sweep: Annotated[list[str] | None, _Sweep] = None,
+    gold_history: Annotated[bool, _Gold] = False,
+    judge: Annotated[str | None, _option(_ASKED, "NAME", "Chat model that judges the answers (GPT-EM).")] = None,
+    judge_base_url: Annotated[str | None, _option(_ASKED, "URL", "The judge's server; that of the model.")] = None,
+    out: Annotated[Path | None, _option(_RUN, "DIR", "Folder of the run; one in convcoa-runs/.")] = None,
+    max_tokens: Annotated[int | None, _Budget] = None,
+    concurrency: Annotated[int, _option(_RUN, "N", "Conversations at the same time.", show_default=True, min=1)] = 8,
+    prices: Annotated[str | None, _option(_RUN, "input=A,output=B", "Of a million tokens, for a column of prices.")] = None,
+    fresh: Annotated[bool, _option(_RUN, None, "Start again where the folder holds a run.", "--fresh")] = False,
+    retry_failed: Annotated[bool, _Retry] = False,
 ) -> None:
     """Ask questions over a whole corpus, and measure the answers: of methods over the same model, or extracted without one.
 
@@ -145,10 +84,6 @@ def qa(
     A row of queries.jsonl has an id and a question, and where known an answer (or answers, a list of those that count as
     right), a conversation_id, a history (pairs of question and answer), gold (passage ids) and a split; a row of corpus.jsonl
     an id and a text. Without corpus.jsonl give --docs or --index, or methods that do not search.
-
-    Methods: closed-book, few-shot, chain-of-thought, self-consistency, least-to-most, tree-of-thoughts, self-ask, react, dsp,
-    search-in-the-chain, chain-of-action, history-aware-rag, ours, and ours-without-X for X of alignment, verification, cks,
-    filling, draft.
 
     [bold]Examples[/bold]
 
@@ -182,8 +117,6 @@ def qa(
 
         print_report(evaluate_qa(data, split=part, sample=sample, seed=seed, k=k, cache=open_cache()), as_json)
         return
-    from langgraph_convcoa.evaluation.methods.registry import check_methods
-
     chosen = names_of(methods if methods is not None else _METHODS)
     check_methods(chosen)
     from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods

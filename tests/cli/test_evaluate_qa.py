@@ -295,8 +295,8 @@ def test_help_names_every_method() -> None:
     from langgraph_convcoa.evaluation.methods.registry import METHODS
 
     shown = " ".join(evaluate("--help").stdout.split())
-    for name in METHODS:
-        assert (name if not name.startswith("ours-without-") else name.removeprefix("ours-without-")) in shown
+    for name, entry in METHODS.items():
+        assert f"{name}: {entry.description}" in shown
 
 
 def test_a_data_set_without_passages_is_for_methods_that_do_not_search(data: Path, tmp_path: Path) -> None:
