@@ -12,13 +12,13 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.changes import content_digest, entries_of, select
 from langgraph_convcoa.retrieval.corpus import Corpus, Filter, Numbers, Passage, allowed_passages
 from langgraph_convcoa.retrieval.documents.split import Span, pattern_text, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.cache import encode_patterns as encode_texts
 from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
-from langgraph_convcoa.retrieval.index.documents import check_owners, content_digest, groups_of, select
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
@@ -137,7 +137,7 @@ def build_memory(
         InputError: There is no such dtype.
         RetrievalError: No document has text, an id is used twice, or the encoder's vectors are unusable.
     """
-    return _encoded(split_documents(documents, encoder), encoder, dtype, cache, progress)
+    return encoded_memory(split_documents(documents, encoder), encoder, dtype, cache, progress)
 
 
 class MemoryCorpus(Corpus):
@@ -183,13 +183,13 @@ class MemoryCorpus(Corpus):
             InputError: An id or metadata cannot be stored.
             RetrievalError: An id is there with another content, or the documents cannot be encoded; nothing is changed.
         """
-        return self._put(list(documents), False, encoder, cache, progress)
+        return self._put(documents, False, encoder, cache, progress)
 
     def update(
         self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
     ) -> list[str]:
         """`add_documents`, where a document takes the place of the one that has its id."""
-        return self._put(list(documents), True, encoder, cache, progress)
+        return self._put(documents, True, encoder, cache, progress)
 
     def delete(self, ids: Iterable[str]) -> None:
         """Delete documents by their ids.
@@ -206,39 +206,33 @@ class MemoryCorpus(Corpus):
             self._state = self._without(names, there)
 
     def _put(
-        self, given: list[Document], replace: bool, encoder: Encoder, cache: PatternCache | None, progress: Progress
+        self, given: Iterable[Document], replace: bool, encoder: Encoder, cache: PatternCache | None, progress: Progress
     ) -> list[str]:
-        found = [document for document in given if document.page_content.strip()]
         with self._changing:
             state, there = self._state, self._documents()
             state.check_encoder(encoder)
-            emptied = next((d.id for d in given if replace and d.id in there and not d.page_content.strip()), None)
-            if emptied is not None:
-                raise RetrievalError(f"The document {emptied!r} would be left without text; delete it instead.")
-            if not found:
-                return []
 
             def digests(ids: Sequence[str]) -> dict[str, bytes]:
-                return {name: content_digest(state.fetch(there[name])) for name in ids if name in there}
+                return {name: content_digest(state.passages[i] for i in there[name]) for name in ids if name in there}
 
-            ids, fresh, changed, _ = select(found, encoder, replace=replace, digests=digests)
-            if fresh or changed:
-                replaced = [entry.id for entry in changed]
-                owners = {str(state.passages[number].id): name for name, numbers in there.items() for number in numbers}
-                check_owners([*fresh, *changed], owners, replaced)
-                passages = [passage.document for entry in (*fresh, *changed) for passage in entry.passages]
-                added = _encoded(passages, encoder, state.patterns.dtype, cache, progress, first_key=self._next_key)
-                self._state = self._without(replaced, there).joined(added)
+            def owners(_ids: Sequence[str]) -> dict[str, str]:
+                return {str(state.passages[number].id): name for name, numbers in there.items() for number in numbers}
+
+            chosen = select(given, encoder, replace=replace, digests=digests, owners=owners)
+            if chosen.entries:
+                passages = [passage for entry in chosen.entries for passage in entry.passages]
+                added = encoded_memory(passages, encoder, state.patterns.dtype, cache, progress, first_key=self._next_key)
+                self._state = self._without(chosen.replaced, there).joined(added)
                 self._next_key += len(added)
-            return ids
+            return chosen.ids
 
     def _documents(self) -> dict[str, list[int]]:
         """The numbers of the passages of each document."""
         groups: dict[str, list[int]] = {}
         count = 0
-        for name, group in groups_of(Passage(passage, []) for passage in self._state.passages):
-            groups[name] = list(range(count, count + len(group)))
-            count += len(group)
+        for entry in entries_of(self._state.passages):
+            groups[entry.id] = list(range(count, count + len(entry.passages)))
+            count += len(entry.passages)
         return groups
 
     def _without(self, names: Iterable[str], there: dict[str, list[int]]) -> Memory:
@@ -252,7 +246,7 @@ def window_text(passage: Document, span: Span) -> str:
     return passage.page_content[start:end]
 
 
-def _encoded(
+def encoded_memory(
     passages: list[Document],
     encoder: Encoder,
     dtype: PatternType,
@@ -260,6 +254,7 @@ def _encoded(
     progress: Progress,
     first_key: int = 0,
 ) -> Memory:
+    """Passages with their windows and the patterns of both, numbered from a key on."""
     spans = [windows(passage.page_content) for passage in passages]
     texts: list[str] = []
     for passage, parts in zip(passages, spans, strict=True):

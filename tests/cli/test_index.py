@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
+from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.index.index import Index
 from tests.cli.test_app import convcoa, docs, encoder, error_of
@@ -77,9 +78,9 @@ def test_several_paths_keep_their_names_apart(tmp_path: Path, monkeypatch: pytes
     Path("notes.txt").write_text("Notes of all.")
     result = convcoa("index", "a", "b", "notes.txt", "--out", "made")
     assert result.exit_code == 0, result.output
-    index = Index("made")
-    assert sorted(str(passage.id) for passage in index.passages) == ["a/notes.txt", "b/notes.txt", "notes.txt"]
-    assert {passage.metadata["source"] for passage in index.passages} == {"a/notes.txt", "b/notes.txt", "notes.txt"}
+    passages = [passage.document for passage in read(Index("made").snapshot())]
+    assert sorted(str(passage.id) for passage in passages) == ["a/notes.txt", "b/notes.txt", "notes.txt"]
+    assert {passage.metadata["source"] for passage in passages} == {"a/notes.txt", "b/notes.txt", "notes.txt"}
     # The index's own files are no documents.
     assert "0 documents added" in convcoa("index", "a", "b", "notes.txt", "--out", "made").stdout
 

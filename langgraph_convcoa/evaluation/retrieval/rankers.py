@@ -111,9 +111,7 @@ def index_pool(dataset: Dataset, index: Index) -> Pool:
         InputError: No query has a gold passage in the index.
         RetrievalError: The index is damaged.
     """
-    ids: set[str] = set()
-    for _, passages in index.snapshot().batches():
-        ids.update(document_id(passage.document) for passage in passages)
+    ids = {document_id(passage.document) for passage in read(index.snapshot())}
     asked = _asked(dataset, ids)
     return Pool(dataset.name, len(ids), tuple(asked), len(dataset.queries) - len(asked), index=index)
 

@@ -1,4 +1,4 @@
-"""The SQLite database of an index: its head, the blocks of its pattern file, its documents and their passages."""
+"""The SQLite database of an index: its head, the blocks of its pattern file, and the passages of its documents."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import sqlite_connection, sqlite_stamp
+from langgraph_convcoa.retrieval.changes import content_digest
 from langgraph_convcoa.retrieval.corpus import Passage
-from langgraph_convcoa.retrieval.index.documents import Entry
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
 FORMAT_VERSION = 2
 """Version of the index as a whole; an index of another version is not opened."""
 
 DATABASE = "index.sqlite"
+STORED_TYPES: dict[PatternType, str] = {"float32": "<f4", "int8": "i1"}
+"""The types of patterns in an index, as numbers of its pattern file."""
 
 _APPLICATION_ID = 0x434F4349
-_KEYS_PER_QUERY = 500
+_VALUES_PER_QUERY = 500
 _SCHEMA = (
     "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), body TEXT NOT NULL, checksum INTEGER NOT NULL)",
     "CREATE TABLE blocks (first INTEGER PRIMARY KEY, sizes BLOB NOT NULL, keys BLOB NOT NULL, scales BLOB NOT NULL,"
     " patterns INTEGER NOT NULL, checksum INTEGER NOT NULL)",
-    "CREATE TABLE documents (id TEXT PRIMARY KEY, digest BLOB NOT NULL, first INTEGER NOT NULL UNIQUE, last INTEGER NOT NULL)",
-    "CREATE TABLE passages (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, metadata TEXT NOT NULL,"
-    " spans BLOB NOT NULL, checksum INTEGER NOT NULL)",
+    "CREATE TABLE passages (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, document TEXT NOT NULL, text TEXT NOT NULL,"
+    " metadata TEXT NOT NULL, spans BLOB NOT NULL, checksum INTEGER NOT NULL)",
+    "CREATE INDEX documents ON passages (document)",
     f"PRAGMA application_id={_APPLICATION_ID}",
     f"PRAGMA user_version={FORMAT_VERSION}",
 )
@@ -71,6 +73,11 @@ class Head:
     next_key: int = 1
     commits: int = 0
 
+    @property
+    def bytes(self) -> int:
+        """How many bytes of the pattern file count."""
+        return self.rows * self.dimension * np.dtype(STORED_TYPES[self.dtype]).itemsize
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -85,9 +92,9 @@ class Block:
     """
 
     first: int
-    sizes: npt.NDArray[np.int32]
-    keys: Keys
-    scales: npt.NDArray[np.float32]
+    sizes: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    keys: Keys = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    scales: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     patterns: int = 0
 
     @property
@@ -123,7 +130,7 @@ def shrink(folder: Path) -> None:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[Transaction]:
-    """One state of the database, which writers leave as it is until the block ends.
+    """One state of the database, whatever is committed before the block ends.
 
     Raises:
         RetrievalError: There is no index, it is of another version, damaged, or cannot be read.
@@ -171,13 +178,6 @@ class Transaction:
         if finding != "ok":
             raise damaged(self._folder, finding)
 
-    def clear(self) -> None:
-        """Remove all documents and passages."""
-        for table in ("documents", "passages"):
-            self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 -- names of this module
-
-    # Head and blocks ----------------------------------------------------------------------------------------------------
-
     def head(self) -> Head:
         """What the index is."""
         row = self._connection.execute("SELECT body, checksum FROM head").fetchone()
@@ -191,6 +191,8 @@ class Transaction:
         body = json.dumps(asdict(replace(head, commits=head.commits + 1)))
         self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (body, _checksum(body)))
 
+    # Blocks -------------------------------------------------------------------------------------------------------------
+
     def blocks(self) -> list[Block]:
         """All blocks of the pattern file in order, checked to follow one another to the end."""
         found, end = [], 0
@@ -203,88 +205,78 @@ class Transaction:
             raise damaged(self._folder, f"its blocks hold {end} patterns of {rows}")
         return found
 
-    def last_block(self) -> Block | None:
-        """The block at the end, if there is any."""
+    def last_block(self) -> Block:
+        """The block at the end, an empty one where there is none."""
         row = self._connection.execute("SELECT * FROM blocks ORDER BY first DESC LIMIT 1").fetchone()
-        return None if row is None else self._block(row)
+        return Block(0) if row is None else self._block(row)
 
-    def put_blocks(self, blocks: Iterable[Block], *, all_of_them: bool = False) -> None:
-        """Store blocks in place of those that start at the same rows, or of all."""
-        if all_of_them:
-            self._connection.execute("DELETE FROM blocks")
-        self._connection.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?)", map(_block_row, blocks))
+    def put_block(self, block: Block) -> None:
+        """Store a block, in place of one that starts at the same row."""
+        arrays = (block.sizes.astype("<i4"), block.keys.astype("<i8"), block.scales.astype("<f4"))
+        row: tuple[Any, ...] = (block.first, *(array.tobytes() for array in arrays), block.patterns)
+        self._connection.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
+
+    def clear(self, table: str) -> None:
+        """Remove all blocks or all passages."""
+        self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 -- a name of this package
 
     def _block(self, row: tuple[Any, ...]) -> Block:
         with self._decoding("its list of blocks"):
             first, sizes, keys, scales, patterns, checksum = row
             if _checksum(*row[:-1]) != checksum:
                 raise damaged(self._folder, f"the record of the block of patterns at row {first} does not match its checksum")
-            return Block(
-                first, np.frombuffer(sizes, "<i4"), np.frombuffer(keys, "<i8"), np.frombuffer(scales, "<f4"), patterns
-            )
+            arrays = np.frombuffer(sizes, "<i4"), np.frombuffer(keys, "<i8"), np.frombuffer(scales, "<f4")
+            return Block(first, *arrays, patterns)
 
     # Documents and passages ---------------------------------------------------------------------------------------------
 
-    def put_entries(self, entries: Iterable[Entry], key: int) -> int:
-        """Store documents, their passages numbered from `key` on; the next key is returned."""
-        for entry in entries:
-            first = key
-            for passage in entry.passages:
-                document, spans = passage.document, np.array(passage.spans, dtype="<i4").tobytes()
-                row = (key, str(document.id), document.page_content, json.dumps(document.metadata), spans)
-                self._connection.execute("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
-                key += 1
-            self._connection.execute("INSERT INTO documents VALUES (?, ?, ?, ?)", (entry.id, entry.digest, first, key - 1))
+    def put_passages(self, first_key: int, passages: Iterable[tuple[str, Passage]]) -> int:
+        """Store passages, each with the id of its document, under keys from the first on; the next key is returned."""
+        key = first_key
+        for key, (name, passage) in enumerate(passages, first_key + 1):
+            document, spans = passage.document, np.array(passage.spans, dtype="<i4").tobytes()
+            row = (key - 1, str(document.id), name, document.page_content, json.dumps(document.metadata), spans)
+            self._connection.execute("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, _checksum(*row)))
         return key
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Delete documents that are there, and mark their passages as deleted in the blocks."""
-        ranges = []
-        for identity in ids:
-            found = self._connection.execute(
-                "DELETE FROM documents WHERE id = ? RETURNING first, last", (identity,)
-            ).fetchone()
-            self._connection.execute("DELETE FROM passages WHERE key BETWEEN ? AND ?", found)
-            ranges.append(found)
-        if not ranges:
-            return
-        firsts, lasts = np.array(sorted(ranges), dtype=np.int64).T
-        changed = []
-        for block in self.blocks():
-            nearest = np.maximum(np.searchsorted(firsts, block.keys, side="right") - 1, 0)
-            dead = (firsts[nearest] <= block.keys) & (block.keys <= lasts[nearest])
+        """Delete documents: their passages at once, and in the blocks they are marked."""
+        gone = [key for keys in self.keys_of(list(ids)).values() for key in keys]
+        self._connection.executemany("DELETE FROM passages WHERE key = ?", [(key,) for key in gone])
+        for block in self.blocks() if gone else ():
+            dead = np.isin(block.keys, gone)
             if dead.any():
-                changed.append(replace(block, keys=np.where(dead, -block.keys, block.keys)))
-        self.put_blocks(changed)
+                self.put_block(replace(block, keys=np.where(dead, -block.keys, block.keys)))
+
+    def keys_of(self, ids: Sequence[str]) -> dict[str, list[int]]:
+        """The keys of the passages of each of these documents that is there."""
+        found: dict[str, list[int]] = {}
+        for name, key in self._select("SELECT document, key FROM passages WHERE document IN", ids):
+            found.setdefault(name, []).append(key)
+        return found
 
     def digests(self, ids: Sequence[str]) -> dict[str, bytes]:
         """The `content_digest` of each of these documents that is there."""
-        return dict(self._select("SELECT id, digest FROM documents WHERE id IN", ids))
+        keys = self.keys_of(ids)
+        passages = self.passages([key for own in keys.values() for key in own])
+        with self._decoding("its list of documents"):
+            return {name: content_digest(passages[key].document for key in sorted(own)) for name, own in keys.items()}
 
     def owners(self, ids: Sequence[str]) -> dict[str, str]:
         """The document of each of these passages that is there."""
-        query = (
-            "SELECT passages.id, documents.id FROM passages JOIN documents"
-            " ON documents.first = (SELECT max(first) FROM documents WHERE first <= passages.key) WHERE passages.id IN"
-        )
-        return dict(self._select(query, ids))
+        return dict(self._select("SELECT id, document FROM passages WHERE id IN", ids))
 
-    def ranges(self) -> Keys:
-        """The first and last key of each document, (documents, 2)."""
-        with self._decoding("its list of documents"):
-            rows = self._connection.execute("SELECT first, last FROM documents").fetchall()
-            return np.array(rows, dtype=np.int64).reshape(-1, 2)
-
-    def count_documents(self) -> int:
-        """How many documents there are."""
-        return int(self._connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+    def counts(self) -> tuple[int, int]:
+        """How many documents and passages there are."""
+        documents, passages = self._connection.execute("SELECT count(DISTINCT document), count(*) FROM passages").fetchone()
+        return documents, passages
 
     def passages(self, keys: Sequence[int]) -> dict[int, Passage]:
         """The passages of these keys that are there."""
         return {row[0]: self._passage(row) for row in self._select("SELECT * FROM passages WHERE key IN", keys)}
 
     def _passage(self, row: tuple[Any, ...]) -> Passage:
-        _, identity, text, metadata, spans, checksum = row
+        _, identity, _, text, metadata, spans, checksum = row
         with self._decoding(f"the passage {identity!r}"):
             if _checksum(*row[:-1]) != checksum:
                 raise damaged(self._folder, f"the passage {identity!r} does not match its checksum")
@@ -293,8 +285,8 @@ class Transaction:
 
     def _select(self, query: str, values: Sequence[Any]) -> list[Any]:
         rows = []
-        for start in range(0, len(values), _KEYS_PER_QUERY):
-            part = values[start : start + _KEYS_PER_QUERY]
+        for start in range(0, len(values), _VALUES_PER_QUERY):
+            part = values[start : start + _VALUES_PER_QUERY]
             rows += self._connection.execute(f"{query} ({','.join('?' * len(part))})", part).fetchall()
         return rows
 
@@ -335,12 +327,6 @@ def _advice(reason: str) -> str:
 
 def _blank(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
-
-
-def _block_row(block: Block) -> tuple[Any, ...]:
-    arrays = (block.sizes.astype("<i4"), block.keys.astype("<i8"), block.scales.astype("<f4"))
-    row: tuple[Any, ...] = (block.first, *(array.tobytes() for array in arrays), block.patterns)
-    return *row, _checksum(*row)
 
 
 def _checksum(*values: int | str | bytes) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,27 +13,19 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.changes import select
 from langgraph_convcoa.retrieval.corpus import Corpus
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, approximate_settings
 from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
-from langgraph_convcoa.retrieval.index.database import Head, exists, reading, shrink, writing
-from langgraph_convcoa.retrieval.index.documents import check_owners, encoded, select
+from langgraph_convcoa.retrieval.index.database import Head, exists, reading, writing
 from langgraph_convcoa.retrieval.index.snapshot import Checked, Snapshot
-from langgraph_convcoa.retrieval.index.writer import (
-    WriterLock,
-    append,
-    new_head,
-    prepare_folder,
-    remove,
-    rewrite,
-    save_memory,
-    stored_sets,
-)
+from langgraph_convcoa.retrieval.index.writer import WriterLock, append, compact, write_index
+from langgraph_convcoa.retrieval.memory import empty_memory, encoded_memory
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
+from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
 _LOGGER = logging.getLogger(__name__)
 LEXICAL_FILE = "lexical.safetensors"
@@ -115,14 +106,10 @@ class Index(Corpus):
             InputError: There is no such type.
             RetrievalError: The folder holds something or cannot be made, or the encoder has no name.
         """
-        folder = Path(path)
-        if exists(folder):
-            raise RetrievalError(f"{folder} holds an index already; open it, or name another folder.")
-        head = new_head(encoder, dtype, settings)
-        prepare_folder(folder)
-        with WriterLock(folder).held():
-            rewrite(folder, head, [], [])
-        return cls(folder)
+        if exists(Path(path)):
+            raise RetrievalError(f"{path} holds an index already; open it, or name another folder.")
+        write_index(Path(path), empty_memory(), encoder, dtype, settings or {})
+        return cls(path)
 
     def __repr__(self) -> str:
         return f"Index({str(self.path)!r})"
@@ -154,25 +141,10 @@ class Index(Corpus):
         return self.snapshot().head
 
     @property
-    def dimension(self) -> int:
-        """Length d of a pattern."""
-        return self.head.dimension
-
-    @property
     def document_count(self) -> int:
         """How many documents it holds."""
         with reading(self.path) as database:
-            return database.count_documents()
-
-    @property
-    def patterns(self) -> Patterns:
-        """The patterns of all passages, those of deleted passages too."""
-        return self.snapshot().patterns
-
-    @property
-    def passages(self) -> Sequence[Document]:
-        """The passages by their number, read when they are asked for; a deleted one is an empty document."""
-        return self.snapshot().passages
+            return database.counts()[0]
 
     def verify(self) -> None:
         """Read everything and compare it with its checksums.
@@ -201,12 +173,8 @@ class Index(Corpus):
         empty = 0
         with self._lock.held(), track(progress, total, "Indexing") as advance:
             for batch in _batches(documents):
-                found = [document for document in batch if document.page_content.strip()]
-                empty += len(batch) - len(found)
-                if len(found) < len(batch) and replace:
-                    self._refuse_emptying(batch)
-                if found:
-                    yield self._commit(found, encoder, replace, cache)
+                empty += sum(not document.page_content.strip() for document in batch)
+                yield self._commit(batch, encoder, replace, cache)
                 advance(len(batch))
         if empty:
             _LOGGER.warning("Left out %d document(s) without text.", empty)
@@ -266,27 +234,24 @@ class Index(Corpus):
             InputError: There is no such document; nothing is deleted.
         """
         names = list(dict.fromkeys([ids] if isinstance(ids, str) else ids))
+        if not names:
+            return
         with self._lock.held():
-            with reading(self.path) as database:
-                there = database.digests(names)
-                unknown = [name for name in names if name not in there]
-                owners = database.owners(unknown[:1])
-            for name in unknown[:1]:
-                hint = f": it is a passage of {owners[name]!r}, which can only be deleted as a whole" if owners else ""
-                raise InputError(f"There is no document {name!r} in the index {self.path}{hint}; nothing was deleted.")
-            if names:
-                remove(self.path, names)
-                self.bm25.purge(self.snapshot())
+            with writing(self.path) as database:
+                there = database.keys_of(names)
+                unknown = next((name for name in names if name not in there), None)
+                if unknown is not None:
+                    owner = database.owners([unknown]).get(unknown)
+                    hint = f": it is a passage of {owner!r}, which can only be deleted as a whole" if owner else ""
+                    raise InputError(f"There is no document {unknown!r} in the index {self.path}{hint}; nothing was deleted.")
+                database.remove(names)
+                database.put_head(database.head())
+            self.bm25.purge(self.snapshot())
 
     def compact(self) -> None:
         """Write the patterns again without those that were deleted; readers keep what they see."""
         with self._lock.held():
-            snapshot = self.snapshot()
-            numbers, head = snapshot.numbers, snapshot.head
-            rewrite(self.path, head, stored_sets(snapshot.patterns, numbers, snapshot.keys[numbers], head.dtype), None)
-            # The index is compacted; where readers keep the database busy, its file only stays larger.
-            with suppress(RetrievalError):
-                shrink(self.path)
+            compact(self.path, self.snapshot())
             self.bm25.purge(self.snapshot())
             self._configure_ann()
             self.ann.purge(self.snapshot())
@@ -348,26 +313,14 @@ class Index(Corpus):
         return settings is not None
 
     def _commit(self, documents: list[Document], encoder: Encoder, replace: bool, cache: PatternCache | None) -> Committed:
-        def digests(ids: Sequence[str]) -> dict[str, bytes]:
-            with reading(self.path) as database:
-                return database.digests(ids)
-
-        ids, fresh, changed, unchanged = select(documents, encoder, replace=replace, digests=digests)
-        todo, gone = fresh + changed, [entry.id for entry in changed]
-        if todo:
-            with reading(self.path) as database:
-                names = [str(passage.document.id) for entry in todo for passage in entry.passages]
-                check_owners(todo, database.owners(names), gone)
-                dtype = database.head().dtype
-            append(self.path, *encoded(todo, encoder, dtype, cache), gone)
-        return Committed(ids, len(fresh), len(changed), unchanged)
-
-    def _refuse_emptying(self, batch: Iterable[Document]) -> None:
-        names = [document.id for document in batch if document.id is not None and not document.page_content.strip()]
         with reading(self.path) as database:
-            there = database.digests(names)
-        if there:
-            raise RetrievalError(f"The document {next(iter(there))!r} would be left without text; delete it instead.")
+            dtype = database.head().dtype
+            chosen = select(documents, encoder, replace=replace, digests=database.digests, owners=database.owners)
+        if chosen.entries:
+            passages = [passage for entry in chosen.entries for passage in entry.passages]
+            append(self.path, chosen, encoded_memory(passages, encoder, dtype, cache, progress=False))
+        updated = len(chosen.replaced)
+        return Committed(chosen.ids, len(chosen.entries) - updated, updated, chosen.unchanged)
 
 
 def open_or_create(
@@ -407,7 +360,7 @@ def save_index(
         RetrievalError: The folder cannot be used or written to; an index that was there is as it was.
     """
     view = corpus.snapshot()
-    save_memory(view, path, encoder, dtype=dtype, settings=settings)
+    write_index(Path(path), view, encoder, dtype or view.patterns.dtype, settings)
     saved = Index(path)
     saved.save_lexical()
     ann = approximate_settings(settings.get("approximate"))

@@ -5,27 +5,20 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.corpus import Filter, Passage, StaleSnapshot, allowed_passages
-from langgraph_convcoa.retrieval.documents.split import Span
+from langgraph_convcoa.retrieval.corpus import Filter, Numbers, Passage, StaleSnapshot, allowed_passages, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder
-from langgraph_convcoa.retrieval.index.database import Block, Head, Keys, damaged, reading
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
-
-STORED_TYPES: dict[PatternType, str] = {"float32": "<f4", "int8": "i1"}
-"""The types of patterns in an index, as numbers of its pattern file."""
-
-_READ_AT_ONCE = 1000
+from langgraph_convcoa.retrieval.index.database import STORED_TYPES, Block, Head, Keys, damaged, reading
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 Checked = set[tuple[str, int, int]]
 """Blocks that this process has compared with their checksums: pattern file, first row and checksum."""
@@ -67,30 +60,22 @@ class Snapshot:
             head = database.head()
             blocks = before.blocks if before is not None and before.head == head else database.blocks()
         file = folder / head.file
-        held, needed = file.stat().st_size, head.rows * head.dimension * np.dtype(STORED_TYPES[head.dtype]).itemsize
         # Reading past the end of a mapped file would end the process.
-        if held < needed:
+        if (held := file.stat().st_size) < head.bytes:
             raise RetrievalError(
-                f"{file} is cut short: it has {held} of {needed} bytes; restore it from a copy, or build the index again."
+                f"{file} is cut short: it has {held} of {head.bytes} bytes; restore it from a copy, or build the index again."
             )
         if before is not None and before.head == head:
             return before
-        # Every list begins with an array of nothing, for an index of nothing.
-        nothing = np.zeros(0, dtype=np.int64)
-        keys = np.concatenate([nothing, *(block.keys for block in blocks)])
-        if before is not None and (head.index, head.file, head.rows) == (
-            before.head.index,
-            before.head.file,
-            before.head.rows,
-        ):
-            # What was computed of the same patterns stays.
+        keys = _joined([block.keys for block in blocks], np.int64)
+        if before is not None and head == replace(before.head, commits=head.commits, settings=head.settings):
+            # Only passages were deleted: what was computed of the patterns stays.
             patterns = before._patterns
         else:
-            offsets = np.concatenate([[0], np.cumsum(np.concatenate([nothing, *(block.sizes for block in blocks)]))])
-            scales = np.concatenate([np.zeros(0, dtype=np.float32), *(block.scales for block in blocks)])
+            offsets = np.concatenate([[0], np.cumsum(_joined([block.sizes for block in blocks], np.int64))])
+            scales = _joined([block.scales for block in blocks], np.float32) if head.dtype == "int8" else None
             # Mapped now: a file that another process removes stays readable through its map.
-            values = _mapped(file, head)
-            patterns = Patterns(values, offsets, scales if head.dtype == "int8" else None, head.dtype)
+            patterns = Patterns(_mapped(file, head), offsets, scales, head.dtype)
         alive = keys > 0
         return cls(folder, head, blocks, np.abs(keys), None if alive.all() else alive, checked, patterns)
 
@@ -108,7 +93,7 @@ class Snapshot:
         return self.head.dimension
 
     @property
-    def numbers(self) -> npt.NDArray[np.int64]:
+    def numbers(self) -> Numbers:
         """The numbers of the passages that are not deleted."""
         return np.arange(len(self.keys)) if self.alive is None else np.flatnonzero(self.alive)
 
@@ -127,7 +112,7 @@ class Snapshot:
         self._check(self.blocks)
         return self._patterns
 
-    def patterns_for(self, sets: npt.NDArray[np.int64]) -> Patterns:
+    def patterns_for(self, sets: Numbers) -> Patterns:
         """The patterns, where only those of the given passages will be used, and so only their blocks are checked."""
         firsts = np.array([block.first for block in self.blocks])
         numbers = np.unique(np.searchsorted(firsts, self._patterns.offsets[sets], side="right") - 1)
@@ -161,13 +146,6 @@ class Snapshot:
                 f"holds vectors of length {head.dimension}; give the encoder that it was built with."
             )
 
-    # Passages ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def passages(self) -> Sequence[Document]:
-        """The passages by number, read when they are asked for; a deleted one is an empty document."""
-        return Passages(self)
-
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers, with their windows.
 
@@ -185,10 +163,6 @@ class Snapshot:
                 raise damaged(self.folder, f"passage {missing} is missing")
         return [found[key] for key in keys]
 
-    def set_spans(self, index: int) -> list[Span]:
-        """The spans of a passage's windows in its text."""
-        return self.fetch([index])[0].spans
-
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are not deleted and meet the condition; None where all do.
 
@@ -199,19 +173,11 @@ class Snapshot:
         if isinstance(condition, Mapping) and self._masks and self._masks[-1][0] == dict(condition):
             return self._masks[-1][1]
         mask = np.zeros(len(self.keys), dtype=np.bool_)
-        for numbers, passages in self.batches():
-            mask[numbers] = allowed_passages([passage.document for passage in passages], condition)
+        mask[self.numbers] = allowed_passages([passage.document for passage in read(self)], condition)
         if isinstance(condition, Mapping):
             wanted = {name: value.copy() if hasattr(value, "copy") else value for name, value in condition.items()}
             self._masks[:] = [(wanted, mask)]
         return mask
-
-    def batches(self) -> Iterator[tuple[npt.NDArray[np.int64], list[Passage]]]:
-        """All passages that are not deleted with their numbers, some at a time, so that no writer waits long."""
-        numbers = self.numbers
-        for start in range(0, len(numbers), _READ_AT_ONCE):
-            part = numbers[start : start + _READ_AT_ONCE]
-            yield part, self.fetch(part.tolist())
 
     def verify(self) -> None:
         """Compare the whole database, all patterns and all passages with their checksums.
@@ -221,50 +187,21 @@ class Snapshot:
         """
         with reading(self.folder) as database:
             database.check_integrity()
-        sizes = np.diff(self.patterns.offsets)
-        for numbers, passages in self.batches():
-            for passage, size in zip(passages, sizes[numbers], strict=True):
-                if len(passage.spans) + 1 != size:
-                    raise damaged(self.folder, f"the passage {passage.document.id!r} has lost a window")
+        for passage, size in zip(read(self), np.diff(self.patterns.offsets)[self.numbers], strict=True):
+            if len(passage.spans) + 1 != size:
+                raise damaged(self.folder, f"the passage {passage.document.id!r} has lost a window")
         with reading(self.folder) as database:
-            if database.head().commits != self.head.commits:
-                return
-            firsts, lasts = database.ranges().T
-        keys = self.keys[self.numbers]
-        counts = np.searchsorted(keys, lasts, side="right") - np.searchsorted(keys, firsts)
-        if len(keys) != counts.sum() or (counts != lasts - firsts + 1).any():
-            raise damaged(self.folder, "its documents and passages do not agree")
-
-
-class Passages(Sequence[Document]):
-    """The passages of a snapshot by their number."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-
-    def __len__(self) -> int:
-        return len(self._snapshot.keys)
-
-    @overload
-    def __getitem__(self, index: int) -> Document: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Document]: ...
-    def __getitem__(self, index: int | slice) -> Document | list[Document]:
-        if not isinstance(index, slice):
-            return self[index : index + 1 or None][0]
-        numbers, alive = range(len(self))[index], self._snapshot.alive
-        there = [number for number in numbers if alive is None or alive[number]]
-        found = dict(zip(there, self._snapshot.fetch(there), strict=True))
-        return [found[number].document if number in found else Document("") for number in numbers]
-
-    def __iter__(self) -> Iterator[Document]:
-        for start in range(0, len(self), _READ_AT_ONCE):
-            yield from self[start : start + _READ_AT_ONCE]
+            if database.head().commits == self.head.commits and database.counts()[1] != len(self):
+                raise damaged(self.folder, "its patterns and passages do not agree")
 
 
 def rows_checksum(rows: npt.NDArray[Any], before: int = 0) -> int:
-    """CRC-32 of rows as they lie in memory, after what `before` is the checksum of."""
+    """CRC-32 of rows, after what `before` is the checksum of."""
     return zlib.crc32(rows.reshape(-1).view(np.uint8).data, before)
+
+
+def _joined(arrays: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    return np.concatenate([np.zeros(0, dtype=dtype), *arrays])
 
 
 def _mapped(file: Path, head: Head) -> npt.NDArray[Any]:

@@ -10,25 +10,36 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import islice, tee
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from filelock import FileLock, Timeout
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import flush_folder
-from langgraph_convcoa.retrieval.corpus import View, read
+from langgraph_convcoa.retrieval.changes import Selection, check_storable, entries_of
+from langgraph_convcoa.retrieval.corpus import Passage, View, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.choice import encoder_settings
-from langgraph_convcoa.retrieval.index.database import DATABASE, Block, Head, Keys, exists, reading, writing
-from langgraph_convcoa.retrieval.index.documents import Entry, StoredSets, check_storable, entries_of
-from langgraph_convcoa.retrieval.index.snapshot import STORED_TYPES, rows_checksum
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, decode_patterns, encode_patterns
+from langgraph_convcoa.retrieval.index.database import (
+    DATABASE,
+    STORED_TYPES,
+    Block,
+    Head,
+    Keys,
+    Transaction,
+    exists,
+    shrink,
+    writing,
+)
+from langgraph_convcoa.retrieval.index.snapshot import Snapshot, rows_checksum
+from langgraph_convcoa.retrieval.memory import Memory
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
 BLOCK_ROWS = 4096
 """How many rows have one checksum, or those of one passage where they are more."""
@@ -74,115 +85,39 @@ class WriterLock:
                 self._file.release()
 
 
-# Each of these holds while the caller holds the writer's lock. --------------------------------------------------------------
+# All of these are for the holder of the writer's lock; where they raise RetrievalError, the index is as it was. -----------
 
 
-def append(folder: Path, entries: Sequence[Entry], sets: StoredSets, removed: Sequence[str] = ()) -> None:
-    """Add documents and delete others, in one transaction.
-
-    Args:
-        folder: The index.
-        entries: Documents, none of whose ids is there unless it is removed too.
-        sets: The patterns of all their passages.
-        removed: Ids of documents that are there.
-
-    Raises:
-        RetrievalError: It cannot be written; the index is as it was.
-    """
+def append(folder: Path, chosen: Selection, encoded: Memory) -> None:
+    """Add documents and delete those that they replace; `encoded` are their passages in order."""
     with writing(folder) as database:
+        database.remove(chosen.replaced)
         head = database.head()
-        _write_rows(folder / head.file, sets.values, head)
-        database.remove(removed)
-        keys = np.arange(head.next_key, head.next_key + len(sets.sizes))
-        database.put_blocks(_blocks(sets, keys, database.last_block() or _empty(head.rows)))
-        next_key = database.put_entries(entries, head.next_key)
-        database.put_head(replace(head, rows=head.rows + len(sets.values), next_key=next_key))
+        keys = np.arange(head.next_key, head.next_key + len(encoded))
+        head = _put_patterns(database, folder, head, encoded.patterns, keys)
+        names = [entry.id for entry in chosen.entries for _ in entry.passages]
+        database.put_passages(head.next_key, zip(names, read(encoded), strict=True))
+        database.put_head(replace(head, next_key=head.next_key + len(encoded)))
 
 
-def remove(folder: Path, ids: Sequence[str]) -> None:
-    """Delete documents that are there, in one transaction."""
+def compact(folder: Path, snapshot: Snapshot) -> None:
+    """Write the patterns of passages that are not deleted into a new file, in place of the old one."""
     with writing(folder) as database:
-        database.remove(ids)
-        database.put_head(database.head())
-
-
-def rewrite(folder: Path, head: Head, parts: Iterable[tuple[Keys, StoredSets]], entries: Iterable[Entry] | None) -> None:
-    """Write patterns into a new file and make it that of the index, in one transaction.
-
-    Args:
-        folder: The index; made where there is none.
-        head: What the index is to be, of the commits that it has had.
-        parts: The keys and patterns of all passages, some at a time, in the order of the keys.
-        entries: The documents, in place of those that are there; None to leave them as they are.
-
-    Raises:
-        RetrievalError: It cannot be written; the index is as it was.
-    """
-    # Named by the commit that it belongs to, so that no file that readers may have open is written over.
-    head = replace(head, file=f"patterns.{head.commits + 1}.bin", rows=0)
-    blocks: list[Block] = []
-    with writing(folder, create=True) as database:
-        _write_rows(folder / head.file, np.zeros((0, head.dimension)), head)
-        for keys, sets in parts:
-            _write_rows(folder / head.file, sets.values, head)
-            blocks += _blocks(sets, keys, blocks.pop() if blocks else _empty(0))
-            head = replace(head, rows=head.rows + len(sets.values))
-        flush_folder(folder)
-        database.put_blocks(blocks, all_of_them=True)
-        if entries is not None:
-            database.clear()
-            head = replace(head, next_key=database.put_entries(entries, head.next_key))
+        head = _put_file(database, folder, snapshot.head, snapshot, snapshot.keys[snapshot.numbers])
         database.put_head(head)
-    flush_folder(folder)
-    for path in folder.glob("patterns.*.bin"):
-        if path.name != head.file:
-            # Where it cannot be removed while a reader has it open, a later writer does.
-            with suppress(OSError):
-                path.unlink()
+    _remove_others(folder, head.file)
+    # The index is compacted; where readers keep the database busy, its file only stays larger.
+    with suppress(RetrievalError):
+        shrink(folder)
 
 
-def save_memory(
-    view: View,
-    path: str | Path,
-    encoder: Encoder,
-    *,
-    dtype: PatternType | None = None,
-    settings: Mapping[str, Any] | None = None,
-) -> None:
-    """Save passages and patterns as an index, in place of the one that may be there, in one transaction.
-
-    Args:
-        view: Of these passages; deleted ones are left out.
-        path: A folder that is empty, does not exist or holds an index.
-        encoder: What they were encoded with.
-        dtype: How patterns are stored; as they are when None.
-        settings: Settings of a retriever, kept with it.
+def write_index(folder: Path, view: View, encoder: Encoder, dtype: PatternType, settings: Mapping[str, Any]) -> None:
+    """Write the passages of a view, and a retriever's settings, as an index, in place of the one that may be there.
 
     Raises:
         InputError: There is no such type, or an id or metadata cannot be stored.
-        RetrievalError: The folder cannot be used, or the encoder has no name; an index that was there is as it was.
-    """
-    folder = Path(path)
-    head = new_head(encoder, dtype or view.patterns.dtype, settings)
-    for passage in read(view):
-        check_storable(passage.document)
-    prepare_folder(folder)
-    with WriterLock(folder).held():
-        if exists(folder):
-            with reading(folder) as database:
-                there = database.head()
-            # Keys go on growing, so that a reader of the old state never takes a new passage for one of its own.
-            head = replace(head, next_key=there.next_key, commits=there.commits, index=there.index)
-        keys = head.next_key + np.arange(len(view))
-        rewrite(folder, head, stored_sets(view.patterns, view.numbers, keys, head.dtype), entries_of(read(view)))
-
-
-def new_head(encoder: Encoder, dtype: PatternType, settings: Mapping[str, Any] | None) -> Head:
-    """The head of an index of nothing.
-
-    Raises:
-        InputError: There is no such type.
-        RetrievalError: The encoder has no name to compare it by when the index is opened again.
+        RetrievalError: The folder holds something else or cannot be written to, or the encoder has no name to compare it by
+            when the index is opened.
     """
     if dtype not in STORED_TYPES:
         raise InputError(f"Patterns cannot be stored as {dtype!r}; use one of {', '.join(STORED_TYPES)}.")
@@ -191,16 +126,29 @@ def new_head(encoder: Encoder, dtype: PatternType, settings: Mapping[str, Any] |
             f"The embeddings {encoder.name.rsplit(':', 1)[0]} have no model name to know them by when the index is opened: "
             "give EmbeddingsEncoder(embeddings, name=...)."
         )
-    stated = encoder_settings(encoder)
-    return Head(secrets.token_hex(16), dtype, encoder.dimension, encoder.name, stated, dict(settings or {}))
+    head = Head(
+        secrets.token_hex(16), dtype, encoder.dimension, encoder.name, encoder_settings(encoder), settings=dict(settings)
+    )
+    for passage in read(view):
+        check_storable(passage.document)
+    _prepare(folder)
+    with WriterLock(folder).held():
+        replaced = exists(folder)
+        with writing(folder, create=True) as database:
+            if replaced:
+                # Keys go on growing, so that a reader of the old state never takes a new passage for one of its own.
+                old = database.head()
+                head = replace(head, index=old.index, next_key=old.next_key, commits=old.commits)
+                database.clear("passages")
+            keys = np.arange(head.next_key, head.next_key + len(view))
+            head = _put_file(database, folder, head, view, keys)
+            database.put_passages(head.next_key, _named(view))
+            database.put_head(replace(head, next_key=head.next_key + len(view)))
+        _remove_others(folder, head.file)
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make a folder for an index where it is missing.
-
-    Raises:
-        RetrievalError: It cannot be made, or holds something that is no index.
-    """
+def _prepare(folder: Path) -> None:
+    """Make a folder for an index where it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # An owner may keep files in the folder of an index.
@@ -212,65 +160,90 @@ def prepare_folder(folder: Path) -> None:
         raise RetrievalError(f"The folder {folder} holds other files ({other}); name an empty one for the index.")
 
 
-def stored_sets(
-    patterns: Patterns, numbers: npt.NDArray[np.int64], keys: Keys, dtype: PatternType
-) -> Iterator[tuple[Keys, StoredSets]]:
-    """The patterns of the passages of these numbers as they are stored, some at a time, with their keys."""
-    for start in range(0, len(numbers), _PASSAGES_AT_ONCE):
-        part = slice(start, start + _PASSAGES_AT_ONCE)
-        chosen = patterns.select(numbers[part])
-        values, scales = chosen.values, chosen.scales
-        if dtype != patterns.dtype:
-            values, scales = encode_patterns(decode_patterns(values, scales, patterns.dtype), dtype)
-        yield keys[part], StoredSets(values, scales, np.diff(chosen.offsets))
+def _named(view: View) -> Iterator[tuple[str, Passage]]:
+    """The passages of a view, each with the id of its document."""
+    passages, grouped = tee(read(view))
+    for entry in entries_of(passage.document for passage in grouped):
+        for passage in islice(passages, len(entry.passages)):
+            yield entry.id, passage
 
 
-def _write_rows(path: Path, rows: npt.NDArray[Any], head: Head) -> None:
-    """Put rows on the disk after those that count, in place of what a killed writer left there.
-
-    Raises:
-        RetrievalError: They cannot be written.
-    """
-    data = np.ascontiguousarray(rows, dtype=STORED_TYPES[head.dtype])
-    place = head.rows * head.dimension * data.itemsize
+def _put_file(database: Transaction, folder: Path, head: Head, view: View, keys: Keys) -> Head:
+    """Write the patterns of a view's passages that are not deleted, under these keys, into a new file."""
+    # Named by the commit that it belongs to, so that no file that readers may have open is written over.
+    head = replace(head, file=f"patterns.{head.commits + 1}.bin", rows=0)
+    database.clear("blocks")
+    _write_rows(folder, head, b"")
+    patterns, numbers = view.patterns, view.numbers
     try:
-        with path.open("r+b" if place else "wb") as stream:
-            stream.truncate(place)
-            stream.seek(place)
-            stream.write(data.reshape(-1).view(np.uint8).data)
+        for start in range(0, len(keys), _PASSAGES_AT_ONCE):
+            part = slice(start, start + _PASSAGES_AT_ONCE)
+            chosen = patterns.select(numbers[part])
+            if chosen.dtype != head.dtype:
+                values, scales = encode_patterns(chosen.rows(0, len(chosen.values)), head.dtype)
+                chosen = Patterns(values, chosen.offsets, scales, head.dtype)
+            head = _put_patterns(database, folder, head, chosen, keys[part])
+    except RetrievalError:
+        with suppress(OSError):
+            (folder / head.file).unlink()
+        raise
+    flush_folder(folder)
+    return head
+
+
+def _put_patterns(database: Transaction, folder: Path, head: Head, patterns: Patterns, keys: Keys) -> Head:
+    """Write the patterns of passages of these keys to the disk, and put their blocks; gives the head with their rows."""
+    _write_rows(folder, head, patterns.values.reshape(-1).view(np.uint8).data)
+    for block in _blocks(patterns, keys, database.last_block()):
+        database.put_block(block)
+    return replace(head, rows=head.rows + len(patterns.values))
+
+
+def _write_rows(folder: Path, head: Head, data: bytes | memoryview) -> None:
+    """Put data on the disk after the rows that count, in place of what a killed writer left there."""
+    path = folder / head.file
+    try:
+        with path.open("r+b" if head.bytes else "wb") as stream:
+            stream.truncate(head.bytes)
+            stream.seek(head.bytes)
+            stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
         # What part of it was written takes no room.
         with suppress(OSError):
-            os.truncate(path, place)
+            os.truncate(path, head.bytes)
         raise RetrievalError(
-            f"The index {path.parent} cannot be written ({error.strerror or error}): make room on the disk or check the "
+            f"The index {folder} cannot be written ({error.strerror or error}): make room on the disk or check the "
             "permissions; what was committed before is kept."
         ) from error
 
 
-def _empty(first: int) -> Block:
-    """A block of nothing, at this row."""
-    return Block(first, np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-
-
-def _blocks(sets: StoredSets, keys: Keys, block: Block) -> Iterator[Block]:
-    """Patterns as blocks, the first of them joined to a block that they follow, where there is room."""
-    ends = np.cumsum(sets.sizes)
+def _blocks(patterns: Patterns, keys: Keys, block: Block) -> Iterator[Block]:
+    """Patterns as blocks, the first of them joined to the block that they follow, where there is room."""
+    ends = patterns.offsets[1:]
     start = row = 0
     while start < len(ends):
         held = block.rows.stop - block.first
         # A block holds the rows of one passage, however many they are.
         stop = max(int(np.searchsorted(ends, row + BLOCK_ROWS - held, side="right")), start + (not held))
-        end = int(ends[stop - 1]) if stop > start else row
-        scales = [] if sets.scales is None else [sets.scales[row:end]]
-        block = Block(
-            block.first,
-            np.concatenate([block.sizes, sets.sizes[start:stop].astype(np.int32)]),
-            np.concatenate([block.keys, keys[start:stop]]),
-            np.concatenate([block.scales, *scales]),
-            rows_checksum(sets.values[row:end], block.patterns),
-        )
-        yield block
-        start, row, block = stop, end, _empty(block.rows.stop)
+        end = int(patterns.offsets[stop])
+        scales = [] if patterns.scales is None else [patterns.scales[row:end]]
+        if end > row:
+            yield Block(
+                block.first,
+                np.concatenate([block.sizes, np.diff(patterns.offsets[start : stop + 1]).astype(np.int32)]),
+                np.concatenate([block.keys, keys[start:stop]]),
+                np.concatenate([block.scales, *scales]),
+                rows_checksum(patterns.values[row:end], block.patterns),
+            )
+        start, row, block = stop, end, Block(block.rows.stop + end - row)
+
+
+def _remove_others(folder: Path, file: str) -> None:
+    flush_folder(folder)
+    for path in folder.glob("patterns.*.bin"):
+        if path.name != file:
+            # Where it cannot be removed while a reader has it open, a later writer does.
+            with suppress(OSError):
+                path.unlink()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 
+from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
 from langgraph_convcoa.retrieval.index.index import Index
@@ -66,7 +67,7 @@ def test_an_index_on_disk_with_deleted_and_updated_documents(index, encoder):
     index.update([Document("Nothing of that.", id="a")], encoder)
     index.compact()
     view = index.snapshot()
-    documents = [view.passages[number] for number in range(len(view.keys))]
+    documents = [passage.document for passage in read(view)]
     np.testing.assert_allclose(follower.scores(view, QUERIES), fresh(documents), atol=1e-6)
     assert sorted(document.id for document in documents) == ["a", "c", "d"]
 

@@ -16,9 +16,8 @@ from time import perf_counter
 import numpy as np
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.index.writer import save_memory
-from langgraph_convcoa.retrieval.memory import Memory
+from langgraph_convcoa.retrieval.index.index import Index, save_index
+from langgraph_convcoa.retrieval.memory import Memory, MemoryCorpus
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
@@ -37,8 +36,7 @@ def make(folder: str, dtype: str, count: int) -> None:
     passages = [Document(f"Passage {i} says this and that. " * 10, id=f"p{i}", metadata={"n": i}) for i in range(count // SET)]
     spans = np.tile(np.array([[0, 20]]), (count - count // SET, 1))
     patterns = Patterns(values=values, scales=scales, offsets=np.arange(0, count + 1, SET), dtype=dtype)
-    save_memory(Memory(passages, patterns, spans), folder, BagOfWords(dimension=DIMENSION))
-    Index(folder).save_lexical()
+    save_index(MemoryCorpus(Memory(passages, patterns, spans)), folder, BagOfWords(dimension=DIMENSION), {})
 
 
 def measure(folder: str) -> dict[str, float]:
@@ -56,9 +54,9 @@ def measure(folder: str) -> dict[str, float]:
 
     queries = np.random.default_rng(1).standard_normal((32, DIMENSION), dtype=np.float32)
     begin = perf_counter()
-    search(index.patterns, queries[:1], k=100)
+    search(index.snapshot().patterns, queries[:1], k=100)
     first, dense = perf_counter() - begin, peak()
-    search(index.patterns, queries, k=100)
+    search(index.snapshot().patterns, queries, k=100)
     batch = peak()
     retriever = HopfieldRetriever(corpus=index, encoder=encoder, k=100)
     begin = perf_counter()
@@ -68,7 +66,7 @@ def measure(folder: str) -> dict[str, float]:
     retriever.invoke("this and no more")
     assert len(found) == 100
     size = (index.path / index.head.file).stat().st_size
-    values = index.patterns.values.nbytes
+    values = index.snapshot().patterns.values.nbytes
     return {
         "patterns": index.head.rows,
         "open_seconds": round(opened, 4),

@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
+from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -201,7 +202,7 @@ def test_unusual_text_and_ids_come_back(path, small):
     texts = ["\x00 nul", "\ud800 half a character", "emoji 🍎 and 苹果", "tab\tand\u2028line"]
     index = Index(path)
     index.add_documents([Document(t, id=f"{t[-4:]}'\"; --", metadata={"t": t, "nan": 1e400}) for t in texts], small)
-    found = list(index.passages)[-4:]
+    found = [passage.document for passage in read(index.snapshot())][-4:]
     assert [passage.metadata["t"] for passage in found] == texts
     assert [passage.page_content for passage in found] == [texts[0], "\ufffd half a character", *texts[2:]]
     with pytest.raises(InputError, match="half a character"):

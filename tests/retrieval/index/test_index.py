@@ -5,7 +5,7 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.corpus import StaleSnapshot
+from langgraph_convcoa.retrieval.corpus import StaleSnapshot, read
 from langgraph_convcoa.retrieval.index.index import Index, open_or_create
 from langgraph_convcoa.retrieval.index.writer import BLOCK_ROWS
 from langgraph_convcoa.retrieval.memory import build_memory
@@ -32,8 +32,18 @@ def pattern_file(index):
     return index.path / index.head.file
 
 
+def patterns_of(index):
+    view = index.snapshot()
+    rows = [view.patterns.rows(*view.patterns.offsets[number : number + 2]) for number in view.numbers]
+    return dict(zip(alive_ids(index), rows, strict=True))
+
+
+def alive_passages(index):
+    return [passage.document for passage in read(index.snapshot())]
+
+
 def alive_ids(index):
-    return [passage.id for passage in index.passages if passage.id is not None]
+    return [passage.id for passage in alive_passages(index)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
@@ -42,18 +52,17 @@ def test_an_index_holds_the_same_patterns_as_a_memory(tmp_path, small, dtype):
     assert index.add_documents(documents(700), small) == [f"d{i}" for i in range(700)]
     memory = build_memory(documents(700), small, dtype=dtype)
     again = Index(tmp_path / "index")
-    np.testing.assert_array_equal(again.patterns.values, memory.patterns.values)
-    np.testing.assert_array_equal(again.patterns.offsets, memory.patterns.offsets)
+    np.testing.assert_array_equal(again.snapshot().patterns.values, memory.patterns.values)
+    np.testing.assert_array_equal(again.snapshot().patterns.offsets, memory.patterns.offsets)
     if dtype == "int8":
-        np.testing.assert_array_equal(again.patterns.scales, memory.patterns.scales)
-    assert list(again.passages) == memory.passages
-    assert [again.snapshot().set_spans(i) for i in (0, 699)] == [memory.set_spans(i) for i in (0, 699)]
-    assert (len(again), again.dimension, again.document_count) == (700, 32, 700)
+        np.testing.assert_array_equal(again.snapshot().patterns.scales, memory.patterns.scales)
+    assert list(read(again.snapshot())) == list(read(memory))
+    assert (len(again), again.head.dimension, again.document_count) == (700, 32, 700)
 
 
 def test_the_pattern_file_is_hardly_larger_than_the_patterns(index, small):
     index.add_documents(documents(700), small)
-    raw = index.patterns.values.nbytes
+    raw = index.snapshot().patterns.values.nbytes
     assert raw <= pattern_file(index).stat().st_size <= 1.05 * raw
 
 
@@ -109,7 +118,7 @@ def test_update_replaces_by_id_and_adds_what_is_new(index, small):
     )
     assert ids == ["d0", "d1", "new", "book"]
     assert not any("number 0" in text for text in small.passages)
-    texts = {passage.id: passage.page_content for passage in index.passages if passage.id}
+    texts = {passage.id: passage.page_content for passage in alive_passages(index)}
     assert texts["d1"] == "Changed."
     assert texts["book"] == "Short."
     assert sorted(texts) == ["book", "d0", "d1", "d2", "new"]
@@ -155,19 +164,19 @@ def test_compacting_keeps_what_is_alive_and_frees_the_rest(index, small):
     index.add_documents(documents(700), small)
     kept = [f"d{i}" for i in range(700) if i % 3]
     index.delete([f"d{i}" for i in range(0, 700, 3)])
-    before = {p.id: index.patterns.rows(*index.patterns.offsets[i : i + 2]) for i, p in enumerate(index.passages) if p.id}
+    before = patterns_of(index)
     size = pattern_file(index).stat().st_size
     reader = Index(index.path)
     old = reader.snapshot()
     index.compact()
     assert alive_ids(index) == alive_ids(reader) == kept
     assert index.snapshot().allowed(None) is None
-    for i, passage in enumerate(index.passages):
-        np.testing.assert_array_equal(index.patterns.rows(*index.patterns.offsets[i : i + 2]), before[passage.id])
+    for name, rows in patterns_of(index).items():
+        np.testing.assert_array_equal(rows, before[name])
     assert list(index.path.glob("*.bin")) == [pattern_file(index)]
     assert pattern_file(index).stat().st_size < 0.7 * size
     # A search that began before goes on over what it saw.
-    assert old.patterns.values.shape[0] > index.patterns.values.shape[0]
+    assert old.patterns.values.shape[0] > index.snapshot().patterns.values.shape[0]
     assert old.fetch([1])[0].document.id == "d1"
     index.verify()
     index.add_documents(documents(1), small)
@@ -219,7 +228,7 @@ def test_a_set_larger_than_a_block_is_one_block(index, small, monkeypatch):
 def test_only_the_blocks_that_are_used_are_checked(index, small, monkeypatch):
     monkeypatch.setattr("langgraph_convcoa.retrieval.index.writer.BLOCK_ROWS", 2)
     index.add_documents(documents(10), small)
-    expected = index.patterns.rows(0, 1)
+    expected = index.snapshot().patterns.rows(0, 1)
     path = pattern_file(index)
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -293,7 +302,7 @@ def test_a_run_that_failed_goes_on_where_it_was(index, small):
 
 def test_a_megabyte_without_a_full_stop(index, small):
     index.add_documents([Document("word " * 200_000, id="long")], small)
-    passages = list(index.passages)
+    passages = alive_passages(index)
     assert len(passages) > 1000
     assert sum(len(passage.page_content.split()) for passage in passages) == 200_000
     index.verify()

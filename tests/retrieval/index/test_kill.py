@@ -14,6 +14,7 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests import ROOT
@@ -64,11 +65,12 @@ class Writers:
         return list(itertools.takewhile(lambda words: words[0] != "ended", map(str.split, lines)))
 
 
-def read(folder):
+def contents(folder):
     """What an index holds: the text of each of its documents, everything checked."""
     index = Index(folder)
     index.verify()
-    return {int(passage.id): passage.page_content for passage in index.passages if passage.id}
+    documents = [passage.document for passage in read(index.snapshot())]
+    return {int(document.id): document.page_content for document in documents}
 
 
 def test_a_writer_killed_at_50_random_moments_leaves_50_readable_indexes(tmp_path, encoder, capsys):
@@ -88,7 +90,7 @@ def test_a_writer_killed_at_50_random_moments_leaves_50_readable_indexes(tmp_pat
                 else:
                     expected[number] = text(number + 1 if done == "updated" else number)
                 reported += 1
-            held = read(folder)
+            held = contents(folder)
             readable += 1
             # The one change that was under way may have been committed without having been reported.
             differing = [number for number in held.keys() | expected.keys() if held.get(number) != expected.get(number)]

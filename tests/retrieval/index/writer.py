@@ -10,6 +10,7 @@ import sys
 
 from langchain_core.documents import Document
 
+from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.index.index import Index
 from tests.retrieval.conftest import BagOfWords
 
@@ -27,7 +28,7 @@ def text(number: int) -> str:
 def write(folder: str) -> None:
     encoder = writer_encoder()
     index = Index(folder)
-    start = max((int(passage.id) for passage in index.passages if passage.id), default=-1) + 1
+    start = max((int(passage.document.id) for passage in read(index.snapshot())), default=-1) + 1
     for number in range(start, start + 100_000):
         if number % 10 == 9:
             # Now and then everything else that writes.

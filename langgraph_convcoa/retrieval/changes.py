@@ -1,0 +1,156 @@
+"""Additions to a corpus: documents split into passages, checked, and compared with those that it holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.documents.split import identify, split_documents
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+
+
+class Entry(NamedTuple):
+    """A document to be stored: its id and its passages."""
+
+    id: str
+    passages: list[Document]
+
+
+class Selection(NamedTuple):
+    """What a batch of documents adds to a corpus.
+
+    Attributes:
+        ids: Of all documents, in the order that they came; those without text are left out.
+        entries: The documents that are to be stored: those that are new, then those that replace another.
+        replaced: The ids of the latter.
+        unchanged: How many are stored already.
+    """
+
+    ids: list[str]
+    entries: list[Entry]
+    replaced: list[str]
+    unchanged: int
+
+
+def entries_of(passages: Iterable[Document]) -> Iterator[Entry]:
+    """Consecutive passages grouped into the documents that they are parts of.
+
+    Example:
+        >>> parts = [Document("a", id=f"book#{n}", metadata={"document_id": "book"}) for n in (1, 2)]
+        >>> [(entry.id, len(entry.passages)) for entry in entries_of([*parts, Document("b", id="note")])]
+        [('book', 2), ('note', 1)]
+    """
+    group: list[Document] = []
+    for passage in passages:
+        name = passage.metadata.get("document_id")
+        if group and (name is None or (group[0].id, passage.id) != (f"{name}#1", f"{name}#{len(group) + 1}")):
+            yield _entry(group)
+            group = []
+        group.append(passage)
+    if group:
+        yield _entry(group)
+
+
+def content_digest(passages: Iterable[Document]) -> bytes:
+    """A hash of the ids, texts and metadata of a document's passages."""
+    digest = hashlib.sha256()
+    for passage in passages:
+        content = [passage.id, passage.page_content, json.dumps(passage.metadata, sort_keys=True)]
+        digest.update(json.dumps(content).encode())
+    return digest.digest()
+
+
+def select(
+    documents: Iterable[Document],
+    encoder: Encoder,
+    *,
+    replace: bool,
+    digests: Callable[[Sequence[str]], Mapping[str, bytes]],
+    owners: Callable[[Sequence[str]], Mapping[str, str]],
+) -> Selection:
+    """Split documents into passages, and leave out those without text and those that the corpus holds already.
+
+    Args:
+        documents: A batch.
+        encoder: Its limit of tokens says how long a passage may be.
+        replace: Whether a document replaces one with its id and another content; otherwise that is an error.
+        digests: Gives the `content_digest` of the documents of these ids that the corpus holds.
+        owners: Gives the document of each passage of these ids that the corpus holds.
+
+    Raises:
+        InputError: An id or metadata cannot be stored.
+        RetrievalError: An id is used twice, or a document would be left without text.
+    """
+    given = list(documents)
+    emptied = [document.id for document in given if document.id is not None and not document.page_content.strip()]
+    if replace and (held := digests(emptied)):
+        raise RetrievalError(f"The document {next(iter(held))!r} would be left without text; delete it instead.")
+    given = _distinct(document for document in given if document.page_content.strip())
+    if not given:
+        return Selection([], [], [], 0)
+    named = {document.id for document in given}
+    identified = identify(given)
+    entries = list(entries_of(split_documents(identified, encoder)))
+    held = digests([entry.id for entry in entries])
+    fresh = [entry for entry in entries if entry.id not in held]
+    # A document without an id is known by its title and text.
+    again = [entry for entry in entries if entry.id in held and entry.id in named]
+    changed = [entry for entry in again if held[entry.id] != content_digest(entry.passages)]
+    if changed and not replace:
+        raise RetrievalError(
+            f"The document id {changed[0].id!r} is there already with another content; update the document, "
+            "or give every document an id of its own."
+        )
+    chosen, replaced = [*fresh, *changed], [entry.id for entry in changed]
+    known = owners([str(passage.id) for entry in chosen for passage in entry.passages])
+    for entry in chosen:
+        for passage in entry.passages:
+            owner = known.get(str(passage.id))
+            if owner is not None and owner not in replaced:
+                raise RetrievalError(
+                    f"The id {passage.id!r} of a passage of {entry.id!r} is that of a passage of {owner!r} already; "
+                    "give every document an id of its own."
+                )
+    return Selection([str(document.id) for document in identified], chosen, replaced, len(entries) - len(chosen))
+
+
+def check_storable(document: Document) -> None:
+    """Raise InputError for a document whose id or metadata cannot be stored."""
+    try:
+        str(document.id).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"The document id {document.id!r} holds half a character; give it another id.") from None
+    for name, value in document.metadata.items():
+        try:
+            json.dumps(value)
+            good = isinstance(name, str)
+        except (TypeError, ValueError, RecursionError):
+            good = False
+        if not good:
+            raise InputError(
+                f"The metadata {name!r} ({type(value).__name__}) of the document {document.id!r} cannot be stored; "
+                "give text, numbers, lists or dicts under names that are text."
+            )
+
+
+def _distinct(documents: Iterable[Document]) -> list[Document]:
+    """Documents without repetitions of one id and content."""
+    kept: list[Document] = []
+    seen: dict[str | None, Document] = {}
+    for document in documents:
+        check_storable(document)
+        if document.id is None or document != seen.get(document.id):
+            kept.append(document)
+        seen[document.id] = document
+    return kept
+
+
+def _entry(passages: list[Document]) -> Entry:
+    name, first = passages[0].metadata.get("document_id"), str(passages[0].id)
+    # A document of one passage has its own id, whatever its metadata says.
+    return Entry(str(name) if first == f"{name}#1" else first, passages)
