@@ -25,6 +25,11 @@ def test_the_domain_types_import_no_model_library() -> None:
     assert not loaded & {"torch", "transformers", "sentence_transformers", "sklearn"}
 
 
+def test_the_command_starts_without_the_libraries_that_it_may_not_need() -> None:
+    loaded = modules_after("import langgraph_convcoa.cli.app")
+    assert not loaded & {"torch", "langgraph", "langchain_core", "pydantic", "numpy", "httpx"}
+
+
 def test_every_public_name_is_there() -> None:
     assert set(dir(langgraph_convcoa)) == set(langgraph_convcoa.__all__)
     for name in langgraph_convcoa.__all__:

@@ -1,4 +1,4 @@
-"""`convcoa bench training`: what a training costs beside a plain dual encoder's."""
+"""`convcoa bench training`: cost of training, compared with a plain dual encoder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def training(
         list[Path], typer.Argument(metavar="DATA...", help="Folders or files of conversations.", show_default=False)
     ],
     methods: Annotated[
-        str, typer.Option(metavar="A,B", help="head, tower, dual-question, dual (both towers).")
+        str, typer.Option(metavar="A,B", help="head, query-encoder, dual-question, dual (both encoders).")
     ] = "head,dual-question",
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="Of each training.")] = 200,
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Examples a step.")] = 32,
@@ -25,16 +25,6 @@ def training(
     distractors: Annotated[
         str | None,
         typer.Option(metavar="FILE:N", help="More passages to search: the first N of a corpus file.", show_default=False),
-    ] = None,
-    target: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            metavar="MRR",
-            help="Give the seconds to this MRR; that which every method reaches by default.",
-            show_default=False,
-        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of the order of the data.")] = 0,
     as_json: AsJson = False,
@@ -48,7 +38,7 @@ def training(
 
       convcoa bench training data/abg_coqa data/or_sharc
 
-      convcoa bench training data/abg_coqa --methods head,tower,dual-question,dual --steps 100 --json
+      convcoa bench training data/abg_coqa --methods head,query-encoder,dual-question,dual --steps 100 --json
     """
     from langgraph_convcoa.cli.documents import open_cache
     from langgraph_convcoa.datasets.passages import load_distractors
@@ -58,12 +48,11 @@ def training(
     report = training_cost(
         load_training_data(data, part="train", invalid="skip"),
         load_training_data(data, part="dev", distractors=load_distractors(distractors) if distractors else (), invalid="skip"),
-        methods=[name.strip() for name in methods.split(",")],
+        methods=[{"tower": "query-encoder"}.get(name.strip(), name.strip()) for name in methods.split(",")],
         steps=steps,
         batch_size=batch,
         evaluations=evaluations,
         questions=questions,
-        target=target,
         seed=seed,
         cache=None if no_cache else open_cache(),
         progress=True,

@@ -7,20 +7,23 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.memory.knowledge_set import ROOT, ContextualKnowledgeSet
-from langgraph_convcoa.state import ThreadState
 from langgraph_convcoa.storage.base import FORMAT, later_format
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 KIND = "langgraph_convcoa thread"
 
 
 def lasting_fields() -> dict[str, TypeAdapter[Any]]:
     """The fields of the state that outlast a turn, with their types."""
+    from pydantic import TypeAdapter
+
+    from langgraph_convcoa.state import ThreadState
+
     # With the extras: one of them tells the types of messages apart.
     return {name: TypeAdapter(hint) for name, hint in get_type_hints(ThreadState, include_extras=True).items()}
 
@@ -54,6 +57,8 @@ def file_as_values(data: Any) -> dict[str, Any]:
         >>> values["messages"]
         []
     """
+    from langgraph_convcoa.memory.knowledge_set import ROOT, ContextualKnowledgeSet
+
     if isinstance(data, dict) and ROOT in data:
         return _from_knowledge_set(data)
     if not isinstance(data, dict) or data.get("kind") != KIND or not isinstance(data.get("state"), dict):
@@ -65,13 +70,17 @@ def file_as_values(data: Any) -> dict[str, Any]:
         if name in data["state"]:
             try:
                 values[name] = adapter.validate_python(data["state"][name])
-            except (ValidationError, ValueError, KeyError) as error:
+            except (ValueError, KeyError) as error:
                 raise InputError(f"the exported thread is damaged in {name!r}: export it again") from error
     ContextualKnowledgeSet.load(values.get("knowledge_set"))
     return values
 
 
 def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
+    from pydantic import ValidationError
+
+    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+
     adapters = lasting_fields()
     knowledge = ContextualKnowledgeSet.load(data)
     try:
@@ -133,6 +142,8 @@ def file_name(thread: str) -> str:
 
 def thread_as_markdown(data: Mapping[str, Any]) -> str:
     """An exported thread for reading: questions as headings, answers, and what they cite."""
+    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+
     knowledge = ContextualKnowledgeSet.load(data["state"].get("knowledge_set"))
     parts = [f"# {' '.join(str(data['thread']).split())}"]
     for entry in knowledge.rounds:

@@ -1,11 +1,11 @@
-"""Examples to train on, checked before training starts."""
+"""Training data: conversations and single-turn questions, checked before training starts."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,10 +18,13 @@ from langgraph_convcoa.errors import InputError
 
 _LOGGER = logging.getLogger(__name__)
 
+Invalid = Literal["error", "skip"]
+"""Whether queries that cannot be learned from raise an error, or are left out with a warning."""
+
 
 @dataclass(frozen=True)
 class TrainingExample:
-    """A question of a conversation, what it means, and what answers it.
+    """A question of a conversation, with the passages that answer it.
 
     Attributes:
         question: As it was put.
@@ -29,9 +32,6 @@ class TrainingExample:
         gold: Ids of the documents that answer it, at least one, all of them in the data's passages.
         rewrite: A form of the question that stands alone, empty where none is known.
         source: Name of the data set.
-        conversation: The conversation's id, one of its own for every source.
-        id: The example's id, one of its own for every source.
-        where: The file and the line that it was read from, for messages.
     """
 
     question: str
@@ -39,9 +39,6 @@ class TrainingExample:
     gold: tuple[str, ...] = ()
     rewrite: str = ""
     source: str = ""
-    conversation: str = ""
-    id: str = ""
-    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,7 @@ def load_training_data(
     part: Part = "train",
     dev_share: float = DEV_SHARE,
     distractors: Iterable[Document] = (),
-    max_passages: int | None = None,
-    invalid: Literal["error", "skip"] = "error",
+    invalid: Invalid = "error",
 ) -> TrainingData:
     """Read data sets of any known format and check them, so that no training starts on data that it cannot learn from.
 
@@ -80,9 +76,8 @@ def load_training_data(
         part: "train" or "dev" (`split_part`): no conversation is in both.
         dev_share: Share of the conversations that are the development part where the data set has no split "dev".
         distractors: More passages; those with an id or a text that is there already are not added.
-        max_passages: About how many passages of each source are kept: those that are gold, and the first others.
         invalid: "skip" leaves out queries that have no gold passage or one that is not in the corpus, with one warning for
-            each source that counts them and names the first; "error" raises.
+            each source that counts them and names the first.
 
     Raises:
         InputError: A file cannot be read, a part is empty, a query has no gold passage or one that is not in the corpus, or an
@@ -93,7 +88,7 @@ def load_training_data(
     origin: dict[str, str] = {}
     names: dict[str, str | Path] = {}
     for path in paths:
-        whole = load_dataset(path, max_passages=max_passages)
+        whole = load_dataset(path)
         if whole.name in names:
             raise InputError(f"{names[whole.name]} and {path} are both named {whole.name}; rename one.")
         names[whole.name] = path
@@ -108,23 +103,44 @@ def load_training_data(
                 raise InputError(f"The passage id {identity!r} stands for two texts, in {origin[identity]} and {whole.name}.")
             passages.setdefault(identity, document)
             origin.setdefault(identity, whole.name)
-        kept = checked_queries(split.dataset, invalid=invalid)
+        kept = _checked(split.dataset, invalid)
         if not kept:
             raise InputError(f"{path} has no query with a gold passage in the {part} part; there is nothing to learn.")
-        examples += [_example(query, whole) for query in kept]
+        examples += [TrainingExample(one.question, one.history, one.gold, one.rewrite, whole.name) for one in kept]
     if not examples:
         raise InputError("There is no data to train on; name at least one folder or file.")
-    _add_distractors(passages, distractors)
+    texts = {document.page_content for document in passages.values()}
+    for document in distractors:
+        if str(document.id) not in passages and document.page_content not in texts and document.page_content.strip():
+            passages[str(document.id)] = document
+            texts.add(document.page_content)
     return TrainingData(tuple(examples), tuple(passages.values()))
 
 
-def checked_queries(dataset: Dataset, *, invalid: Literal["error", "skip"] = "error") -> list[Query]:
-    """The queries that have a gold passage, all of whose gold passages are in the corpus and have text.
+def load_single_turn(path: str | Path, *, invalid: Invalid = "error") -> Dataset | None:
+    """The training part of questions without any history over passages with titles; None where there are conversations.
+
+    Args:
+        path: The folder or file.
+        invalid: As in `load_training_data`.
 
     Raises:
-        InputError: With `invalid="error"`, a query has no gold passage and is not marked as unanswerable, or one of them is
-            not in the corpus; its file and line are named.
+        InputError: The data cannot be read, a query has no gold passage or one that is not in the corpus, or the passages have
+            no titles: nothing says which belong together, so that no conversation can be made of them.
     """
+    dataset = load_dataset(path)
+    if any(query.history for query in dataset.queries):
+        return None
+    titled = {str(passage.id) for passage in dataset.corpus if passage.metadata.get("title")}
+    part = split_part(dataset, "train").dataset
+    kept = tuple(query for query in _checked(part, invalid) if any(identity in titled for identity in query.gold))
+    if not kept:
+        raise InputError(f"{path} has single questions over passages without a title: no conversation can be made of them.")
+    return replace(part, queries=kept)
+
+
+def _checked(dataset: Dataset, invalid: Invalid) -> list[Query]:
+    """The queries that have a gold passage, all of whose gold passages are in the corpus and have text."""
     ids = {str(document.id) for document in dataset.corpus if document.page_content.strip()}
     kept, unanswerable, bad = [], 0, []
     for query in dataset.queries:
@@ -134,7 +150,7 @@ def checked_queries(dataset: Dataset, *, invalid: Literal["error", "skip"] = "er
         elif not query.gold and query.extra.get("answerable") is False:
             unanswerable += 1
         elif invalid == "error":
-            raise InputError(f"{query.where or query.id}: {problem}; mend it, or leave such queries out.")
+            raise InputError(f"{query.where or query.id}: {problem}; correct it, or leave such queries out (--skip-invalid).")
         else:
             bad.append(f"{query.where or query.id}: {problem}")
     if unanswerable:
@@ -149,24 +165,3 @@ def _problem(query: Query, ids: Collection[str]) -> str:
         return f"the query {query.id!r} has no gold passage"
     missing = [identity for identity in query.gold if identity not in ids]
     return f"the corpus has no passage {missing[0]!r}, gold for the query {query.id!r}" if missing else ""
-
-
-def _example(query: Query, dataset: Dataset) -> TrainingExample:
-    return TrainingExample(
-        question=query.question,
-        history=query.history,
-        gold=query.gold,
-        rewrite=query.rewrite,
-        source=dataset.name,
-        conversation=f"{dataset.name}/{query.conversation_id}",
-        id=f"{dataset.name}/{query.id}",
-        where=query.where,
-    )
-
-
-def _add_distractors(passages: dict[str, Document], distractors: Iterable[Document]) -> None:
-    texts = {document.page_content for document in passages.values()}
-    for document in distractors:
-        if str(document.id) not in passages and document.page_content not in texts and document.page_content.strip():
-            passages[str(document.id)] = document
-            texts.add(document.page_content)

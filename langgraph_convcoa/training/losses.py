@@ -1,20 +1,32 @@
-"""What a retriever is trained with: the DPR loss over memory sets, and the distillation of a query encoder."""
+"""Losses of retriever training: the DPR loss over multi-vector passages, and distillation from questions in full."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.hopfield.sparsity import associate
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 SCALE = 20.0
 """Of scores of unit vectors before the softmax of a contrast, whose temperature is 1/20."""
+
+
+class Ranked(Protocol):
+    """A question by the numbers of the memory sets that answer it, one of them, and sets that do not."""
+
+    @property
+    def gold(self) -> Sequence[int]: ...
+    @property
+    def positive(self) -> int: ...
+    @property
+    def hard(self) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +51,9 @@ class MemorySets:
     @classmethod
     def of(cls, patterns: Patterns, sets: npt.NDArray[np.int64], device: str | torch.device = "cpu") -> MemorySets:
         """Some memory sets of stored patterns, in the given order."""
-        starts = patterns.offsets[sets] + 1
-        sizes = patterns.offsets[sets + 1] - starts
-        columns = np.arange(int(sizes.max(initial=1)))
-        mask = columns < sizes[:, None]
-        # Places past a set's end repeat its last row, which is sure to be there.
-        rows = starts[:, None] + np.minimum(columns, sizes[:, None] - 1)
-        return cls(
-            torch.from_numpy(patterns.take(starts - 1)).to(device),
-            torch.from_numpy(patterns.take(rows.reshape(-1)).reshape(*rows.shape, patterns.d)).to(device),
-            torch.from_numpy(mask).to(device),
-        )
+        chosen = patterns.select(sets)
+        rows = torch.from_numpy(chosen.take(np.arange(len(chosen.values)))).to(device)
+        return cls.packed(rows, torch.from_numpy(np.diff(chosen.offsets)).to(device))
 
     @classmethod
     def packed(cls, rows: Tensor, sizes: Tensor) -> MemorySets:
@@ -95,17 +99,18 @@ def memory_scores(
         [[1.2000000476837158, 1.600000023841858]]
     """
     products = torch.einsum("qd,mwd->qmw", states if readout is None else readout, sets.windows)
-    likeness = products if association is readout else torch.einsum("qd,mwd->qmw", _or(association, states), sets.windows)
+    asked = states if association is None else association
+    likeness = products if association is readout else torch.einsum("qd,mwd->qmw", asked, sets.windows)
     weights = associate(likeness, beta=beta, mask=sets.mask)
     return passage_weight * (states @ sets.whole.T) + (weights * products).sum(dim=-1)
 
 
-def gated_states(encoded: Tensor, questions: Tensor | None, states: Tensor, state_weight: float, gate: float) -> Tensor:
-    """normalise((1 - <t, x>)^p t + g s), the state of a model with a query encoder, with a gradient to t (`mixed_states`).
+def gated_states(encoded: Tensor, questions: Tensor, states: Tensor, state_weight: float, gate: float) -> Tensor:
+    """normalise((1 - <t, x>)^p t + g s), the state of a model with a query encoder, with a gradient (`mixed_states`).
 
     Args:
         encoded: t, (n, d), of length one.
-        questions: x, (n, d), of length one; not needed where p is 0.
+        questions: x, (n, d), of length one.
         states: s, (n, d), of length one.
         state_weight: g, at least 0.
         gate: p, at least 0.
@@ -113,18 +118,13 @@ def gated_states(encoded: Tensor, questions: Tensor | None, states: Tensor, stat
     Returns:
         (n, d), of length one.
 
-    Raises:
-        InputError: There is a gate, but no questions.
-
     Example:
         >>> t, s = torch.eye(2)[:1], torch.eye(2)[1:]
-        >>> gated_states(t, t, s, 0.1, 2.0).round(decimals=3).tolist(), gated_states(t, None, s, 0.0, 0.0).tolist()
+        >>> gated_states(t, t, s, 0.1, 2.0).round(decimals=3).tolist(), gated_states(t, t, s, 0.0, 0.0).tolist()
         ([[0.0, 1.0]], [[1.0, 0.0]])
     """
     weights: Tensor | float = 1.0
     if gate:
-        if questions is None:
-            raise InputError("A loss with a gate needs the vectors of the questions by themselves.")
         # Not quite 0, where the gradient of a root is infinite.
         weights = (1 - (encoded * questions).sum(dim=-1, keepdim=True)).clamp(min=1e-24) ** gate
     return torch.nn.functional.normalize(weights * encoded + state_weight * states, dim=-1)
@@ -160,15 +160,64 @@ def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None,
     return torch.nn.functional.cross_entropy(logits, positives)
 
 
+def draw_sets(items: Sequence[Ranked], negatives: int) -> list[list[int]]:
+    """The memory sets that each question brings into a batch: its positive, then hard negatives, drawn at random every time.
+
+    They are drawn with torch's random numbers, which a resumed run and the second pass of gradient caching have again.
+    """
+    return [
+        [item.positive, *(item.hard[place] for place in torch.randperm(len(item.hard))[:negatives].tolist())] for item in items
+    ]
+
+
+def targets_among(
+    items: Sequence[Ranked], sets: npt.NDArray[np.int64], device: str | torch.device = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """Of m memory sets, ascending: the number of each question's positive (q,), and which sets are gold for it (q, m).
+
+    Example:
+        >>> from types import SimpleNamespace as Item
+        >>> targets_among([Item(gold=(4, 9), positive=4, hard=())], np.array([2, 4, 9]))
+        (tensor([1]), tensor([[False,  True,  True]]))
+    """
+    positives = np.searchsorted(sets, [item.positive for item in items])
+    gold = np.stack([np.isin(sets, item.gold) for item in items])
+    return torch.from_numpy(positives).to(device), torch.from_numpy(gold).to(device)
+
+
+def ranking_loss(
+    items: Sequence[Ranked],
+    patterns: Patterns,
+    score: Callable[[MemorySets], Tensor],
+    *,
+    negatives: int,
+    scale: float = SCALE,
+    device: str | torch.device = "cpu",
+) -> Tensor:
+    """The DPR loss of questions over stored patterns: their positives and some hard negatives of each, every set once.
+
+    Args:
+        items: q questions.
+        patterns: What the numbers of the items' memory sets stand for.
+        score: Scores (q, m) of memory sets, in the order of the questions.
+        negatives: Hard negatives of each question.
+        scale: See `dpr_loss`.
+        device: Where the loss is computed.
+    """
+    sets = np.unique(np.concatenate([np.array(drawn, dtype=np.int64) for drawn in draw_sets(items, negatives)]))
+    positives, gold = targets_among(items, sets, device)
+    return dpr_loss(score(MemorySets.of(patterns, sets, device)), positives, gold, scale=scale)
+
+
 def distillation_loss(states: Tensor, targets: Tensor, *, contrast: float = 1.0, scale: float = SCALE) -> dict[str, Tensor]:
     """How far the states of questions in conversation are from the vectors of the questions that stand alone.
 
     Two parts: one minus the cosine of the two, and the negative log-likelihood of a state's own target among those of the
-    batch, of which equal ones are not told apart.
+    batch; equal targets are no negatives of each other.
 
     Args:
         states: (q, d), of unit length, from a query encoder that learns.
-        targets: (q, d), of unit length, from the frozen tower; no gradient goes to them.
+        targets: (q, d), of unit length, from the frozen encoder; no gradient goes to them.
         contrast: Weight of the second part.
         scale: Of the cosines in it.
 
@@ -189,7 +238,3 @@ def distillation_loss(states: Tensor, targets: Tensor, *, contrast: float = 1.0,
         numbers = torch.arange(len(states), device=states.device)
         losses["contrast"] = contrast * dpr_loss(states @ targets.T, numbers, alike, scale=scale)
     return losses
-
-
-def _or(vectors: Tensor | None, states: Tensor) -> Tensor:
-    return states if vectors is None else vectors

@@ -71,17 +71,15 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
         (["talks", "--head", "--full"], "cannot be used together"),
         (["talks", "--attention", "softmax1"], "--full"),
         (["talks", "--head", "--distil-only"], "query encoder"),
-        (["talks", "--average-with", "nothing"], "holds no model"),
         (["talks", "--start", "nothing"], "holds no model"),
-        (["talks", "--head", "--start", "nothing"], "query encoder"),
-        (["talks", "--on-tower", "nothing"], "--head"),
-        (["talks", "--head", "--on-tower", "nothing"], "holds no model"),
+        (["talks", "--head", "--start", "nothing"], "holds no model"),
+        (["talks", "--full", "--start", "nothing"], "--start"),
         (["single", "--head"], "name at least one folder"),
         (["missing"], "does not exist"),
         (["bad"], "queries.jsonl, line 1"),
         (["untitled"], "without a title"),
         (["lacking"], "queries.jsonl, line 2: the corpus has no passage"),
-        (["talks", "--full", "--made", "3"], "--made"),
+        (["talks", "--full", "--made", "3"], "--synthetic"),
         (["talks", "--full", "--encoder-dtype", "bfloat16"], "--encoder-dtype"),
         (["single", "--full"], "leave it out"),
         (["talks", "--device", "nowhere"], "--device nowhere cannot be used"),
@@ -121,5 +119,5 @@ def test_the_card_gives_a_command_that_can_be_run_again(folder: Path) -> None:
     command = next(line for line in (out / "README.md").read_text().splitlines() if "convcoa train" in line)
     words = shlex.split(command)
     assert str(folder / "my talks") in words
-    for option in ("--made 7", "--chunk 2", "--encoder-dtype float32"):
+    for option in ("--synthetic 7", "--chunk 2", "--encoder-dtype float32"):
         assert option in command

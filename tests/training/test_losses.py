@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.query.conversation_state import mixed_states
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
@@ -196,8 +195,3 @@ def test_gradients_of_the_loss_through_the_gate(gate: float) -> None:
     loss(same).backward()
     assert same.grad is not None
     assert bool(same.grad.isfinite().all()), "where the query encoder says what the question says, too"
-
-
-def test_a_gate_needs_the_questions() -> None:
-    with pytest.raises(InputError, match="questions by themselves"):
-        gated_states(torch.eye(2), None, torch.eye(2), 0.1, 2.0)

@@ -15,8 +15,7 @@ from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.outlier_free import Attention
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.training.loop.settings import TrainingSettings
-from langgraph_convcoa.training.loop.trainer import train
+from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
 from langgraph_convcoa.training.losses import dpr_loss
 
 _BATCH = 16

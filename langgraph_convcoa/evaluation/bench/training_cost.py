@@ -1,49 +1,51 @@
-"""What training costs: the quality that several trainings reach on the same data, and how long each takes to reach it."""
+"""Comparison of trainings on the same data: the quality that each reaches, and how long it takes to reach it."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 from torch import nn
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.scoring.topk import search
+from langgraph_convcoa.retrieval.query.conversation_state import mixed_states
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
 from langgraph_convcoa.training.data import TrainingData
+from langgraph_convcoa.training.encoded import EncodedData, encode_examples, query_items, reciprocal_rank
 from langgraph_convcoa.training.encoder.dual_encoder import DualEncoder, DualLoss, encode_ids, reciprocal_rank_of_dual
-from langgraph_convcoa.training.head.data import HeadExample, HeadVectors, encode_examples
-from langgraph_convcoa.training.head.model import HeadLoss, HopfieldHead
-from langgraph_convcoa.training.head.training import HEAD_RATES, HeadSettings, reciprocal_rank_of
+from langgraph_convcoa.training.head.loss import HeadLoss
+from langgraph_convcoa.training.head.model import HopfieldHead
+from langgraph_convcoa.training.head.training import HEAD_RATES, HeadSettings, reciprocal_rank_of_head
 from langgraph_convcoa.training.loop.checkpoints import trained_parameters
-from langgraph_convcoa.training.loop.settings import TrainingSettings
-from langgraph_convcoa.training.loop.trainer import TrainingReport, train
+from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
+from langgraph_convcoa.training.query_encoder.loss import QueryEncoderLoss
 
-METHODS = ("head", "tower", "dual-question", "dual")
-"""head: the conversation state, and W_Q, W_K, W_V and beta, on frozen vectors. tower: a query encoder with the DPR loss
-through the Hopfield layer and the conversation state. dual-question: a plain dual encoder whose query encoder is trained,
-with dot products of single vectors; dual: the same with both towers trained."""
+METHODS = ("head", "query-encoder", "dual-question", "dual")
+"""head: the conversation state, and W_Q, W_K, W_V and beta, on frozen vectors. query-encoder: a query encoder, with the DPR
+loss through the Hopfield layer and the conversation state. dual-question: a plain dual encoder whose question encoder is
+trained, with dot products of single vectors; dual: the same with both encoders trained."""
 
-_RATES = {"head": 5e-4, "tower": 1e-4, "dual-question": 1e-4, "dual": 1e-4}
+_RATES = {"head": 5e-4, "query-encoder": 1e-4, "dual-question": 1e-4, "dual": 1e-4}
 
 
 @dataclass(frozen=True)
 class MethodCost:
-    """What one training came to.
+    """One training.
 
     Attributes:
         start: MRR before training.
         best: The best MRR on the way.
         seconds: Of training, evaluations and the encoding of what is frozen left out.
-        to_target: Seconds until the target was first reached; None where it was not.
+        to_target: Seconds until the target was first reached.
         parameters: How many numbers were trained.
         peak_mb: The most memory that the process had held by then, in MB; None where the system does not tell.
         evaluations: (step, seconds, MRR) of each.
@@ -52,14 +54,14 @@ class MethodCost:
     start: float
     best: float
     seconds: float
-    to_target: float | None
+    to_target: float
     parameters: int
     peak_mb: float | None
-    evaluations: tuple[tuple[int, float, float], ...]
+    evaluations: Sequence[tuple[int, float, float]]
 
 
 @dataclass(frozen=True)
-class TrainingCostReport:
+class TrainingCostReport(Report):
     """Trainings of one encoder with the same data, steps and batches.
 
     Attributes:
@@ -68,7 +70,7 @@ class TrainingCostReport:
         passages: How many were searched.
         steps: Of each training.
         batch_size: Of each training.
-        target: The MRR whose time is given: the best of the method that came least far, unless one was named.
+        target: The MRR whose time is given: the best of the method that came least far.
         methods: By name.
     """
 
@@ -80,29 +82,23 @@ class TrainingCostReport:
     target: float
     methods: dict[str, MethodCost]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return {**vars(self), "methods": {name: vars(cost) for name, cost in self.methods.items()}}
-
-    def __rich__(self) -> Table:
-        table = Table(
-            title=f"{self.examples} examples, {self.steps} steps of {self.batch_size}; {self.questions} questions over "
-            f"{self.passages} passages"
-        )
-        target = f"s to MRR {self.target:.3f}"
-        for name in ("training", "parameters", "MRR before", "best MRR", "seconds", target, "peak MB"):
-            table.add_column(name, justify="left" if name == "training" else "right")
-        for name, cost in self.methods.items():
-            table.add_row(
+    def tables(self) -> Sequence[Table]:
+        """Quality, time and memory of each training."""
+        trained = f"{self.examples} examples, {self.steps} steps of {self.batch_size}"
+        rows = [
+            (
                 name,
                 f"{cost.parameters:,}",
-                f"{cost.start:.3f}",
-                f"{cost.best:.3f}",
-                f"{cost.seconds:.0f}",
-                "not reached" if cost.to_target is None else f"{cost.to_target:.1f}",
-                "" if cost.peak_mb is None else f"{cost.peak_mb:.0f}",
+                shown(cost.start),
+                shown(cost.best),
+                shown(cost.seconds, 0),
+                shown(cost.to_target, 1),
+                shown(cost.peak_mb, 0),
             )
-        return table
+            for name, cost in self.methods.items()
+        ]
+        names = ("training", "parameters", "MRR before", "best MRR", "seconds", f"s to MRR {self.target:.3f}", "peak MB")
+        return [Table(f"{trained}; {self.questions} questions over {self.passages} passages", names, rows)]
 
 
 def training_cost(
@@ -115,7 +111,6 @@ def training_cost(
     batch_size: int = 32,
     evaluations: int = 10,
     questions: int | None = 500,
-    target: float | None = None,
     seed: int = 0,
     cache: PatternCache | None = None,
     progress: Progress = False,
@@ -124,7 +119,7 @@ def training_cost(
 
     All start from one encoder, see the same examples in the same order, and have the DPR loss and as many steps, each with its
     own scale of the scores; of the hard negatives that were found the head has two a question in a batch and the others three.
-    Every method is measured on the passages of `dev` by its own scores, without the lexical channel.
+    Every method is measured on the passages of `dev` by its own scores, without BM25.
 
     Args:
         data: What is trained on.
@@ -135,7 +130,6 @@ def training_cost(
         batch_size: Examples a step.
         evaluations: How often each is measured.
         questions: At most so many of dev, drawn; all when None.
-        target: The MRR whose time is asked for.
         seed: Of the order of the data.
         cache: Where vectors are kept between runs.
         progress: A bar, a callback or nothing.
@@ -149,91 +143,67 @@ def training_cost(
         raise InputError(f"Unknown training {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(METHODS)}.")
     if evaluations < 1 or evaluations > steps:
         raise InputError(f"evaluations must be from 1 to the number of steps, {steps}, not {evaluations}.")
-    settings = TrainingSettings(
-        steps=steps, batch_size=batch_size, seed=seed, checkpoint_every=0, evaluate_every=max(1, steps // evaluations)
-    )
     kept = as_encoder(encoder)
     if not isinstance(kept, SentenceTransformerEncoder):
         raise InputError(f"Trainings are compared with a sentence-transformers model, not with {kept!r}.")
-    if "bfloat16" in kept.name.split("|"):
-        settings = replace(settings, mixed_precision="bf16")
-    found = encode_examples(data, kept, cache=cache, progress=progress)
-    measured = encode_examples(_drawn(dev, questions, seed), kept, cache=cache, progress=progress)
-    run = _Comparison(kept.model_name, data, _drawn(dev, questions, seed), found, measured, settings, progress)
-    usable = sum(example.positive >= 0 for example in found[1])
-    asked = sum(bool(example.gold) for example in measured[1])
+    settings = TrainingSettings(
+        steps=steps,
+        batch_size=batch_size,
+        seed=seed,
+        checkpoint_every=0,
+        evaluate_every=max(1, steps // evaluations),
+        mixed_precision="bf16" if "bfloat16" in kept.name.split("|") else "no",
+    )
+    found, measured = (
+        encode_examples(part, kept, cache=cache, progress=progress) for part in (data, _drawn(dev, questions, seed))
+    )
+    usable, asked = (sum(example.positive >= 0 for example in part.examples) for part in (found, measured))
     if not usable or not asked:
         raise InputError("No example has a gold passage; there is nothing to train on or to measure with.")
+    run = _Comparison(kept.model_name, found, measured, settings, progress)
     costs = {name: run.of(name) for name in dict.fromkeys(methods)}
-    wanted = min(cost.best for cost in costs.values()) if target is None else target
-    costs = {name: replace(cost, to_target=_reached(cost, wanted)) for name, cost in costs.items()}
-    return TrainingCostReport(usable, asked, len(measured[0].memory), steps, batch_size, wanted, costs)
+    target = min(cost.best for cost in costs.values())
+    for name, cost in costs.items():
+        reached = (seconds for _, seconds, score in cost.evaluations if score >= target)
+        costs[name] = replace(cost, to_target=0.0 if cost.start >= target else next(reached))
+    return TrainingCostReport(usable, asked, len(measured.memory), steps, batch_size, target, costs)
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """What the trainings have in common."""
+    """The data and settings that the trainings have in common."""
 
     base: str
-    data: TrainingData
-    dev: TrainingData
-    found: tuple[HeadVectors, list[HeadExample]]
-    measured: tuple[HeadVectors, list[HeadExample]]
+    found: EncodedData
+    measured: EncodedData
     settings: TrainingSettings
     progress: Progress
 
     def of(self, name: str) -> MethodCost:
         if name == "head":
-            return self._head()
-        if name == "tower":
-            return self._query_encoder()
-        return self._dual(name, both=name == "dual")
+            head, chosen = HopfieldHead(self.found.patterns.d), HeadSettings()
+            learned = [example for example in self.found.examples if example.positive >= 0]
+            head_loss = HeadLoss(self.found, 0.0, chosen.identity, chosen.negatives)
+            rank = partial(reciprocal_rank_of_head, head, self.measured)
+            return self._cost(name, head, head_loss, learned, rank, HEAD_RATES)
+        if name == "query-encoder":
+            return self._query_encoder(name)
+        dual = DualEncoder(self.base, both=name == "dual")
+        items, asked = (query_items(dual.question.text, part) for part in (self.found, self.measured))
+        loss, dev_loss = DualLoss(self.found), DualLoss(self.measured)
+        return self._cost(name, dual, loss, items, lambda: reciprocal_rank_of_dual(dual, dev_loss, asked))
 
-    def _head(self) -> MethodCost:
-        vectors, examples = self.found
-        chosen = HeadSettings()
-        head = HopfieldHead(vectors.patterns.d)
-        loss = HeadLoss(vectors, 0.0, chosen.identity, chosen.negatives)
-        items = [example for example in examples if example.positive >= 0]
-        return self._cost("head", head, loss, items, lambda: reciprocal_rank_of(head, *self.measured), HEAD_RATES)
-
-    def _query_encoder(self) -> MethodCost:
-        from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
-        from langgraph_convcoa.training.query_encoder.losses import QueryEncoderData, QueryEncoderLoss, QueryItem
-
+    def _query_encoder(self, name: str) -> MethodCost:
         module = QueryEncoderModule.of(self.base, Reading(), device="cpu")
-
-        def items_of(data: TrainingData, examples: Sequence[HeadExample]) -> list[QueryItem]:
-            asked = module.text.ids([one.question.strip() for one in data.examples], [one.history for one in data.examples])
-            return [
-                QueryItem(tuple(ids), -1, row, example.gold, example.positive, example.hard)
-                for row, (ids, example) in enumerate(zip(asked, examples, strict=True))
-                if example.positive >= 0
-            ]
-
-        vectors, examples = self.found
-        states = vectors.untrained_states(examples, 0.6, 1.0)
-        loss = QueryEncoderLoss(
-            QueryEncoderData(np.zeros((0, vectors.patterns.d), dtype=np.float32), states, vectors.patterns), negatives=3
-        )
-        dev_vectors, dev_examples = self.measured
-        dev_items = items_of(self.dev, dev_examples)
-        dev_states = dev_vectors.untrained_states(dev_examples, 0.6, 1.0)[[item.state for item in dev_items]]
+        items, asked = (query_items(module.text, part) for part in (self.found, self.measured))
+        loss = QueryEncoderLoss(self.found.texts[:0], self.found, negatives=3)
+        states = self.measured.states[[item.state for item in asked]]
 
         def measure() -> float:
-            encoded = encode_ids(module, [item.ids for item in dev_items])
-            mixed = encoded + np.float32(loss.state_weight) * dev_states
-            mixed /= np.linalg.norm(mixed, axis=1, keepdims=True)
-            return _reciprocal_rank(dev_vectors, mixed, dev_items)
+            encoded = encode_ids(module, [item.ids for item in asked])
+            return reciprocal_rank(self.measured.patterns, mixed_states(encoded, encoded, states, 1.0, 0.0), asked)
 
-        return self._cost("tower", module, loss, items_of(self.data, examples), measure)
-
-    def _dual(self, name: str, *, both: bool) -> MethodCost:
-        dual = DualEncoder(self.base, both=both)
-        loss, dev_loss = DualLoss(self.found[0]), DualLoss(self.measured[0])
-        dev_items = dual.items(self.dev, self.measured[1])
-        items = dual.items(self.data, self.found[1])
-        return self._cost(name, dual, loss, items, lambda: reciprocal_rank_of_dual(dual, dev_loss, dev_items))
+        return self._cost(name, module, loss, items, measure)
 
     def _cost(
         self,
@@ -246,24 +216,10 @@ class _Comparison:
     ) -> MethodCost:
         start = measure()
         settings = replace(self.settings, learning_rate=_RATES[name])
-        report: TrainingReport = train(
-            module, loss, items, settings, rates=rates, evaluate=lambda _module: measure(), progress=self.progress
-        )
+        report = train(module, loss, items, settings, rates=rates, evaluate=lambda _module: measure(), progress=self.progress)
         best = max(start, *(score for *_, score in report.evaluations))
         parameters = sum(parameter.numel() for parameter in trained_parameters(module).values())
-        return MethodCost(start, best, report.seconds, None, parameters, _peak_mb(), report.evaluations)
-
-
-def _reciprocal_rank(vectors: HeadVectors, states: Vectors, items: Sequence[Any], depth: int = 100) -> float:
-    rankings = search(vectors.patterns, states, k=depth)
-    ranks = [np.flatnonzero(np.isin(ranking.indices, item.gold)) for ranking, item in zip(rankings, items, strict=True)]
-    return float(np.mean([1 / (1 + rank[0]) if len(rank) else 0.0 for rank in ranks]))
-
-
-def _reached(cost: MethodCost, target: float) -> float | None:
-    if cost.start >= target:
-        return 0.0
-    return next((seconds for _, seconds, score in cost.evaluations if score >= target), None)
+        return MethodCost(start, best, report.seconds, 0.0, parameters, _peak_mb(), report.evaluations)
 
 
 def _drawn(dev: TrainingData, questions: int | None, seed: int) -> TrainingData:

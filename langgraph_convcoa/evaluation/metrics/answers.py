@@ -13,6 +13,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from langgraph_convcoa.errors import InputError
@@ -75,28 +76,6 @@ def covers(answer: str, gold: str) -> bool:
     return bool(wanted) and wanted in normalise_answer(strip_citations(answer))
 
 
-def exact_match(answer: str, reference: str) -> float:
-    """1 where both are the same after normalisation, else 0.
-
-    Example:
-        >>> exact_match("The Rhine.", "rhine"), exact_match("The Rhine in Basel", "rhine")
-        (1.0, 0.0)
-    """
-    return float(normalise_answer(strip_citations(answer)) == normalise_answer(reference))
-
-
-def f1_score(answer: str, reference: str) -> float:
-    """Harmonic mean of precision and recall of the words, each as often as it stands there.
-
-    Where one of them has no word left after normalisation, 1 if neither has any, else 0 (SQuAD 2.0).
-
-    Example:
-        >>> f1_score("in 1815 [1]", "10 December 1815")
-        0.4
-    """
-    return _f1(normalise_answer(strip_citations(answer)).split(), normalise_answer(reference).split())
-
-
 def answer_metrics(answer: str, references: Sequence[str]) -> dict[str, float]:
     """All measures of an answer, each in [0, 1].
 
@@ -141,23 +120,18 @@ def corpus_bleu(answers: Sequence[str], references: Sequence[Sequence[str]]) -> 
         references: Those of each answer, one or more.
 
     Raises:
-        InputError: No answer has a reference, the two are not as many, or the extra `evaluate` is not installed.
+        InputError: No answer has a reference, or the extra `evaluate` is not installed.
 
     Example:
         >>> corpus_bleu(["the cat sat on the mat [1]"], [["the cat sat on the mat"]])
         1.0
     """
-    if len(answers) != len(references):
-        raise InputError(
-            f"corpus_bleu got {len(answers)} answers and {len(references)} lists of references; give one for each."
-        )
     known = [_known(right) for right in references]
     pairs = [(strip_citations(answer), right) for answer, right in zip(answers, known, strict=True) if right]
     if not pairs:
         raise InputError("corpus_bleu got no answer with a reference, so there is nothing to compare with.")
-    most = max(len(right) for _, right in pairs)
     # sacrebleu takes the n-th references of all answers together, None where an answer has fewer.
-    streams = [[right[n] if n < len(right) else None for _, right in pairs] for n in range(most)]
+    streams = list(zip_longest(*(right for _, right in pairs)))
     try:
         from sacrebleu import corpus_bleu as bleu
     except ImportError as error:
@@ -165,34 +139,12 @@ def corpus_bleu(answers: Sequence[str], references: Sequence[Sequence[str]]) -> 
     return min(1.0, float(bleu([shown for shown, _ in pairs], streams).score) / 100)
 
 
-def leave_one_out(answer: str, references: Sequence[str]) -> dict[str, float]:
-    """Exact match and F1 as the scorers of CoQA (Reddy et al. 2019) and QuAC (Choi et al. 2018) report them.
-
-    With several references each is left out in turn, the best of the others counts, and the mean is taken, so that a model is
-    held to as many references as a person, whose own answer is one of them. References that are there twice count twice.
-
-    Returns:
-        "em" and "f1"; nothing where no reference is known.
-
-    Example:
-        >>> leave_one_out("no", ["yes", "yes", "no"])["em"], leave_one_out("yes", ["yes", "yes", "no"])["em"]
-        (0.6666666666666666, 1.0)
-    """
-    right = [reference for reference in references if reference.strip()]
-    if not right:
-        return {}
-    groups = [right[:n] + right[n + 1 :] for n in range(len(right))] if len(right) > 1 else [right]
-    return {
-        name: sum(max(measure(answer, reference) for reference in group) for group in groups) / len(groups)
-        for name, measure in (("em", exact_match), ("f1", f1_score))
-    }
-
-
 def _covers(plain: str, gold: str) -> bool:
     return bool(gold) and gold in (plain.split() if gold in _POLAR else plain)
 
 
 def _f1(answer: list[str], reference: list[str]) -> float:
+    """F1 of the words, each as often as it stands there; where one has none, 1 if neither has any (SQuAD 2.0)."""
     if not answer or not reference:
         return float(answer == reference)
     shared = (Counter(answer) & Counter(reference)).total()
@@ -215,7 +167,7 @@ class _Tokens:
         self._tokenize = tokenize
 
     def tokenize(self, text: str) -> list[str]:
-        """The tokens of a text; this object is the stemmer that rouge-score asks."""
+        """The tokens of a text, with this object as the stemmer."""
         return list(self._tokenize(text, self))
 
 

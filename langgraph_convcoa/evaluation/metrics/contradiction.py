@@ -1,4 +1,4 @@
-"""Whether two answers to one question say different things, by their words: precision first, for every hit is reported."""
+"""Contradiction of two answers to one question, found by their words; precision first, for every hit is reported."""
 
 from __future__ import annotations
 

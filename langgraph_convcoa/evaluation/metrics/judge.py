@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.answers import strip_citations
@@ -27,7 +26,7 @@ _OPPOSITE = {"1": r"\b0\b", "0": r"\b1\b", "yes": r"\bno\b", "no": r"\byes\b"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a judge said.
+    """A judge's word on an answer.
 
     Attributes:
         right: Whether the answer holds the right one; None where the reply says neither.
@@ -41,60 +40,45 @@ class Verdict:
 class Judge:
     """A chat model as judge of answers; it may be another one than the model whose answers they are.
 
+    Args:
+        model: A chat model or a name, see `load_chat_model`.
+
+    Raises:
+        ModelError: It cannot be built.
+
     Example:
+        >>> import asyncio
         >>> from langchain_core.language_models import FakeListChatModel
         >>> judge = Judge(FakeListChatModel(responses=["1", "maybe"]))
-        >>> judge.judge_sync("When was she born?", ["1815"], "In the year 1815 [1].")
+        >>> asyncio.run(judge.judge("When was she born?", ["1815"], "In the year 1815 [1]."))
         Verdict(right=True, reply='1')
-        >>> judge.judge_sync("When was she born?", ["1815"], "In the nineteenth century.")
-        Verdict(right=None, reply='maybe')
     """
 
-    def __init__(self, model: str | BaseChatModel, *, base_url: str | None = None) -> None:
-        """Take a model.
+    def __init__(self, model: str | BaseChatModel) -> None:
+        self.model = load_chat_model(model).model_copy(update={"disable_streaming": True})
 
-        Args:
-            model: A chat model or a name, see `load_chat_model`.
-            base_url: An OpenAI-compatible server that has it.
-
-        Raises:
-            ModelError: It cannot be built.
-        """
-        self.model = load_chat_model(model, base_url=base_url).model_copy(update={"disable_streaming": True})
-
-    async def judge(
-        self, question: str, references: Sequence[str], answer: str, config: RunnableConfig | None = None
-    ) -> Verdict:
+    async def judge(self, question: str, references: Sequence[str], answer: str) -> Verdict:
         """Ask whether an answer is right: one call of the model, none for an empty answer, which is wrong.
 
         Args:
             question: As it was put, or a form of it that stands alone.
             references: The answers that count as right.
             answer: As printed; the judge does not see its citation marks.
-            config: Of the call.
 
         Raises:
             InputError: There is no reference.
             ModelError: The model does not answer.
         """
-        asked = _prompt(question, references, answer)
-        if asked is None:
+        right = [_one_line(reference) for reference in dict.fromkeys(references) if reference.strip()]
+        if not right:
+            raise InputError("A judge needs at least one right answer to compare with.")
+        shown = _one_line(strip_citations(answer))
+        if not shown:
             return Verdict(False)
+        # On one line each, so that no answer can add an "[Output]: 1" of its own below.
+        filled = render("judge", question=_one_line(question), ground_truth=" or ".join(right), answer=shown)
         try:
-            reply = await self.model.ainvoke(asked, config)
-        except Exception as error:
-            raise call_error(error, self.model) from error
-        return read_verdict(reply.text)
-
-    def judge_sync(
-        self, question: str, references: Sequence[str], answer: str, config: RunnableConfig | None = None
-    ) -> Verdict:
-        """As `judge`, where no event loop runs."""
-        asked = _prompt(question, references, answer)
-        if asked is None:
-            return Verdict(False)
-        try:
-            reply = self.model.invoke(asked, config)
+            reply = await self.model.ainvoke([HumanMessage(filled.rstrip())])
         except Exception as error:
             raise call_error(error, self.model) from error
         return read_verdict(reply.text)
@@ -120,7 +104,7 @@ def read_verdict(reply: str) -> Verdict:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far a judge agrees with a measure of strings.
+    """Agreement of a judge with a measure of strings.
 
     Attributes:
         measure: The measure, such as "em".
@@ -140,14 +124,9 @@ class Agreement:
 
 
 def judge_agreement(answers: Sequence[Answered], measures: Sequence[str] = ("em", "cover_em")) -> list[Agreement]:
-    """How far the judge's verdicts agree with exact match and cover-EM.
+    """Agreement of the judge's verdicts with measures that are 0 or 1; none for one that no judged answer has.
 
-    Args:
-        answers: Those without a verdict or without the measure are passed over.
-        measures: Names of measures that are 0 or 1.
-
-    Returns:
-        One for each measure; none for one that no judged answer has.
+    Answers without a verdict or without the measure are passed over.
 
     Example:
         >>> both = [{"gpt_em": n % 2, "em": n % 4 == 1} for n in range(8)]
@@ -157,44 +136,29 @@ def judge_agreement(answers: Sequence[Answered], measures: Sequence[str] = ("em"
     """
     found = []
     for measure in measures:
-        pairs = [
-            (answer.metrics[JUDGED] >= 0.5, answer.metrics[measure] >= 0.5)
-            for answer in answers
-            if JUDGED in answer.metrics and measure in answer.metrics
-        ]
+        said = [answer.metrics for answer in answers if {JUDGED, measure} <= answer.metrics.keys()]
+        pairs = [(metrics[JUDGED] >= 0.5, metrics[measure] >= 0.5) for metrics in said]
         if pairs:
-            found.append(_agreement(measure, pairs))
+            judged, measured = zip(*pairs, strict=True)
+            found.append(
+                Agreement(
+                    measure=measure,
+                    answers=len(pairs),
+                    share=sum(one == other for one, other in pairs) / len(pairs),
+                    kappa=_kappa(judged, measured),
+                    only_judge=sum(one and not other for one, other in pairs),
+                    only_measure=sum(other and not one for one, other in pairs),
+                )
+            )
     return found
 
 
-def _agreement(measure: str, pairs: Sequence[tuple[bool, bool]]) -> Agreement:
-    judged, measured = zip(*pairs, strict=True)
-    kappa = None
-    if len({*judged, *measured}) == 2:
-        from sklearn.metrics import cohen_kappa_score
-
-        kappa = float(cohen_kappa_score(judged, measured))
-    return Agreement(
-        measure=measure,
-        answers=len(pairs),
-        share=sum(one == other for one, other in pairs) / len(pairs),
-        kappa=kappa,
-        only_judge=sum(one and not other for one, other in pairs),
-        only_measure=sum(other and not one for one, other in pairs),
-    )
-
-
-def _prompt(question: str, references: Sequence[str], answer: str) -> list[HumanMessage] | None:
-    """The request; None for an answer that says nothing."""
-    right = [_one_line(reference) for reference in dict.fromkeys(references) if reference.strip()]
-    if not right:
-        raise InputError("A judge needs at least one right answer to compare with.")
-    shown = _one_line(strip_citations(answer))
-    if not shown:
+def _kappa(judged: Sequence[bool], measured: Sequence[bool]) -> float | None:
+    if len({*judged, *measured}) < 2:
         return None
-    # On one line each, so that no answer can add an "[Output]: 1" of its own below.
-    filled = render("judge", question=_one_line(question), ground_truth=" or ".join(right), answer=shown)
-    return [HumanMessage(filled.rstrip())]
+    from sklearn.metrics import cohen_kappa_score
+
+    return float(cohen_kappa_score(judged, measured))
 
 
 def _one_line(text: str) -> str:

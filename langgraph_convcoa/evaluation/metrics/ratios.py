@@ -1,6 +1,6 @@
-"""Ratios over the answers of a run: misled by retrieval, at odds with earlier turns, and what verification did.
+"""Ratios over the answers of a run: misled by retrieval, contradicting earlier turns, and the outcomes of verification.
 
-No model is called. The papers name the first two and give no formula; what is counted here is told at each function.
+No model is called. Pan et al. 2024a and 2024b name the first two and give no formula; each function says what it counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @dataclass(frozen=True)
 class Misled:
-    """What retrieval did to the questions that both methods answered and whose right answer is known.
+    """The effect of retrieval on the questions that both methods answered and whose right answer is known.
 
     Attributes:
         questions: How many these are.
@@ -29,6 +29,7 @@ class Misled:
         misled: Right without retrieval and wrong with it.
         helped: Wrong without retrieval and right with it.
         left_out: Questions of one of the two that have no measure on both sides.
+        share, share_of_known: Misled among all questions, and among those that the model knew by itself; 0 of none.
     """
 
     questions: int
@@ -36,16 +37,8 @@ class Misled:
     misled: int
     helped: int
     left_out: int
-
-    @property
-    def share(self) -> float:
-        """Misled among all questions; 0 of none."""
-        return self.misled / self.questions if self.questions else 0.0
-
-    @property
-    def share_of_known(self) -> float:
-        """Misled among those that the model knew by itself; 0 of none."""
-        return self.misled / self.known if self.known else 0.0
+    share: float
+    share_of_known: float
 
 
 def misled_by_retrieval(
@@ -71,13 +64,16 @@ def misled_by_retrieval(
     """
     without, given = _right(closed_book, measure), _right(with_retrieval, measure)
     both = without.keys() & given.keys()
-    every = {answer.id for answer in (*closed_book, *with_retrieval)}
+    known = sum(without[name] for name in both)
+    misled = sum(without[name] and not given[name] for name in both)
     return Misled(
         questions=len(both),
-        known=sum(without[name] for name in both),
-        misled=sum(without[name] and not given[name] for name in both),
+        known=known,
+        misled=misled,
         helped=sum(given[name] and not without[name] for name in both),
-        left_out=len(every) - len(both),
+        left_out=len({answer.id for answer in (*closed_book, *with_retrieval)}) - len(both),
+        share=misled / len(both) if both else 0.0,
+        share_of_known=misled / known if known else 0.0,
     )
 
 
@@ -86,34 +82,20 @@ def _right(answers: Iterable[Answered], measure: str) -> dict[str, bool]:
 
 
 @dataclass(frozen=True)
-class Contradiction:
-    """An answer that says another thing than an earlier one: (question, answer) of both, and the later question's id."""
-
-    id: str
-    earlier: tuple[str, str]
-    later: tuple[str, str]
-
-
-@dataclass(frozen=True)
 class Contradictions:
-    """How the answers of a method stand to its own earlier ones.
+    """Answers of a method against its own earlier ones.
 
     Attributes:
         answers: Answers with an answered turn of the same conversation before them.
-        comparable: Those of them that speak of a question, or a sub-question, that an earlier turn had spoken of.
+        comparable: Those of them on a question, or a sub-question, that an earlier turn had answered.
         contradicting: Those of them that say another thing there.
-        found: The first difference of each.
+        share: Contradicting among all answers that have earlier ones; 0 of none.
     """
 
     answers: int
     comparable: int
     contradicting: int
-    found: tuple[Contradiction, ...] = ()
-
-    @property
-    def share(self) -> float:
-        """Contradicting among all answers that have earlier ones; 0 of none."""
-        return self.contradicting / self.answers if self.answers else 0.0
+    share: float
 
 
 def contradictions(answers: Sequence[Answered]) -> Contradictions:
@@ -132,27 +114,24 @@ def contradictions(answers: Sequence[Answered]) -> Contradictions:
         ...     return Answered("m", f"q{round}", "c", question, round, (), answer=answer)
         >>> rows = [row(1, "When was Ada Lovelace born?", "In 1815."), row(2, "Who was Ada's father?", "Lord Byron.")]
         >>> found = contradictions([*rows, row(3, "In what year was Ada Lovelace born?", "She was born in 1816.")])
-        >>> found.answers, found.comparable, found.contradicting, found.found[0].earlier[1]
-        (2, 1, 1, 'In 1815.')
+        >>> found.answers, found.comparable, found.contradicting
+        (2, 1, 1)
     """
     conversations: dict[str, list[Answered]] = {}
     for answer in answers:
         if not answer.error and answer.answer.strip():
             conversations.setdefault(answer.conversation, []).append(answer)
-    later = comparable = 0
-    found = []
+    later = comparable = contradicting = 0
     for turns in conversations.values():
         said: list[tuple[str, str]] = []
         for turn in sorted(turns, key=lambda turn: turn.round):
             now = _statements(turn)
-            if said:
-                later += 1
-                same = [(old, new) for new in now for old in said if words_agree(old[0], new[0])]
-                pairs = [(old, new, contradicts(new[0], old[1], new[1])) for old, new in same]
-                comparable += any(verdict is not None for *_, verdict in pairs)
-                found += [Contradiction(turn.id, old, new) for old, new, verdict in pairs if verdict][:1]
+            later += bool(said)
+            verdicts = [contradicts(new[0], old[1], new[1]) for new in now for old in said if words_agree(old[0], new[0])]
+            comparable += any(verdict is not None for verdict in verdicts)
+            contradicting += any(verdicts)
             said += now
-    return Contradictions(later, comparable, len(found), tuple(found))
+    return Contradictions(later, comparable, contradicting, contradicting / later if later else 0.0)
 
 
 def _statements(turn: Answered) -> list[tuple[str, str]]:
@@ -162,17 +141,15 @@ def _statements(turn: Answered) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class VerificationStatistics:
-    """What became of the sub-questions of a method that verifies guesses.
+    """Outcomes of the sub-questions of a method that verifies guesses.
 
     Attributes:
         turns: Questions with a chain.
         items: Sub-questions of all chains.
         counts: Sub-questions by status.
         guesses: Sub-questions for which the model had a guess.
-        kept_known: Guesses kept of which it is known whether they are right.
-        kept_right: Those of them that are.
-        corrected_known: The same for guesses that were replaced.
-        corrected_right: Replaced although right.
+        kept_known, kept_right: Guesses kept of which it is known whether they are right, and those that are.
+        corrected_known, corrected_right: The same of guesses that were replaced.
     """
 
     turns: int
@@ -184,14 +161,9 @@ class VerificationStatistics:
     corrected_known: int
     corrected_right: int
 
-    @property
-    def shares(self) -> dict[Status, float]:
-        """Shares of all sub-questions by status; empty where there are none."""
-        return {status: count / self.items for status, count in self.counts.items()} if self.items else {}
-
 
 def verification_statistics(answers: Sequence[Answered]) -> VerificationStatistics:
-    """Count what became of the sub-questions, and how many of the kept and the corrected guesses had been right.
+    """Count the outcomes of the sub-questions, and how many of the kept and the corrected guesses had been right.
 
     Whether a guess is right is known where its sub-question is the question itself, alone in its chain or in the same words,
     and the question has references; then it is right when it holds one of them (cover-EM).
@@ -202,20 +174,20 @@ def verification_statistics(answers: Sequence[Answered]) -> VerificationStatisti
     Example:
         >>> item = {"action": "a", "sub_question": "When?", "guess_answer": "1815", "answer": "1815", "status": "kept"}
         >>> found = verification_statistics([Answered("ours", "q", "c", "When was it?", 1, ("1815",), chain=(item,))])
-        >>> found.counts["kept"], found.shares["kept"], found.kept_right, found.kept_known
-        (1, 1.0, 1, 1)
+        >>> found.counts["kept"], found.kept_right, found.kept_known
+        (1, 1, 1)
     """
-    counts = Counter(item["status"] for answer in answers for item in answer.chain)
+    items = [(answer, item) for answer in answers for item in answer.chain]
+    counts = Counter(item["status"] for _, item in items)
     known: dict[str, list[bool]] = {"kept": [], "corrected": []}
-    for answer in answers:
-        for item in answer.chain:
-            if item["status"] in known and answer.references and _is_the_question(answer, item):
-                known[item["status"]].append(any(covers(item["guess_answer"], right) for right in answer.references))
+    for answer, item in items:
+        if item["status"] in known and answer.references and _is_the_question(answer, item):
+            known[item["status"]].append(any(covers(item["guess_answer"], right) for right in answer.references))
     return VerificationStatistics(
         turns=sum(bool(answer.chain) for answer in answers),
-        items=counts.total(),
+        items=len(items),
         counts={status: counts[status] for status in STATUSES},
-        guesses=sum(bool(item["guess_answer"].strip()) for answer in answers for item in answer.chain),
+        guesses=sum(bool(item["guess_answer"].strip()) for _, item in items),
         kept_known=len(known["kept"]),
         kept_right=sum(known["kept"]),
         corrected_known=len(known["corrected"]),

@@ -1,4 +1,4 @@
-"""How sure a difference is: intervals and tests that know that the questions of one conversation are alike."""
+"""Bootstrap intervals and paired tests over conversations, since the questions of one conversation are alike."""
 
 from __future__ import annotations
 
@@ -36,14 +36,11 @@ class Sample:
         return sums, counts
 
 
-def bootstrap_interval(
-    samples: Sequence[Sample], *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> tuple[Numbers, Numbers]:
-    """Percentile bootstrap of the mean over sources of each source's mean, resampling whole conversations (Efron 1979).
+def bootstrap_interval(samples: Sequence[Sample], *, resamples: int = 2000, seed: int = 0) -> tuple[Numbers, Numbers]:
+    """95% percentile bootstrap of the mean over sources of each source's mean, resampling whole conversations (Efron 1979).
 
     Args:
         samples: One for each source, with m measures each.
-        confidence: The share of the resamples that lie in the interval.
         resamples: How often conversations are drawn.
         seed: Of the draws.
 
@@ -62,8 +59,7 @@ def bootstrap_interval(
         drawn = generator.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=resamples).astype(np.float64)
         means.append(drawn @ sums / (drawn @ counts)[:, None])
     macro = np.mean(means, axis=0)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(macro, [tail, 1 - tail], axis=0)
+    low, high = np.quantile(macro, [0.025, 0.975], axis=0)
     return low, high
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ class MethodFigures:
         costs: Per question.
         rounds: By round.
         sub_questions: Mean length of the chains; None for methods without.
-        verification: What became of the sub-questions; None for methods without a chain.
+        verification: Outcomes of the sub-questions; None for methods without a chain.
         misled: Against closed-book over the same model; None where that is not among the methods, or this one retrieves not.
         contradictions: With the method's own earlier answers.
         agreement: Of the judge with exact match and cover-EM.
@@ -122,7 +123,7 @@ class MethodFigures:
     verification: dict[str, Any] | None
     misled: dict[str, Any] | None
     contradictions: dict[str, Any]
-    agreement: list[dict[str, Any]] = field(default_factory=list)
+    agreement: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class Values:
             if not known.any():
                 continue
             values = self.measures[known, column : column + 1]
-            low, high = bootstrap_interval([Sample(values, _chosen(self.conversations, known))], seed=seed)
+            low, high = bootstrap_interval([Sample(values, list(compress(self.conversations, known)))], seed=seed)
             p = None if baseline is None else self._test(baseline, column, seed)
             found[name] = Quality(float(values.mean()), float(low[0]), float(high[0]), p, int(known.sum()))
         return found
@@ -191,7 +192,7 @@ class Values:
         both = ~np.isnan(less)
         if not both.any():
             return None
-        conversations = _chosen([self.conversations[place] for place in mine], both)
+        conversations = [self.conversations[place] for place in mine[both]]
         return float(paired_test([Sample(less[both, None], conversations)], resamples=TESTS, seed=seed)[0])
 
 
@@ -224,7 +225,6 @@ def figures_of(
     retrieves = any(answer.passages or answer.costs.retrievals for answer in answers)
     reasons = Counter(answer.error for answer in answers if answer.error)
     chains = [len(answer.chain) for answer in answers if answer.chain]
-    conflicts = contradictions(answers)
     judged = JUDGED in values.names
     return MethodFigures(
         method=method,
@@ -242,47 +242,29 @@ def figures_of(
         rounds=_rounds(answers, values, measure),
         sub_questions=float(np.mean(chains)) if chains else None,
         verification=asdict(verification_statistics(answers)) if chains else None,
-        misled=_misled(closed_book, answers, measure) if closed_book is not None and retrieves else None,
-        contradictions={
-            "answers": conflicts.answers,
-            "comparable": conflicts.comparable,
-            "contradicting": conflicts.contradicting,
-            "share": conflicts.share,
-        },
+        misled=asdict(misled_by_retrieval(closed_book, answers, measure)) if closed_book is not None and retrieves else None,
+        contradictions=asdict(contradictions(answers)),
         agreement=[asdict(found) for found in judge_agreement(given)] if judged else [],
     )
 
 
-def _misled(closed_book: Sequence[Answered], answers: Sequence[Answered], measure: str) -> dict[str, Any]:
-    found = misled_by_retrieval(closed_book, answers, measure)
-    return {**asdict(found), "share": found.share, "share_of_known": found.share_of_known}
-
-
-def _costs(answers: Sequence[Answered], prices: Prices | None) -> MeanCosts:
-    spent = np.array([_spent(answer) for answer in answers], dtype=np.float64).mean(axis=0)
-    given, got, calls, retrievals, seconds = (float(value) for value in spent)
+def _costs(answers: Sequence[Answered], prices: Prices | None = None) -> MeanCosts:
+    names = ("input_tokens", "output_tokens", "calls", "retrievals", "seconds")
+    spent = np.array([[getattr(answer.costs, name) for name in names] for answer in answers], dtype=np.float64)
+    given, got, calls, retrievals, seconds = spent.mean(axis=0).tolist()
     price = None if prices is None else (given * prices.input + got * prices.output) / 1000
     return MeanCosts(given, got, given + got, calls, retrievals, seconds, price)
 
 
 def _rounds(answers: Sequence[Answered], values: Values, measure: str) -> tuple[Round, ...]:
-    number = np.array([min(answer.round, LAST_ROUND) for answer in answers])
-    spent = np.array([_spent(answer) for answer in answers], dtype=np.float64)
     right = values.measures[:, values.names.index(measure)]
+    places: dict[int, list[int]] = {}
+    for place, answer in enumerate(answers):
+        places.setdefault(min(answer.round, LAST_ROUND), []).append(place)
     found = []
-    for one in np.unique(number):
-        of_round = number == one
-        known = right[of_round & ~np.isnan(right)]
-        given, got, calls, _, seconds = (float(value) for value in spent[of_round].mean(axis=0))
+    for number, chosen in sorted(places.items()):
+        known = right[chosen][~np.isnan(right[chosen])]
+        costs = _costs([answers[place] for place in chosen])
         mean = float(known.mean()) if len(known) else None
-        found.append(Round(int(one), int(of_round.sum()), mean, seconds, given + got, calls))
+        found.append(Round(number, len(chosen), mean, costs.seconds, costs.tokens, costs.calls))
     return tuple(found)
-
-
-def _spent(answer: Answered) -> tuple[float, ...]:
-    costs = answer.costs
-    return costs.input_tokens, costs.output_tokens, costs.calls, costs.retrievals, costs.seconds
-
-
-def _chosen(conversations: Sequence[str], rows: npt.NDArray[np.bool_]) -> list[str]:
-    return [conversation for conversation, wanted in zip(conversations, rows, strict=True) if wanted]

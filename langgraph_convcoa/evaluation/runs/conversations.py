@@ -1,4 +1,4 @@
-"""The conversations that a run asks: which are drawn, in what order their questions come, and what history each has."""
+"""The conversations of a run: a draw of whole ones, and the history that each of their questions has."""
 
 from __future__ import annotations
 
@@ -10,28 +10,7 @@ from dataclasses import dataclass
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
-
-History = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question of a run, with what is known of its answer.
-
-    Attributes:
-        id, question: Of the data.
-        history: Earlier pairs of question and answer as the data have them, oldest first.
-        references: The answers that count as right; empty where none is known.
-        gold: Ids of the passages that answer it.
-        round: How many rounds the data tell of before it, plus 1.
-    """
-
-    id: str
-    question: str
-    history: History
-    references: tuple[str, ...]
-    gold: tuple[str, ...]
-    round: int
+from langgraph_convcoa.evaluation.records import History
 
 
 @dataclass(frozen=True)
@@ -39,12 +18,12 @@ class Conversation:
     """Questions that belong together, in order."""
 
     id: str
-    questions: tuple[Asked, ...]
+    questions: tuple[Query, ...]
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a run asks.
+    """The questions of a run.
 
     Attributes:
         conversations: In the order of the data.
@@ -64,7 +43,7 @@ class Drawn:
         digest = hashlib.sha256()
         for conversation in self.conversations:
             for one in conversation.questions:
-                row = [conversation.id, one.id, one.question, one.history, one.references, one.gold]
+                row = [conversation.id, one.id, one.question, one.history, references_of(one), one.gold]
                 digest.update(json.dumps(row).encode() + b"\n")
         return digest.hexdigest()
 
@@ -102,7 +81,7 @@ def draw(queries: Sequence[Query], sample: int | None = None, seed: int = 0) -> 
             break
         chosen.add(name)
         count += len(known[name])
-    conversations = tuple(_conversation(name, rows) for name, rows in known.items() if name in chosen)
+    conversations = tuple(Conversation(name, _in_order(rows)) for name, rows in known.items() if name in chosen)
     return Drawn(conversations, len(queries) - sum(len(rows) for rows in known.values()))
 
 
@@ -111,7 +90,7 @@ def references_of(query: Query) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in query.references if text.strip()))
 
 
-def own_history(question: Asked, earlier: Sequence[Asked], answers: Mapping[str, str | None]) -> History:
+def own_history(question: Query, earlier: Sequence[Query], answers: Mapping[str, str | None]) -> History:
     """The history with the method's own answers in place of those that the data give.
 
     Args:
@@ -121,19 +100,19 @@ def own_history(question: Asked, earlier: Sequence[Asked], answers: Mapping[str,
 
     Returns:
         The pairs of the data in their order. An earlier question that was asked in this run has the method's own answer, or
-        is left out where the method failed; one that was not asked (a conversation whose beginning the data only tell) stays.
+        is left out where the method failed; one that was not asked (of a conversation whose beginning is only in the data)
+        stays.
 
     Example:
-        >>> first = Asked("1", "Who?", (), (), (), 1)
-        >>> second = Asked("2", "When?", (("Hello?", "Hi."), ("Who?", "Ada")), (), (), 3)
+        >>> first, second = Query("1", "Who?"), Query("2", "When?", (("Hello?", "Hi."), ("Who?", "Ada")))
         >>> own_history(second, [first], {"1": "Ada Lovelace."})
         (('Hello?', 'Hi.'), ('Who?', 'Ada Lovelace.'))
     """
     pairs: list[tuple[str, str]] = []
     before = len(earlier)
-    # From the end, where the same words asked twice are told apart by their order.
+    # From the end, where the order distinguishes the same words asked twice.
     for asked, gold in reversed(question.history):
-        place = next((n for n in range(before - 1, -1, -1) if _same(earlier[n].question, asked)), None)
+        place = next((n for n in range(before - 1, -1, -1) if _plain(earlier[n].question) == _plain(asked)), None)
         if place is None:
             pairs.append((asked, gold))
             continue
@@ -144,15 +123,12 @@ def own_history(question: Asked, earlier: Sequence[Asked], answers: Mapping[str,
     return tuple(reversed(pairs))
 
 
-def _conversation(name: str, rows: list[Query]) -> Conversation:
+def _in_order(rows: list[Query]) -> tuple[Query, ...]:
     turns = [row.extra.get("turn") for row in rows]
     if all(isinstance(turn, int) for turn in turns):
-        rows = [row for _, row in sorted(zip(turns, rows, strict=True), key=lambda pair: int(pair[0] or 0))]
-    return Conversation(
-        name,
-        tuple(Asked(row.id, row.question, row.history, references_of(row), row.gold, len(row.history) + 1) for row in rows),
-    )
+        rows = sorted(rows, key=lambda row: int(row.extra["turn"]))
+    return tuple(rows)
 
 
-def _same(one: str, other: str) -> bool:
-    return " ".join(one.split()).casefold() == " ".join(other.split()).casefold()
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()

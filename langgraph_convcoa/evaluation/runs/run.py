@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
+from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.methods.base import Method
 from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED, Judge
 from langgraph_convcoa.evaluation.records import Answered, Turn
-from langgraph_convcoa.evaluation.runs.conversations import Asked, Conversation, Drawn, own_history
+from langgraph_convcoa.evaluation.runs.conversations import Conversation, Drawn, own_history, references_of
 from langgraph_convcoa.evaluation.runs.failures import PATIENCE, Patience, failure, hopeless, unkept
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.meter import Meter
@@ -243,13 +244,12 @@ class _Run:
                 if (lost := unkept(error)) is not None:
                     raise lost from error
 
-    async def ask(self, method: str, turn: Turn, question: Asked) -> tuple[Answered, Exception | None]:
+    async def ask(self, method: str, turn: Turn, question: Query) -> tuple[Answered, Exception | None]:
         meter = Meter()
         # The name is not the question: tracing shows runs by name, and thousands of names help nobody.
         config: RunnableConfig = {"callbacks": [meter], "run_name": method}
-        record = Answered(
-            method, turn.id, turn.conversation, turn.question, question.round, question.references, question.gold
-        )
+        references, number = references_of(question), len(question.history) + 1
+        record = Answered(method, turn.id, turn.conversation, turn.question, number, references, question.gold)
         try:
             outcome = await self.methods[method].ainvoke(turn, config)
         except Exception as error:

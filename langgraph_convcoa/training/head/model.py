@@ -1,10 +1,8 @@
-"""The trained part of a retriever whose encoder stays as it is: what is learned on frozen vectors."""
+"""The head: the conversation state and the association of the Hopfield layer, trained on vectors of a frozen encoder."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,8 +13,8 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.hopfield.sparsity import associate
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
-from langgraph_convcoa.training.head.data import HeadExample, HeadVectors
-from langgraph_convcoa.training.losses import MemorySets, distillation_loss, dpr_loss, memory_scores
+from langgraph_convcoa.training.encoded import HISTORY_BETA, HISTORY_WEIGHT
+from langgraph_convcoa.training.losses import MemorySets, memory_scores
 
 
 class HopfieldHead(nn.Module):
@@ -28,7 +26,6 @@ class HopfieldHead(nn.Module):
     Args:
         dimension: Length d of the encoder's vectors.
         beta: Inverse temperature of the association.
-        passage_weight: w, which is not trained.
         history_weight: lambda.
         history_beta: beta_h.
         association: Whether W_Q, W_K, W_V and beta are trained; without them questions without a history stay as they were,
@@ -49,9 +46,8 @@ class HopfieldHead(nn.Module):
         dimension: int,
         *,
         beta: float = 10.0,
-        passage_weight: float = 1.0,
-        history_weight: float = 0.6,
-        history_beta: float = 1.0,
+        history_weight: float = HISTORY_WEIGHT,
+        history_beta: float = HISTORY_BETA,
         association: bool = True,
     ) -> None:
         super().__init__()
@@ -59,7 +55,6 @@ class HopfieldHead(nn.Module):
         for name, number in numbers.items():
             if not 0 < number < math.inf:
                 raise InputError(f"{name} must be above 0 and finite for training to start from it, not {number}.")
-        self.passage_weight = passage_weight
         # Logarithms, so that they stay above 0.
         self.log_beta = nn.Parameter(torch.tensor(math.log(beta)))
         self.log_history_weight = nn.Parameter(torch.tensor(math.log(history_weight)))
@@ -91,7 +86,6 @@ class HopfieldHead(nn.Module):
             states,
             sets,
             beta=self.log_beta.exp(),
-            passage_weight=self.passage_weight,
             association=states @ self.query @ self.key.T if trained else None,
             readout=states @ (self.key @ self.value).T if trained else None,
         )
@@ -112,9 +106,7 @@ class HopfieldHead(nn.Module):
             >>> head.gate.unique().tolist(), head.query.tolist()
             ([0.5], [[1.0, 0.0], [0.0, 1.0]])
         """
-        beta, history_weight, history_beta = (self._start[name] for name in ("beta", "history_weight", "history_beta"))
-        untrained = HopfieldHead(len(self.query), beta=beta, history_weight=history_weight, history_beta=history_beta)
-        untrained.to(self.query.device)
+        untrained = HopfieldHead(len(self.query), association=True, **self._start).to(self.query.device)
         with torch.no_grad():
             for parameter, start in zip(self.parameters(), untrained.parameters(), strict=True):
                 parameter.copy_(start + share * (parameter - start))
@@ -124,7 +116,7 @@ class HopfieldHead(nn.Module):
         """The numbers as the retriever's settings."""
         return {
             "beta": self.log_beta.exp().item(),
-            "passage_weight": float(self.passage_weight),
+            "passage_weight": 1.0,
             "history_weight": self.log_history_weight.exp().item(),
             "history_beta": self.log_history_beta.exp().item(),
         }
@@ -138,88 +130,6 @@ class HopfieldHead(nn.Module):
     def state_weights(self) -> StateWeights:
         """Projections and gate of the conversation state for the retriever."""
         return StateWeights(*(_array(weight) for weight in (self.direct, self.association, self.history, self.gate)))
-
-
-@dataclass(frozen=True)
-class HeadLoss:
-    """The DPR loss of states against memory sets, distillation where a question's rewrite is known, and a pull to the start.
-
-    Attributes:
-        data: The vectors that examples point into.
-        distillation: Weight of the distance between a state and the vector of the question that stands alone.
-        identity: Weight of the squared distance of the weights from the untrained ones.
-        negatives: Hard negatives of each example that a batch is given, drawn anew every time.
-    """
-
-    data: HeadVectors
-    distillation: float = 1.0
-    identity: float = 1e-3
-    negatives: int = 3
-
-    def represent(self, module: nn.Module, items: Sequence[HeadExample]) -> tuple[Tensor, ...]:
-        head = _head(module)
-        device = head.log_beta.device
-        longest = max(1, *(len(item.turns) for item in items))
-        turns = np.zeros((len(items), longest), dtype=np.int64)
-        mask = np.zeros((len(items), longest), dtype=np.bool_)
-        for row, item in enumerate(items):
-            turns[row, : len(item.turns)] = item.turns
-            mask[row, : len(item.turns)] = True
-        texts = self.data.texts
-        vectors = [texts[[item.question for item in items]], texts[turns], mask]
-        states = head.states(*(torch.from_numpy(array).to(device) for array in vectors))
-        return (self._with_query_encoder(states, items),)
-
-    def _with_query_encoder(self, states: Tensor, items: Sequence[HeadExample]) -> Tensor:
-        """The states with what the query encoder makes of the questions, where there is one."""
-        if self.data.encoded is None:
-            return states
-        read = torch.tensor([item.encoded >= 0 for item in items], device=states.device).unsqueeze(-1)
-        encoded = torch.from_numpy(self.data.encoded[[item.encoded for item in items]]).to(states.device)
-        questions = torch.from_numpy(self.data.texts[[item.question for item in items]]).to(states.device)
-        weights = (1 - (encoded * questions).sum(dim=-1, keepdim=True)).clamp(min=0) ** self.data.gate
-        return torch.where(read, normalize(weights * encoded + self.data.state_weight * states, dim=-1), states)
-
-    def loss(self, module: nn.Module, vectors: tuple[Tensor, ...], items: Sequence[HeadExample]) -> Mapping[str, Tensor]:
-        head, (states,) = _head(module), vectors
-        losses: dict[str, Tensor] = {}
-        rows = [row for row, item in enumerate(items) if item.positive >= 0]
-        if rows:
-            asked = [items[row] for row in rows]
-            sets = self._sets(asked)
-            places = {number: place for place, number in enumerate(sets.tolist())}
-            gold = np.zeros((len(asked), len(sets)), dtype=np.bool_)
-            for row, item in enumerate(asked):
-                gold[row, [places[number] for number in item.gold if number in places]] = True
-            device = states.device
-            losses["dpr"] = (len(rows) / len(items)) * dpr_loss(
-                head.scores(states[rows], MemorySets.of(self.data.patterns, sets, device)),
-                torch.tensor([places[item.positive] for item in asked], device=device),
-                torch.from_numpy(gold).to(device),
-            )
-        rows = [row for row, item in enumerate(items) if item.rewrite >= 0]
-        if rows and self.distillation:
-            targets = torch.from_numpy(self.data.texts[[items[row].rewrite for row in rows]]).to(states.device)
-            share = self.distillation * len(rows) / len(items)
-            losses |= {name: share * part for name, part in distillation_loss(states[rows], targets).items()}
-        if self.identity:
-            losses["identity"] = self.identity * head.distance()
-        return losses
-
-    def _sets(self, items: Sequence[HeadExample]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The numbers of the batch's memory sets: the positives and some hard negatives of each, every one once."""
-        chosen: set[int] = set()
-        for item in items:
-            # Torch's random numbers are those that a resumed run has again.
-            drawn = torch.randperm(len(item.hard))[: self.negatives].tolist()
-            chosen.update([item.positive, *(item.hard[place] for place in drawn)])
-        return np.array(sorted(chosen), dtype=np.int64)
-
-
-def _head(module: nn.Module) -> HopfieldHead:
-    if not isinstance(module, HopfieldHead):
-        raise TypeError(f"A head is trained here, not {type(module).__name__}.")
-    return module
 
 
 def _array(parameter: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -1,11 +1,8 @@
-"""The state of an unfinished training in one file: weights, optimizer and place, as safetensors and JSON."""
+"""Checkpoints: the state of an unfinished training in one file, weights, optimizer and progress, as safetensors and JSON."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,23 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.query.model import RetrieverModel, check_model_folder
+from langgraph_convcoa.files import replacing
 
-_VERSION = 1
+_VERSION = 2
 _KEY = "convcoa_training"
 
 
 @dataclass
-class Place:
-    """Where a training stands.
+class TrainingState:
+    """How far a training is.
 
     Attributes:
         step: How many steps were taken.
         seconds: How long they took, evaluations left out.
-        settings: What the training was started with; another run goes on only with the same.
-        evaluations: Measures taken on the way, as (step, seconds, score).
+        settings: What the training was started with; it is resumed with the same only.
+        evaluations: (step, seconds, score) of each evaluation.
         losses: Sums of the parts of the loss since they were last logged, and under "steps" of how many steps.
-        best: Step of the best score, or None.
     """
 
     step: int = 0
@@ -39,7 +35,6 @@ class Place:
     settings: dict[str, Any] = field(default_factory=dict)
     evaluations: list[tuple[int, float, float]] = field(default_factory=list)
     losses: dict[str, float] = field(default_factory=dict)
-    best: int | None = None
 
 
 def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
@@ -47,27 +42,21 @@ def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 
-def save_checkpoint(
-    path: str | Path,
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    place: Place,
-    best: Mapping[str, Tensor] | None = None,
-) -> None:
+def check_resumed(checkpoint: Path, *, resume: bool) -> None:
+    """Raise InputError where an unfinished training is there that is not to be resumed."""
+    if checkpoint.exists() and not resume:
+        raise InputError(f"{checkpoint} holds an unfinished training: resume it (--resume), or delete it to start again.")
+
+
+def save_checkpoint(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state: TrainingState) -> None:
     """Write the state of a training, in place of the one that is there, all at once or not at all.
 
-    Frozen parameters are not in it: whoever goes on has them from where they came.
-
-    Args:
-        path: The file; its folder is made when missing.
-        module: What is trained.
-        optimizer: Over the parameters of `trained_parameters`, in any grouping.
-        place: Where the training stands.
-        best: The weights of the best evaluation, where they are kept.
+    Frozen parameters are not in it: whoever resumes has them from where they came.
 
     Raises:
         RetrievalError: The file cannot be written.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     parameters = trained_parameters(module)
@@ -75,140 +64,67 @@ def save_checkpoint(
     for name, parameter in parameters.items():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{key}.{name}"] = torch.as_tensor(value)
-    tensors |= {f"best.{name}": tensor for name, tensor in (best or {}).items()}
     # Copies, since safetensors takes no two tensors over one memory.
     copies = {name: tensor.cpu().clone().contiguous() for name, tensor in tensors.items()}
-    header = {_KEY: json.dumps({"version": _VERSION, **vars(place)})}
-    target = Path(path)
-    scratch = ""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        os.close(handle)
-        save_file(copies, scratch, metadata=header)
-        with Path(scratch).open("rb") as stream:
-            os.fsync(stream.fileno())
-        Path(scratch).replace(target)
-    except OSError as error:
+        with replacing(path) as temporary:
+            save_file(copies, temporary, metadata={_KEY: json.dumps({"version": _VERSION, **vars(state)})})
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise RetrievalError(
-            f"The checkpoint {target} cannot be written ({error.strerror or error}): free space or name another folder."
+            f"The checkpoint {path} cannot be written ({reason}): free space or name another folder."
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            Path(scratch).unlink()
 
 
 def load_checkpoint(
-    path: str | Path, module: nn.Module, optimizer: torch.optim.Optimizer, settings: Mapping[str, Any]
-) -> tuple[Place, dict[str, Tensor]]:
-    """Put the state of a training back into its module and optimizer.
+    path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, settings: Mapping[str, Any]
+) -> TrainingState:
+    """Put the state of a training back into its module and optimizer, made as they were then.
 
     Args:
         path: A file of `save_checkpoint`.
-        module: What is trained, made as it was then.
-        optimizer: Made as it was then.
+        module: What is trained.
+        optimizer: Over the parameters of `trained_parameters`, in the grouping of that time.
         settings: What this run was started with, as JSON values.
-
-    Returns:
-        Where the training stood, and the weights of its best evaluation, empty where none were kept.
 
     Raises:
         InputError: The checkpoint is of a run with other settings, data or shapes; the first difference is named.
         RetrievalError: The file cannot be read, is damaged, is no checkpoint or of another version.
     """
-    place, tensors = _read(Path(path))
-    _check_settings(Path(path), place.settings, settings)
+    state, tensors = _read(path)
+    # Through JSON, so that tuples and lists are alike.
+    given = json.loads(json.dumps(settings))
+    for name in sorted(state.settings.keys() | given.keys()):
+        if state.settings.get(name) != given.get(name):
+            raise InputError(
+                f"The checkpoint {path} was started with {name} = {state.settings.get(name)!r}, not {given.get(name)!r}: "
+                "give the same, or delete it to start again."
+            )
     parameters = trained_parameters(module)
     saved = {name.removeprefix("weights."): tensor for name, tensor in tensors.items() if name.startswith("weights.")}
-    shapes = {name: tuple(tensor.shape) for name, tensor in saved.items()}
-    for name in sorted(shapes.keys() | parameters.keys()):
-        here = tuple(parameters[name].shape) if name in parameters else None
-        if shapes.get(name) != here:
+    for name in sorted(saved.keys() | parameters.keys()):
+        there, here = (tuple(known[name].shape) if name in known else "none" for known in (saved, parameters))
+        if there != here:
             raise InputError(
-                f"The checkpoint {path} is of another model: {name} has shape {shapes.get(name, 'none')} there and "
-                f"{here or 'none'} here; give the settings that it was started with, or delete it to start anew."
+                f"The checkpoint {path} is of another model: {name} has shape {there} there and {here} here; "
+                "give the settings that it was started with, or delete it to start again."
             )
-    state: dict[nn.Parameter, dict[str, Tensor]] = {}
-    best: dict[str, Tensor] = {}
+    moments: dict[nn.Parameter, dict[str, Tensor]] = {}
     for full_name, tensor in tensors.items():
         kind, _, rest = full_name.partition(".")
-        if kind == "best":
-            best[rest] = tensor
-        elif kind == "optimizer":
+        if kind == "optimizer":
             key, _, name = rest.partition(".")
-            state.setdefault(parameters[name], {})[key] = tensor
+            moments.setdefault(parameters[name], {})[key] = tensor
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(saved[name])
     places = {parameter: number for number, parameter in enumerate(p for g in optimizer.param_groups for p in g["params"])}
     groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": {places[p]: values for p, values in state.items()}, "param_groups": groups})
-    return place, best
+    optimizer.load_state_dict({"state": {places[p]: values for p, values in moments.items()}, "param_groups": groups})
+    return state
 
 
-def training_checkpoint(out: str | Path) -> Path:
-    """Where the state of an unfinished training of a model is kept: beside the model's folder.
-
-    Example:
-        >>> training_checkpoint("models/mine").name
-        'mine.training.safetensors'
-    """
-    folder = Path(out)
-    return folder.with_name(f"{folder.resolve().name}.training.safetensors")
-
-
-def startable_checkpoint(out: str | Path, *, resume: bool) -> Path:
-    """`training_checkpoint` of a folder that a model can be trained into, told before anything is encoded.
-
-    Args:
-        out: Folder for the model.
-        resume: Whether an unfinished training is to be gone on with.
-
-    Raises:
-        InputError: An unfinished training is there and not to be resumed.
-        RetrievalError: The folder holds something else than a model, or cannot be written.
-    """
-    check_model_folder(out)
-    checkpoint = training_checkpoint(out)
-    check_resumed(checkpoint, resume=resume)
-    try:
-        checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=checkpoint.parent):
-            pass
-    except OSError as error:
-        raise RetrievalError(
-            f"The model cannot be written into {checkpoint.parent} ({error.strerror or error}): name another folder."
-        ) from error
-    return checkpoint
-
-
-def check_resumed(checkpoint: Path, *, resume: bool) -> None:
-    """Raise InputError where an unfinished training is there that is not to be gone on with."""
-    if checkpoint.exists() and not resume:
-        raise InputError(f"{checkpoint} holds an unfinished training: resume it (--resume), or delete it to start anew.")
-
-
-def save_trained(model: RetrieverModel, out: str | Path, checkpoint: Path) -> None:
-    """Write the model and drop the state of its training, by one of the processes that trained it; the others wait.
-
-    Raises:
-        RetrievalError: The model cannot be written.
-    """
-    from accelerate import PartialState
-
-    processes = PartialState()
-    if processes.is_main_process:
-        model.save(out)
-        discard_checkpoint(checkpoint)
-    processes.wait_for_everyone()
-
-
-def discard_checkpoint(path: str | Path) -> None:
-    """Remove the checkpoint of a training whose model is saved."""
-    Path(path).unlink(missing_ok=True)
-
-
-def _read(path: Path) -> tuple[Place, dict[str, Tensor]]:
+def _read(path: Path) -> tuple[TrainingState, dict[str, Tensor]]:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -217,22 +133,11 @@ def _read(path: Path) -> tuple[Place, dict[str, Tensor]]:
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 -- no mapping
     except (OSError, SafetensorError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise RetrievalError(f"The checkpoint {path} cannot be read ({reason}): delete it to start anew.") from None
+        raise RetrievalError(f"The checkpoint {path} cannot be read ({reason}): delete it to start again.") from None
     if not isinstance(header, dict):
-        raise RetrievalError(f"{path} is no checkpoint of a training: name another folder, or delete it to start anew.")
+        raise RetrievalError(f"{path} is no checkpoint of a training: name another folder, or delete it to start again.")
     version = header.pop("version", None)
     if version != _VERSION:
-        raise RetrievalError(f"The checkpoint {path} is of version {version}, not {_VERSION}: delete it to start anew.")
+        raise RetrievalError(f"The checkpoint {path} is of version {version}, not {_VERSION}: delete it to start again.")
     header["evaluations"] = [(int(step), seconds, score) for step, seconds, score in header["evaluations"]]
-    return Place(**header), tensors
-
-
-def _check_settings(path: Path, saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    # Through JSON, so that tuples and lists are alike.
-    given = json.loads(json.dumps(given))
-    for name in sorted(saved.keys() | given.keys()):
-        if saved.get(name) != given.get(name):
-            raise InputError(
-                f"The checkpoint {path} was started with {name} = {saved.get(name)!r}, not {given.get(name)!r}: "
-                "give the same, or delete it to start anew."
-            )
+    return TrainingState(**header), tensors

@@ -10,27 +10,27 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+Module_contra = TypeVar("Module_contra", bound=nn.Module, contravariant=True)
 Item_contra = TypeVar("Item_contra", contravariant=True)
+Module = TypeVar("Module", bound=nn.Module)
+Item = TypeVar("Item")
 
 
-class Objective(Protocol[Item_contra]):
-    """What a training minimises, in two steps, so that a large batch need not be encoded at once."""
+class Objective(Protocol[Module_contra, Item_contra]):
+    """A loss to minimise, computed in two steps, so that a large batch need not be encoded at once."""
 
-    def represent(self, module: nn.Module, items: Sequence[Item_contra]) -> tuple[Tensor, ...]:
+    def represent(self, module: Module_contra, items: Sequence[Item_contra]) -> tuple[Tensor, ...]:
         """Vectors of some items, each item's after those of the item before it; each tensor has the items' rows in dim 0."""
         ...
 
-    def loss(self, module: nn.Module, vectors: tuple[Tensor, ...], items: Sequence[Item_contra]) -> Mapping[str, Tensor]:
+    def loss(self, module: Module_contra, vectors: tuple[Tensor, ...], items: Sequence[Item_contra]) -> Mapping[str, Tensor]:
         """The parts of the loss of a whole batch, by name; their sum is minimised."""
         ...
 
 
-Item = TypeVar("Item")
-
-
 def backward(
-    module: nn.Module,
-    objective: Objective[Item],
+    module: Module,
+    objective: Objective[Module, Item],
     items: Sequence[Item],
     *,
     chunk: int | None = None,
@@ -67,26 +67,29 @@ def backward(
     """
     size = chunk or len(items)
     parts = [items[start : start + size] for start in range(0, len(items), size)]
-    if len(parts) == 1:
-        _sow(seed, 1)
+
+    def represented(number: int) -> tuple[Tensor, ...]:
+        _sow(seed, number + 1)
         with autocast():
-            vectors = objective.represent(module, items)
-        return _differentiate(module, objective, tuple(map(_wide, vectors)), items, seed)
-    found: list[tuple[Tensor, ...]] = []
+            return tuple(map(_wide, objective.represent(module, parts[number])))
+
+    def differentiated(vectors: tuple[Tensor, ...]) -> dict[str, float]:
+        _sow(seed, 0)
+        losses = dict(objective.loss(module, vectors, items))
+        torch.autograd.backward(torch.stack([loss.reshape(()) for loss in losses.values()]).sum())
+        return {name: float(loss.detach()) for name, loss in losses.items()}
+
+    if len(parts) == 1:
+        return differentiated(represented(0))
     with torch.no_grad():
-        for number, part in enumerate(parts, 1):
-            _sow(seed, number)
-            with autocast():
-                found.append(tuple(map(_wide, objective.represent(module, part))))
+        found = [represented(number) for number in range(len(parts))]
     leaves = tuple(torch.cat(columns) for columns in zip(*found, strict=True))
     for leaf in leaves:
         leaf.requires_grad_(leaf.is_floating_point())
-    losses = _differentiate(module, objective, leaves, items, seed)
+    losses = differentiated(leaves)
     starts = [0] * len(leaves)
-    for number, (part, before) in enumerate(zip(parts, found, strict=True), 1):
-        _sow(seed, number)
-        with autocast():
-            vectors = tuple(map(_wide, objective.represent(module, part)))
+    for number, before in enumerate(found):
+        vectors = represented(number)
         shares: list[tuple[Tensor, Tensor]] = []
         for place, (vector, leaf) in enumerate(zip(vectors, leaves, strict=True)):
             rows = slice(starts[place], starts[place] + len(before[place]))
@@ -96,16 +99,6 @@ def backward(
         if shares:
             torch.autograd.backward([vector for vector, _ in shares], [share for _, share in shares])
     return losses
-
-
-def _differentiate(
-    module: nn.Module, objective: Objective[Item], vectors: tuple[Tensor, ...], items: Sequence[Item], seed: Sequence[int]
-) -> dict[str, float]:
-    _sow(seed, 0)
-    losses = dict(objective.loss(module, vectors, items))
-    total = torch.stack([loss.reshape(()) for loss in losses.values()]).sum()
-    torch.autograd.backward(total)
-    return {name: float(loss.detach()) for name, loss in losses.items()}
 
 
 def _sow(seed: Sequence[int], part: int) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a training: the step under way is finished first, so that its checkpoint is whole."""
+"""Ctrl-C and SIGTERM, held back until the step under way is finished."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def interruptions() -> Iterator[Callable[[], bool]]:
-    """Hold back Ctrl-C and a request to end; the value given says whether one has come.
+    """Hold back Ctrl-C and SIGTERM, so that a step and its checkpoint are whole; the value given says whether one has come.
 
-    At the end of the context the one that was held back is raised again, and does what it would have done; where that returns,
+    At the end of the context the signal is raised again, and does what it would have done; where that returns,
     KeyboardInterrupt is raised, since what was under way is not finished. A second one is not held back, nor are signals that
     are ignored, as under nohup. Outside of the main thread, where no signal arrives, nothing is held back.
 

@@ -1,74 +1,103 @@
-"""The loop that every training here runs in: of a head, of a query encoder, of both towers."""
+"""The training loop of the head, the query encoder and the whole encoder, and its settings."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.training.loop.checkpoints import (
-    Place,
+    TrainingState,
     check_resumed,
     load_checkpoint,
     save_checkpoint,
     trained_parameters,
 )
-from langgraph_convcoa.training.loop.gradient_cache import Objective, backward
+from langgraph_convcoa.training.loop.gradient_cache import Item, Module, Objective, backward
 from langgraph_convcoa.training.loop.interruption import interruptions
-from langgraph_convcoa.training.loop.settings import TrainingSettings, described, schedule
 
 if TYPE_CHECKING:
     from accelerate import PartialState
 
-Item = TypeVar("Item")
 Batches = Callable[[int, np.random.Generator], Sequence[Sequence[int]]]
 """The batches of an epoch: lists of numbers of items, from the number of the epoch and the random numbers to use."""
 
 
 @dataclass(frozen=True)
-class TrainingReport:
-    """What a training came to.
+class TrainingSettings:
+    """How long and how fast to train.
 
     Attributes:
-        steps: How many steps.
-        seconds: How long they took, over all parts of a resumed run; evaluations are not counted.
-        evaluations: (step, seconds, score) of each.
-        best: The step whose weights were kept, where `keep_best` was asked for.
+        epochs: How often every item is seen.
+        steps: How many batches, in place of `epochs`.
+        batch_size: Items a step, over all devices together.
+        chunk: Items encoded at a time, with gradient caching; the whole batch when None.
+        learning_rate: Of AdamW, at its highest.
+        warmup: Share of the steps in which it rises from 0; it then falls to 0 in a line.
+        weight_decay: Of matrices; vectors and numbers have none.
+        clip: Largest length of the gradient.
+        mixed_precision: "bf16" encodes in bfloat16; weights and loss are float32 either way.
+        seed: Of the order of the data and of dropout.
+        checkpoint_every: Steps between two checkpoints; none are written when 0, nor at Ctrl-C.
+        evaluate_every: Steps between two evaluations; one at the end when None.
+
+    Raises:
+        InputError: A number is out of range.
     """
 
-    steps: int
-    seconds: float
-    evaluations: tuple[tuple[int, float, float], ...]
-    best: int | None
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int = 32
+    chunk: int | None = None
+    learning_rate: float = 5e-5
+    warmup: float = 0.1
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    mixed_precision: Literal["no", "bf16"] = "no"
+    seed: int = 0
+    checkpoint_every: int = 100
+    evaluate_every: int | None = None
+
+    def __post_init__(self) -> None:
+        whole = dict.fromkeys(("epochs", "steps", "batch_size", "chunk", "evaluate_every"), 1)
+        for name, least in (whole | {"weight_decay": 0, "checkpoint_every": 0, "seed": 0}).items():
+            number = getattr(self, name)
+            if number is not None and not least <= number < math.inf:
+                raise InputError(f"{name} must be at least {least}, not {number}.")
+        for name in ("learning_rate", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be a number above 0, not {getattr(self, name)}.")
+        if not 0 <= self.warmup <= 1:
+            raise InputError(f"warmup must be from 0 to 1, not {self.warmup}.")
 
 
 def train(
-    module: nn.Module,
-    objective: Objective[Item],
+    module: Module,
+    objective: Objective[Module, Item],
     items: Sequence[Item],
     settings: TrainingSettings,
     *,
-    checkpoint: str | Path | None = None,
+    checkpoint: Path | None = None,
     resume: bool = False,
     fingerprint: str = "",
     batches: Batches | None = None,
     rates: Mapping[str, float] | None = None,
-    evaluate: Callable[[nn.Module], float] | None = None,
-    keep_best: bool = False,
+    evaluate: Callable[[Module], float] | None = None,
     logs: str | Path | None = None,
     progress: Progress = False,
     device: str | torch.device | None = None,
-) -> TrainingReport:
+) -> TrainingState:
     """Minimise an objective over the parameters of a module that ask for a gradient.
 
     A run that is interrupted and resumed ends with the same weights as one that was not, on a CPU bit by bit: the order of the
@@ -80,17 +109,19 @@ def train(
         objective: Vectors of items, and the loss of a batch.
         items: What is trained on.
         settings: How long and how fast.
-        checkpoint: File for the state of the run, written as `settings` says and at Ctrl-C; the caller discards it once the
+        checkpoint: File for the state of the run, written as `settings` says and at Ctrl-C; the caller removes it once the
             model is saved. None is written without.
-        resume: Go on from that file where it is there.
+        resume: Resume from that file where it is there.
         fingerprint: Of the data and of what is frozen; a run is only resumed with the same.
         batches: The batches of an epoch; shuffled items cut into batches, the last of them smaller, when None.
         rates: Factors on the learning rate of parameters whose names start so; the longest such start counts.
-        evaluate: A score of the module, higher is better, taken without gradients every `evaluate_every` steps.
-        keep_best: End with the weights of the best score.
+        evaluate: A score of the module, taken without gradients every `evaluate_every` steps.
         logs: Folder for TensorBoard.
         progress: A bar, a callback or nothing.
         device: "cpu", "cuda", ...; what accelerate finds when None.
+
+    Returns:
+        The steps taken, their seconds over all parts of a resumed run, and the evaluations.
 
     Raises:
         InputError: There is nothing to train or to train on, or the checkpoint is there and not to be resumed, or is of
@@ -105,79 +136,79 @@ def train(
         ...     def loss(self, module, vectors, items):
         ...         return {"squares": vectors[0].square().mean()}
         >>> layer = nn.Linear(1, 1, bias=False)
-        >>> report = train(layer, Squares(), [1.0, 2.0], TrainingSettings(steps=50, learning_rate=0.1), device="cpu")
-        >>> report.steps, abs(layer.weight.item()) < 0.1
+        >>> state = train(layer, Squares(), [1.0, 2.0], TrainingSettings(steps=50, learning_rate=0.1), device="cpu")
+        >>> state.step, abs(layer.weight.item()) < 0.1
         (50, True)
     """
-    path = None if checkpoint is None else Path(checkpoint)
     if not items:
         raise InputError("There is nothing to train on: the data has no example of this kind.")
     if not trained_parameters(module):
         raise InputError("There is nothing to train: every parameter of the model is frozen.")
-    if path is not None:
-        check_resumed(path, resume=resume)
-    run = _Run(module, objective, items, settings, batches, rates, evaluate, keep_best, device)
-    run.place.settings = described(settings, items, fingerprint, rates)
-    if path is not None and path.exists():
-        run.place, run.best = load_checkpoint(path, module, run.optimizer, run.place.settings)
-    with _writer(logs if run.main else None, run.place.step) as log, torch.random.fork_rng(run.devices):
-        run.go(path, log, progress)
+    if checkpoint is not None:
+        check_resumed(checkpoint, resume=resume)
+    run = _Run(module, objective, items, settings, batches, rates or {}, evaluate, device)
+    # What a run must have in common with the one that it resumes.
+    shared = dataclasses.asdict(settings) | {"examples": len(items), "data": fingerprint, "rates": dict(rates or {})}
+    del shared["checkpoint_every"]
+    if checkpoint is not None and checkpoint.exists():
+        run.state = load_checkpoint(checkpoint, module, run.optimizer, shared)
+    run.state.settings = shared
+    devices = [run.device] if run.device.type == "cuda" else []
+    writing = logs if run.processes.is_main_process else None
+    with _writer(writing, run.state.step) as log, torch.random.fork_rng(devices):
+        run.go(checkpoint, log, progress)
     module.eval()
-    place = run.place
-    return TrainingReport(place.step, place.seconds, tuple(place.evaluations), place.best if keep_best else None)
+    return run.state
 
 
-class _Run:
+def schedule(step: int, total: int, warmup: float) -> float:
+    """The factor on the learning rate: up in a line from 0, then down in a line to 0."""
+    rising = math.ceil(warmup * total)
+    return (step + 1) / rising if step < rising else (total - step) / max(1, total - rising)
+
+
+@dataclass
+class _Run(Generic[Module, Item]):
     """One training under way."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        objective: Objective[Any],
-        items: Sequence[Any],
-        settings: TrainingSettings,
-        batches: Batches | None,
-        rates: Mapping[str, float] | None,
-        evaluate: Callable[[nn.Module], float] | None,
-        keep_best: bool,
-        device: str | torch.device | None,
-    ) -> None:
+    module: Module
+    objective: Objective[Module, Item]
+    items: Sequence[Item]
+    settings: TrainingSettings
+    batches: Batches | None
+    rates: Mapping[str, float]
+    evaluate: Callable[[Module], float] | None
+    given_device: str | torch.device | None
+
+    def __post_init__(self) -> None:
         self.processes = _processes()
-        self.device = self.processes.device if device is None else torch.device(device)
-        self.devices = [self.device] if self.device.type == "cuda" else []
-        self.main = self.processes.is_main_process
-        self.module = module.to(self.device)
-        self.objective, self.items, self.settings = objective, items, settings
-        self.batches = batches or self._shuffled
-        self.evaluate, self.keep_best = evaluate, keep_best
-        self.optimizer = _optimizer(module, settings, rates or {})
-        self.total = settings.steps or settings.epochs * len(self.batches(0, self._random(0)))
-        self.place, self.best = Place(), dict[str, Tensor]()
+        self.device = self.processes.device if self.given_device is None else torch.device(self.given_device)
+        self.module = self.module.to(self.device)
+        self.optimizer = _optimizer(self.module, self.settings, self.rates)
+        self.epoch = self.batches or self._shuffled
+        self.total = self.settings.steps or self.settings.epochs * len(self.epoch(0, self._random(0)))
+        self.state = TrainingState()
 
     def go(self, path: Path | None, log: Callable[[str, float, int], None], progress: Progress) -> None:
-        every = self.settings.checkpoint_every if path is not None else 0
+        every = self.settings.checkpoint_every if self.processes.is_main_process else 0
         self._share_weights()
         with interruptions() as interrupted, track(progress, self.total, "Training") as advance:
-            advance(self.place.step)
+            advance(self.state.step)
             for batch in self._remaining():
                 begin = perf_counter()
                 self._step(batch)
-                self.place.seconds += perf_counter() - begin
+                self.state.seconds += perf_counter() - begin
                 self._log(log)
                 self._measure(log)
-                stop, step = interrupted(), self.place.step
-                if every and path is not None and (stop or step % every == 0 or step == self.total) and self.main:
-                    save_checkpoint(path, self.module, self.optimizer, self.place, self.best)
+                stop, step = interrupted(), self.state.step
+                if every and path is not None and (stop or step % every == 0 or step == self.total):
+                    save_checkpoint(path, self.module, self.optimizer, self.state)
                 advance(1)
                 if stop:
                     break
-        if self.keep_best and self.best and self.place.step == self.total:
-            with torch.no_grad():
-                for name, parameter in trained_parameters(self.module).items():
-                    parameter.copy_(self.best[name])
 
     def _step(self, batch: Sequence[int]) -> None:
-        settings, step = self.settings, self.place.step
+        settings, step = self.settings, self.state.step
         self.module.train()
         for group in self.optimizer.param_groups:
             group["lr"] = settings.learning_rate * group["scale"] * schedule(step, self.total, settings.warmup)
@@ -192,50 +223,45 @@ class _Run:
             seed=(settings.seed, step, rank),
             autocast=self._autocast,
         )
-        total = sum(losses.values())
         parameters = list(trained_parameters(self.module).values())
         self._average_gradients(parameters)
         length = torch.nn.utils.clip_grad_norm_(parameters, settings.clip)
-        if not (math.isfinite(total) and bool(torch.isfinite(length))):
+        if not (math.isfinite(sum(losses.values())) and bool(torch.isfinite(length))):
             raise RetrievalError(f"The loss or its gradient is NaN or infinite at step {step + 1}: lower the learning rate.")
         self.optimizer.step()
         for name, value in {**losses, "steps": 1.0}.items():
-            self.place.losses[name] = self.place.losses.get(name, 0.0) + value
-        self.place.step += 1
+            self.state.losses[name] = self.state.losses.get(name, 0.0) + value
+        self.state.step += 1
 
     def _measure(self, log: Callable[[str, float, int], None]) -> None:
-        step, every = self.place.step, self.settings.evaluate_every
+        step, every = self.state.step, self.settings.evaluate_every
         if self.evaluate is None or not (step == self.total or (every and step % every == 0)):
             return
         self.module.eval()
         with torch.no_grad():
             score = float(self.evaluate(self.module))
-        seen = [found for *_, found in self.place.evaluations]
-        self.place.evaluations.append((step, self.place.seconds, score))
+        self.state.evaluations.append((step, self.state.seconds, score))
         log("score", score, step)
-        if self.keep_best and score > max(seen, default=-math.inf):
-            self.place.best = step
-            self.best = {name: p.detach().cpu().clone() for name, p in trained_parameters(self.module).items()}
 
     def _log(self, log: Callable[[str, float, int], None]) -> None:
-        steps = self.place.losses["steps"]
-        if steps < 10 and self.place.step < self.total:
+        steps = self.state.losses["steps"]
+        if steps < 10 and self.state.step < self.total:
             return
-        for name, value in self.place.losses.items():
+        for name, value in self.state.losses.items():
             if name != "steps":
-                log(f"loss/{name}", value / steps, self.place.step)
-        log("learning_rate", self.optimizer.param_groups[0]["lr"], self.place.step)
-        self.place.losses = {}
+                log(f"loss/{name}", value / steps, self.state.step)
+        log("learning_rate", self.optimizer.param_groups[0]["lr"], self.state.step)
+        self.state.losses = {}
 
     def _remaining(self) -> Iterator[Sequence[int]]:
         """The batches of the run, epoch after epoch, from where it stands."""
         number, epoch = 0, 0
         while number < self.total:
-            chosen = self.batches(epoch, self._random(epoch))
+            chosen = self.epoch(epoch, self._random(epoch))
             if not chosen:
                 raise InputError("There is nothing to train on: no batch could be made of the examples.")
             for batch in chosen:
-                if self.place.step <= number < self.total:
+                if self.state.step <= number < self.total:
                     yield batch
                 number += 1
             epoch += 1

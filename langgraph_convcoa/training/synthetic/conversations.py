@@ -1,18 +1,21 @@
-"""Conversations made from single-turn questions over titled articles: what distillation of the query encoder learns from.
+"""Synthetic conversations, made by rule from single-turn questions over titled articles.
 
-A conversation is a few earlier questions of one article with their answers and a question that leans on them; its target is
+A conversation is a few earlier questions of one article with their answers and a question that leans on them; its rewrite is
 the same question in full. No model writes anything: the rules are in `ellipsis`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.words import sentences
+from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from langgraph_convcoa.training.synthetic.ellipsis import (
     Topic,
     definite,
@@ -62,37 +65,18 @@ _OPENINGS = ("Tell me about {}.", "What is {}?", "{}", "I want to know about {}.
 
 
 @dataclass(frozen=True)
-class MadeExample:
-    """A question in conversation and what it means.
-
-    Attributes:
-        question: As it would be put.
-        history: Earlier pairs of question and answer, oldest first.
-        target: The question in full: what a reader who has not seen the history understands.
-        kind: How it was made: "leaning", "self-contained", "switch", ...
-        article: The title of its article.
-        gold: Ids of passages that answer it; empty where a question was made that the data does not have.
-    """
-
-    question: str
-    history: tuple[Turn, ...]
-    target: str
-    kind: str
-    article: str
-    gold: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class _Article:
     topic: Topic
     questions: list[Query]
     passages: dict[str, str]
 
 
-def make_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> list[MadeExample]:
-    """Make conversations from the single-turn questions of a data set with titled passages.
+def synthetic_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> list[TrainingExample]:
+    """Conversations made from the single-turn questions of a data set with titled passages.
 
-    About a quarter of the questions need nothing of the history: half of these stay with its topic, the others leave it.
+    The rewrite of each is the question in full: what a reader who has not seen the history understands. About a quarter of
+    the questions need nothing of the history: half of these stay with its topic, the others leave it. A question that the data
+    does not have has no gold passage.
 
     Args:
         dataset: Questions in the order of their articles, such as the training split of SQuAD.
@@ -106,7 +90,7 @@ def make_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> list[M
         >>> from langchain_core.documents import Document
         >>> corpus = tuple(Document(id=n, page_content=f"{n} is a city.", metadata={"title": n}) for n in ("Bern", "Oslo"))
         >>> asked = [Query(f"{n}{i}", f"Who built {n}?", gold=(n,), answer="men") for n in ("Bern", "Oslo") for i in "ab"]
-        >>> len(make_conversations(Dataset("cities", tuple(asked), corpus), 5))
+        >>> len(synthetic_conversations(Dataset("cities", tuple(asked), corpus), 5))
         5
     """
     if count < 1:
@@ -121,22 +105,21 @@ def make_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> list[M
     places = [(article, place) for article in articles for place in range(1, len(article.questions))]
     # A question that does not name its topic has less to leave out.
     named = [article.topic.named(article.questions[place].question) is not None for article, place in places]
-    examples: list[MadeExample] = []
+    examples: list[TrainingExample] = []
     while len(examples) < count:
         drawn = [spot for spot, names in zip(places, named, strict=True) if names or rng.random() < _UNNAMED] or places
         rng.shuffle(drawn)
         examples += [
             _styled(_example(article, place, articles, rng), rng) for article, place in drawn[: count - len(examples)]
         ]
-    return examples
+    return [replace(example, source=f"made of {dataset.name}") for example in examples]
 
 
 def _articles(dataset: Dataset) -> list[_Article]:
     titles = {str(passage.id): str(passage.metadata.get("title") or "") for passage in dataset.corpus}
-    texts = {str(passage.id): passage.page_content for passage in dataset.corpus}
     passages: dict[str, dict[str, str]] = {}
-    for identity, title in titles.items():
-        passages.setdefault(title, {})[identity] = texts[identity]
+    for passage in dataset.corpus:
+        passages.setdefault(titles[str(passage.id)], {})[str(passage.id)] = passage.page_content
     questions: dict[str, list[Query]] = {}
     for query in dataset.queries:
         title = next((titles[identity] for identity in query.gold if titles.get(identity)), "")
@@ -149,7 +132,7 @@ def _articles(dataset: Dataset) -> list[_Article]:
     ]
 
 
-def _example(article: _Article, place: int, articles: Sequence[_Article], rng: random.Random) -> MadeExample:
+def _example(article: _Article, place: int, articles: Sequence[_Article], rng: random.Random) -> TrainingExample:
     query = article.questions[place]
     kind = rng.choices(list(_KINDS), list(_KINDS.values()))[0]
     history = _history(article, place, rng)
@@ -159,8 +142,6 @@ def _example(article: _Article, place: int, articles: Sequence[_Article], rng: r
     match kind:
         case "self-contained":
             made = (full if article.topic.named(query.question) is None and rng.random() < 0.5 else query.question), full
-            if made[0] == query.question and article.topic.named(query.question) is None:
-                kind = "leaning"
         case "switch":
             other = rng.choice([one for one in articles if one is not article])
             history = _history(other, rng.randrange(1, len(other.questions)), rng)
@@ -197,10 +178,9 @@ def _example(article: _Article, place: int, articles: Sequence[_Article], rng: r
         case _:
             history = _named_turns(article, history, rng)
     if made is None:
-        kind = kind if kind in ("leaning", "return") else "leaning"
         history = history if kind == "return" else _named_turns(article, history, rng)
         made = _leaning(query.question, article.topic, history, rng), full
-    return MadeExample(made[0], tuple(history), made[1], kind, article.topic.name, gold)
+    return TrainingExample(made[0], tuple(history), gold, made[1])
 
 
 def _leaning(question: str, topic: Topic, history: Sequence[Turn], rng: random.Random) -> str:
@@ -263,19 +243,47 @@ def _answer(query: Query, article: _Article, rng: random.Random) -> str:
     return text[spans[first].start : spans[last].end] if spans else query.answer
 
 
-def _styled(example: MadeExample, rng: random.Random) -> MadeExample:
+def _styled(example: TrainingExample, rng: random.Random) -> TrainingExample:
     """The question as people type: often in small letters, often without its mark."""
     question = example.question
     if rng.random() < 0.3:
         question = question.lower()
     if rng.random() < 0.3:
         question = question.rstrip("?. ")
-    return MadeExample(
-        question or example.question, example.history, example.target, example.kind, example.article, example.gold
-    )
+    return replace(example, question=question or example.question)
 
 
-def kinds(examples: Sequence[MadeExample]) -> Iterator[tuple[str, int]]:
-    """How many examples there are of each kind, for a report."""
-    for kind in _KINDS:
-        yield kind, sum(example.kind == kind for example in examples)
+def with_synthetic(
+    data: TrainingData, single_turn: Sequence[Dataset], *, synthetic: int, single: int, seed: int = 0
+) -> TrainingData:
+    """The data with synthetic conversations, and with some single-turn questions as they are.
+
+    All turns of a real conversation often share one passage, so that a head trained on these alone learns that the history is
+    always right.
+
+    Args:
+        data: Real conversations.
+        single_turn: Questions over titled articles; where there are none, the data is returned as it is.
+        synthetic: How many conversations to make.
+        single: How many questions to take as they are.
+        seed: Of what is drawn.
+
+    Raises:
+        InputError: A passage id stands for two texts.
+    """
+    examples = list(data.examples)
+    passages = {str(passage.id): passage for passage in data.passages}
+    for dataset in single_turn:
+        texts = {str(passage.id): passage for passage in dataset.corpus}
+        found: list[TrainingExample] = []
+        if share := synthetic // len(single_turn):
+            found += synthetic_conversations(dataset, share, seed=seed)
+        asked = [query for query in dataset.queries if query.gold]
+        order = np.random.default_rng(seed).permutation(len(asked))[: single // len(single_turn)]
+        for query in (asked[number] for number in order.tolist()):
+            found.append(TrainingExample(query.question, (), query.gold, query.question, dataset.name))
+        examples += found
+        for identity in sorted({identity for example in found for identity in example.gold} & texts.keys()):
+            if passages.setdefault(identity, texts[identity]).page_content != texts[identity].page_content:
+                raise InputError(f"The passage id {identity!r} stands for two texts, one in {dataset.name}.")
+    return TrainingData(tuple(examples), tuple(passages.values()))

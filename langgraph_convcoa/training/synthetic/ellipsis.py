@@ -1,4 +1,4 @@
-"""What people leave out of a question in conversation: the rules that make one lean on the turns before it."""
+"""Ellipsis and pronouns in questions: the rules that make a question lean on the turns before it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CAPITALISED = re.compile(r"(?<=[a-z,] )[A-Z][\w'-]+(?: (?:of |the |de |and )?[A
 
 @dataclass(frozen=True)
 class Topic:
-    """What an article is about, and how a question may refer to it.
+    """The subject of an article, and how a question may refer to it.
 
     Attributes:
         name: The title without what stands in brackets.
@@ -152,7 +152,7 @@ def entity_pronoun(question: str, earlier: str, rng: random.Random) -> str | Non
 
 
 def other_question_word(question: str, rng: random.Random) -> tuple[str, str] | None:
-    """A question of one word that goes on from this one, and that question in full.
+    """A question of one word that follows this one, and that question in full.
 
     Example:
         >>> other_question_word("When did she leave Paris?", random.Random(0))
@@ -167,7 +167,7 @@ def other_question_word(question: str, rng: random.Random) -> tuple[str, str] | 
 
 
 def other_year(question: str, rng: random.Random) -> tuple[str, str] | None:
-    """A question for another year that goes on from this one, and that question in full.
+    """A question for another year that follows this one, and that question in full.
 
     Example:
         >>> other_year("How many lived there in 1990?", random.Random(1))

@@ -76,18 +76,9 @@ async def test_the_papers_prompt_is_sent_once() -> None:
     )
 
 
-async def test_both_forms_do_the_same() -> None:
-    replies = ["1", "0", "maybe"]
-    plain, other = Judge(FakeListChatModel(responses=replies)), Judge(FakeListChatModel(responses=replies))
-    for reply in replies:
-        verdict = plain.judge_sync("When?", ["1815"], "1816")
-        assert verdict == await other.judge("When?", ["1815"], "1816")
-        assert verdict.reply == reply
-
-
 async def test_what_needs_no_call_makes_none() -> None:
     judge = Judge(Refusing(responses=["1"]))
-    assert await judge.judge("When?", ["1815"], " [1] ") == judge.judge_sync("When?", ["1815"], "") == Verdict(False)
+    assert await judge.judge("When?", ["1815"], " [1] ") == await judge.judge("When?", ["1815"], "") == Verdict(False)
     for references in ([], [" "]):
         with pytest.raises(InputError, match="at least one right answer"):
             await judge.judge("When?", references, "1815")
@@ -97,8 +88,6 @@ async def test_a_model_that_fails_is_a_model_error() -> None:
     judge = Judge(Refusing(responses=["1"]))
     with pytest.raises(ModelError, match="did not answer in time"):
         await judge.judge("When?", ["1815"], "1815")
-    with pytest.raises(ModelError, match="did not answer in time"):
-        judge.judge_sync("When?", ["1815"], "1815")
 
 
 def rows(*metrics: dict[str, float]) -> list[Answered]:

@@ -74,8 +74,6 @@ def test_contradictions_within_a_conversation_only() -> None:
     found = contradictions(answers)
     assert (found.answers, found.comparable, found.contradicting) == (3, 2, 1)
     assert found.share == pytest.approx(1 / 3)
-    [one] = found.found
-    assert (one.id, one.earlier, one.later) == ("2", (BORN, "In 1815."), (YEAR, "In 1816 [1]."))
 
 
 def test_sub_questions_contradict_too_and_an_answer_counts_once() -> None:
@@ -83,7 +81,6 @@ def test_sub_questions_contradict_too_and_an_answer_counts_once() -> None:
     both = (item(YEAR, "1816"), item(BORN, "In 1817"))
     found = contradictions([first, row("2", turn=2, question="And again?", chain=both)])
     assert (found.answers, found.comparable, found.contradicting) == (1, 1, 1)
-    assert found.found[0].earlier == (BORN, "10 December 1815")
 
 
 def test_questions_that_lean_on_the_conversation_are_not_compared() -> None:
@@ -109,7 +106,5 @@ def test_verification_statistics() -> None:
     found = verification_statistics(answers)
     assert (found.turns, found.items, found.guesses) == (6, 8, 6)
     assert found.counts == dict.fromkeys(STATUSES, 0) | {"kept": 4, "corrected": 2, "filled": 1, "unsupported": 1}
-    assert found.shares["kept"] == 0.5
-    assert sum(found.shares.values()) == pytest.approx(1)
     assert (found.kept_known, found.kept_right, found.corrected_known, found.corrected_right) == (2, 1, 2, 1)
-    assert verification_statistics([]).shares == {}
+    assert verification_statistics([]).items == 0

@@ -39,7 +39,7 @@ def answered(asked: Drawn, method: str, right: float, seed: int = 0, **more: Any
             metrics = {"em": 0.0, "cover_em": hit, "f1": hit / 2, "rouge_l": hit / 2, "bleu": hit / 4}
             found.append(
                 Answered(
-                    method, one.id, conversation.id, one.question, one.round, one.references, one.gold,
+                    method, one.id, conversation.id, one.question, len(one.history) + 1, one.references, one.gold,
                     answer=text, costs=costs, metrics=metrics, **more,
                 )
             )  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.runs.conversations import Asked, draw, own_history
+from langgraph_convcoa.evaluation.runs.conversations import draw, own_history
 
 
 def rows(sizes: list[int]) -> list[Query]:
@@ -50,8 +50,8 @@ def test_turns_are_put_in_order_where_they_are_numbered() -> None:
     assert [one.id for one in draw(queries).conversations[0].questions] == ["1", "2", "3"]
 
 
-def asked(id_: str, question: str, *history: tuple[str, str]) -> Asked:
-    return Asked(id_, question, history, (), (), len(history) + 1)
+def asked(id_: str, question: str, *history: tuple[str, str]) -> Query:
+    return Query(id_, question, history)
 
 
 def test_own_answers_take_the_place_of_gold_ones() -> None:

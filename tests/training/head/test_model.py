@@ -20,11 +20,12 @@ from langgraph_convcoa.retrieval.query.conversation_state import StateWeights, c
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.head.data import encode_examples
-from langgraph_convcoa.training.head.model import HeadLoss, HopfieldHead
-from langgraph_convcoa.training.head.training import HeadSettings, head_model, reciprocal_rank_of, train_head
-from langgraph_convcoa.training.loop.checkpoints import training_checkpoint
-from langgraph_convcoa.training.loop.settings import TrainingSettings
+from langgraph_convcoa.training.encoded import encode_examples
+from langgraph_convcoa.training.head.loss import HeadLoss
+from langgraph_convcoa.training.head.model import HopfieldHead
+from langgraph_convcoa.training.head.training import HeadSettings, head_model, reciprocal_rank_of_head, train_head
+from langgraph_convcoa.training.job import TrainingJob
+from langgraph_convcoa.training.loop.trainer import TrainingSettings
 from langgraph_convcoa.training.losses import MemorySets
 from tests.fake_encoder import DIMENSION, WordEncoder
 
@@ -43,6 +44,7 @@ class FakeEncoder(WordEncoder):
         return np.divide(mixed, lengths, out=mixed, where=lengths > 0)
 
 
+CPU = TrainingJob(device="cpu")
 TOPICS = ("bees", "ships", "tea", "chess", "snow", "glass", "maps", "rice")
 ASPECTS = ("origin", "price", "colour", "danger")
 
@@ -107,7 +109,7 @@ def test_a_new_head_ranks_as_the_untrained_retriever_does() -> None:
 def test_training_ranks_new_conversations_better_and_the_saved_model_does_so_in_the_retriever(tmp_path: Path) -> None:
     encoder = FakeEncoder()
     learned, new = data(TOPICS[:6]), data(TOPICS[6:])
-    model = train_head(learned, out=tmp_path / "model", encoder=encoder, settings=small(), device="cpu")
+    model = train_head(learned, encoder=encoder, settings=small(), job=TrainingJob(tmp_path / "model", device="cpu"))
     loaded = RetrieverModel.load(tmp_path / "model")
 
     def found(model: RetrieverModel | str) -> list[str]:
@@ -120,12 +122,12 @@ def test_training_ranks_new_conversations_better_and_the_saved_model_does_so_in_
     trained = sum(a == b for a, b in zip(found(loaded), right, strict=True))
     assert found(model) == found(loaded)
     assert trained > untrained
-    assert not training_checkpoint(tmp_path / "model").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"], "what is done needs no checkpoint"
 
 
 def test_the_measure_on_the_way_is_that_of_the_retriever() -> None:
     encoder, examples = FakeEncoder(), data()
-    vectors, encoded = encode_examples(examples, encoder)
+    found = encode_examples(examples, encoder)
     torch.manual_seed(0)
     head = HopfieldHead(encoder.dimension)
     with torch.no_grad():
@@ -136,15 +138,15 @@ def test_the_measure_on_the_way_is_that_of_the_retriever() -> None:
     )
     hits = retriever.search_batch([e.question for e in examples.examples], [e.history for e in examples.examples])
     ranks = [
-        next(1 / rank for rank, (identity, _) in enumerate(found, 1) if identity in example.gold)
-        for found, example in zip(hits, examples.examples, strict=True)
+        next(1 / rank for rank, (identity, _) in enumerate(ranked, 1) if identity in example.gold)
+        for ranked, example in zip(hits, examples.examples, strict=True)
     ]
-    assert reciprocal_rank_of(head, vectors, encoded) == pytest.approx(np.mean(ranks), abs=1e-9)
+    assert reciprocal_rank_of_head(head, found) == pytest.approx(np.mean(ranks), abs=1e-9)
 
 
 def test_an_interrupted_head_ends_as_one_that_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = FakeEncoder()
-    whole = train_head(data(), encoder=encoder, settings=small(), device="cpu")
+    whole = train_head(data(), encoder=encoder, settings=small(), job=CPU)
     steps = itertools.count()
     plain = HeadLoss.loss
 
@@ -155,14 +157,14 @@ def test_an_interrupted_head_ends_as_one_that_was_not(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(HeadLoss, "loss", stopped)
     with pytest.raises(RuntimeError, match="killed"):
-        train_head(data(), out=tmp_path / "model", encoder=encoder, settings=small(), device="cpu")
+        train_head(data(), encoder=encoder, settings=small(), job=TrainingJob(tmp_path / "model", device="cpu"))
     monkeypatch.undo()
     assert [file.name for file in tmp_path.iterdir()] == ["model.training.safetensors"]
     with pytest.raises(InputError, match=r"model\.training\.safetensors holds an unfinished training"):
-        train_head(data(), out=tmp_path / "model", encoder=encoder, settings=small(), device="cpu")
+        train_head(data(), encoder=encoder, settings=small(), job=TrainingJob(tmp_path / "model", device="cpu"))
     with pytest.raises(InputError, match="started with data"):
-        train_head(data(), out=tmp_path / "model", encoder=encoder, settings=small(identity=0.5), resume=True, device="cpu")
-    resumed = train_head(data(), out=tmp_path / "model", encoder=encoder, settings=small(), resume=True, device="cpu")
+        train_head(data(), encoder=encoder, settings=small(identity=0.5), job=TrainingJob(tmp_path / "model", True, "cpu"))
+    resumed = train_head(data(), encoder=encoder, settings=small(), job=TrainingJob(tmp_path / "model", True, "cpu"))
     assert whole.weights is not None
     assert resumed.weights is not None
     assert whole.state is not None
@@ -208,12 +210,12 @@ def test_the_gradient_of_the_heads_whole_loss_is_that_of_differences() -> None:
 
 def test_hard_negatives_are_the_best_of_the_untrained_retriever_and_never_gold() -> None:
     encoder, examples = FakeEncoder(), data()
-    vectors, encoded = encode_examples(examples, encoder)
-    ids = [str(passage.id) for passage in vectors.memory.passages]
+    found = encode_examples(examples, encoder)
+    ids = [str(passage.id) for passage in found.memory.passages]
     retriever = HopfieldRetriever.from_documents(
         examples.passages, encoder=encoder, model="untrained", lexical_weight=0, k=len(ids)
     )
-    for example, item in zip(examples.examples[:8], encoded[:8], strict=True):
+    for example, item in zip(examples.examples[:8], found.examples[:8], strict=True):
         ranked = [identity for identity, _ in retriever.search_batch([example.question], [example.history])[0]]
         assert [ids[number] for number in item.hard] == [name for name in ranked if name not in example.gold][:20]
         assert (ids[item.positive],) == example.gold == tuple(ids[number] for number in item.gold)
@@ -224,7 +226,9 @@ def test_a_copy_of_what_answers_is_gold_too_and_never_a_negative() -> None:
     examples = data()
     gold = examples.examples[0].gold[0]
     (text,) = (passage.page_content for passage in examples.passages if passage.id == gold)
-    encoded = encode_examples(replace(examples, passages=(*examples.passages, Document(text, id="copy"))), FakeEncoder())[1]
+    encoded = encode_examples(
+        replace(examples, passages=(*examples.passages, Document(text, id="copy"))), FakeEncoder()
+    ).examples
     copy = len(examples.passages)
     assert [number for number, item in enumerate(encoded) if copy in item.gold] == [0]
     assert copy not in encoded[0].hard
@@ -238,14 +242,14 @@ def test_what_a_head_cannot_learn_from_is_told_before_anything_is_encoded() -> N
 
     bare = TrainingData((TrainingExample("Who?"),), data().passages)
     with pytest.raises(InputError, match="no example has a gold passage or a rewrite"):
-        train_head(bare, encoder=Broken(), device="cpu")
+        train_head(bare, encoder=Broken(), job=CPU)
     with pytest.raises(InputError, match="history_weight must be above 0"):
-        train_head(data(), encoder=Broken(), settings=small(history_weight=0.0), device="cpu")
+        HopfieldHead(3, history_weight=0.0)
 
 
 def test_a_share_of_the_way_is_between_the_untrained_and_the_trained_head() -> None:
     encoder = FakeEncoder()
-    whole, half = (train_head(data(), encoder=encoder, settings=small(share=share), device="cpu") for share in (1.0, 0.5))
+    whole, half = (train_head(data(), encoder=encoder, settings=small(share=share), job=CPU) for share in (1.0, 0.5))
     assert whole.state is not None
     assert half.state is not None
     np.testing.assert_allclose(half.state.direct, (whole.state.direct + np.eye(48)) / 2, atol=1e-6)
@@ -257,7 +261,7 @@ def test_a_share_of_the_way_is_between_the_untrained_and_the_trained_head() -> N
 
 def test_without_the_association_a_question_without_a_history_ranks_as_before() -> None:
     encoder, examples = FakeEncoder(), data()
-    model = train_head(examples, encoder=encoder, settings=small(association=False), device="cpu")
+    model = train_head(examples, encoder=encoder, settings=small(association=False), job=CPU)
     assert model.weights is None
     assert model.settings["beta"] == pytest.approx(10)
     assert model.state is not None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 
 import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.training.synthetic.conversations import kinds, make_conversations
+from langgraph_convcoa.training.data import TrainingData, TrainingExample
+from langgraph_convcoa.training.synthetic.conversations import synthetic_conversations, with_synthetic
 from langgraph_convcoa.training.synthetic.ellipsis import (
     Topic,
     definite,
@@ -99,30 +99,73 @@ def test_other_ways_to_leave_out() -> None:
 
 
 def test_conversations_say_what_their_questions_leave_out() -> None:
-    examples = make_conversations(dataset(), 600, seed=1)
-    assert examples == make_conversations(dataset(), 600, seed=1)
-    assert examples != make_conversations(dataset(), 600, seed=2)
-    found = Counter(dict(kinds(examples)))
-    assert sum(found.values()) == 600
-    assert all(found[kind] for kind in found), found
-    assert 0.08 < found["switch"] / 600 < 0.25
+    examples = synthetic_conversations(dataset(), 600, seed=1)
+    assert examples == synthetic_conversations(dataset(), 600, seed=1)
+    assert examples != synthetic_conversations(dataset(), 600, seed=2)
+    assert len(examples) == 600
+    alone = 0
     for example in examples:
         said = f"{example.question} {' '.join(part for turn in example.history for part in turn)}".lower()
         assert example.history
         assert example.question.strip()
-        topics = [name for name in ("Ada Lovelace", "Oslo", "Bees") if name.lower() in example.target.lower()]
-        if example.kind == "switch":
-            assert example.question.lower().rstrip("?. ") == example.target.lower().rstrip("?. ")
+        topics = [name for name in ("Ada Lovelace", "Oslo", "Bees") if name.lower() in example.rewrite.lower()]
+        if example.question.lower().rstrip("?. ") == example.rewrite.lower().rstrip("?. "):
+            alone += 1
         else:
             assert topics, example
             # Part of the name is enough where it is a person's.
             assert any(name.split()[-1].lower() in said or name.split()[0].lower() in said for name in topics), example
+    assert 0.15 < alone / 600 < 0.4
 
 
 def test_data_that_nothing_can_be_made_of() -> None:
     data = dataset()
     untitled = tuple(Document(id=passage.id, page_content=passage.page_content) for passage in data.corpus)
     with pytest.raises(InputError, match="titled article"):
-        make_conversations(Dataset("bare", data.queries, untitled), 3)
+        synthetic_conversations(Dataset("bare", data.queries, untitled), 3)
     with pytest.raises(InputError, match="at least 1"):
-        make_conversations(data, 0)
+        synthetic_conversations(data, 0)
+
+
+CITIES = tuple(f"{name}{number}" for name in ("Bern", "Oslo", "Rome", "Kiel") for number in range(5))
+
+
+def cities() -> Dataset:
+    corpus = tuple(Document(f"{city} is a city.", id=city, metadata={"title": city}) for city in CITIES)
+    queries = tuple(
+        Query(f"{city}{i}", f"Who built {city} {i}?", gold=(city,), answer="men") for city in CITIES for i in range(3)
+    )
+    return Dataset("cities", queries, corpus)
+
+
+def real() -> TrainingData:
+    return TrainingData((TrainingExample("When?", (("Who?", "Ada"),), ("a",)),), (Document("Ada, 1843", id="a"),))
+
+
+def test_made_and_single_questions_join_with_the_passages_that_answer_them() -> None:
+    mixed = with_synthetic(real(), [cities()], synthetic=12, single=7)
+    assert mixed.sources == {"": 1, "made of cities": 12, "cities": 7}
+    assert mixed.examples[0] == real().examples[0]
+    ids = {str(passage.id) for passage in mixed.passages}
+    assert all(set(example.gold) <= ids for example in mixed.examples)
+    assert ids == {"a"} | {identity for example in mixed.examples[1:] for identity in example.gold}
+    singles = [example for example in mixed.examples if example.source == "cities"]
+    assert all(example.rewrite == example.question and not example.history for example in singles)
+    assert len({example.question for example in singles}) == 7
+    made = [example for example in mixed.examples if example.source == "made of cities"]
+    assert all(example.history and example.rewrite for example in made)
+    assert with_synthetic(real(), [cities()], synthetic=12, single=7) == mixed
+    assert with_synthetic(real(), [cities()], synthetic=12, single=7, seed=1) != mixed
+
+
+def test_without_single_questions_the_data_stays_as_it_is() -> None:
+    assert with_synthetic(real(), [], synthetic=12, single=7) == real()
+    assert with_synthetic(real(), [cities()], synthetic=0, single=0) == real()
+
+
+def test_an_id_of_two_texts_is_refused_rather_than_trained_on_as_gold() -> None:
+    passages = (*real().passages, Document("Not a city at all.", id="Bern1"))
+    with pytest.raises(InputError, match="'Bern1' stands for two texts"):
+        with_synthetic(TrainingData(real().examples, passages), [cities()], synthetic=60, single=60)
+    same = (*real().passages, Document("Bern1 is a city.", id="Bern1"))
+    assert with_synthetic(TrainingData(real().examples, same), [cities()], synthetic=60, single=60).passages

@@ -14,11 +14,14 @@ from langgraph_convcoa.retrieval.memory import build_memory
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, QueryText, Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.training.encoder.full import FullItem, FullLoss, FullSettings, train_full
+from langgraph_convcoa.training.encoded import QueryItem
+from langgraph_convcoa.training.encoder.loss import EncoderLoss
+from langgraph_convcoa.training.encoder.training import EncoderSettings, train_encoder
+from langgraph_convcoa.training.job import TrainingJob
 from langgraph_convcoa.training.loop.gradient_cache import backward
-from langgraph_convcoa.training.loop.settings import TrainingSettings
+from langgraph_convcoa.training.loop.trainer import TrainingSettings
 from tests.retrieval.tiny_bert import save_tiny_bert
-from tests.training.query_encoder.test_recipe import READING, THINGS, conversations
+from tests.training.query_encoder.test_training import READING, THINGS, conversations
 
 pytest.importorskip("accelerate")
 
@@ -32,13 +35,12 @@ def test_gradient_caching_gives_the_gradient_of_the_whole_batch(base: str) -> No
     texts = ["the network is a book. the river stores memory. who was the book. when is a network.", *THINGS]
     documents = [Document(text, id=str(number)) for number, text in enumerate(texts)]
     memory = build_memory(documents, SentenceTransformerEncoder(base, "cpu", dtype="float32"))
-    settings = FullSettings(windows=9, passage_tokens=24, reading=READING)
-    items = [FullItem((2, 5 + n, 3), (n,), n, ((n + 1) % 4,)) for n in range(4)]
+    items = [QueryItem((2, 5 + n, 3), (n,), n, ((n + 1) % 4,)) for n in range(4)]
     gradients = []
     for chunk in (None, 1, 3):
         # In double precision, where the order of sums, which differs between processors, is far below the tolerance.
         module = QueryEncoderModule.of(base, READING, device="cpu").train().double()
-        loss = FullLoss(memory, QueryText(module.text.tokenizer, Reading(tokens=24)), settings)
+        loss = EncoderLoss(memory, QueryText(module.text.tokenizer, Reading(tokens=24)), windows=9)
         losses = backward(module, loss, items, chunk=chunk)
         assert losses["dpr"] > 0
         gradients.append(torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None]))
@@ -50,10 +52,11 @@ def test_gradient_caching_gives_the_gradient_of_the_whole_batch(base: str) -> No
 @pytest.mark.slow
 def test_the_trained_encoder_is_saved_with_the_model(base: str, tmp_path: Path) -> None:
     data = conversations()
-    settings = FullSettings(
+    settings = EncoderSettings(
         TrainingSettings(steps=40, batch_size=8, chunk=4, learning_rate=1e-3), passage_tokens=24, reading=READING
     )
-    train_full(data, out=tmp_path / "m", encoder=base, attention="softmax1", settings=settings, device="cpu")
+    job = TrainingJob(tmp_path / "m", device="cpu")
+    train_encoder(data, encoder=base, attention="softmax1", settings=settings, job=job)
     (tmp_path / "m").rename(tmp_path / "moved")
     model = RetrieverModel.load(tmp_path / "moved")
     assert model.encoder_folder == tmp_path / "moved" / "encoder"

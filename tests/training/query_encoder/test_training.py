@@ -1,9 +1,10 @@
-"""The query encoder's loss, its batches, and its recipe from data to a model."""
+"""The query encoder's loss, its batches, and its training from data to a model."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,18 +23,20 @@ from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderM
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.head.data import encode_examples, with_query_encoder
+from langgraph_convcoa.training.encoded import EncodedData, EncodedExample, QueryItem, encode_examples, with_query_encoder
 from langgraph_convcoa.training.head.model import HopfieldHead
-from langgraph_convcoa.training.head.training import HeadSettings, reciprocal_rank_of, train_head
-from langgraph_convcoa.training.loop.settings import TrainingSettings
-from langgraph_convcoa.training.query_encoder.losses import QueryEncoderData, QueryEncoderLoss, QueryItem, mixed_batches
-from langgraph_convcoa.training.query_encoder.recipe import QueryEncoderRecipe, train_query_encoder
+from langgraph_convcoa.training.head.training import HeadSettings, reciprocal_rank_of_head, train_head
+from langgraph_convcoa.training.job import TrainingJob
+from langgraph_convcoa.training.loop.trainer import TrainingSettings
+from langgraph_convcoa.training.query_encoder.loss import QueryEncoderLoss, mixed_batches
+from langgraph_convcoa.training.query_encoder.training import QueryEncoderSettings, train_query_encoder
 from tests.retrieval.conftest import BagOfWords
 from tests.retrieval.tiny_bert import save_tiny_bert
 
 pytest.importorskip("accelerate")
 
 READING = Reading(tokens=24, turn_question=6, turn_answer=4)
+CPU = TrainingJob(device="cpu")
 THINGS = ("network", "book", "river", "memory")
 
 
@@ -51,9 +54,8 @@ def conversations() -> TrainingData:
             (f"{thing}-{other}",),
             f"what is the {thing} {other}" if thing == "book" else "",
             "talks",
-            f"talks/{thing}{number}",
         )
-        for number in range(3)
+        for _ in range(3)
         for thing in THINGS
         for other in THINGS
     )
@@ -68,9 +70,9 @@ def single_turn() -> Dataset:
     return Dataset("things", tuple(asked), corpus)
 
 
-def recipe(**training: float) -> QueryEncoderRecipe:
+def chosen(**training: float) -> QueryEncoderSettings:
     settings = {"steps": 6, "batch_size": 8, "learning_rate": 1e-3, "checkpoint_every": 2, **training}
-    return QueryEncoderRecipe(TrainingSettings(**settings), made=30, share=1.0, reading=READING)  # type: ignore[arg-type]
+    return QueryEncoderSettings(TrainingSettings(**settings), synthetic=30, reading=READING)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("gate", [0.0, 2.0])
@@ -78,14 +80,18 @@ def test_the_loss_is_that_of_the_scores_that_retrieval_uses(base: str, gate: flo
     random = np.random.default_rng(0)
     rows = random.normal(size=(7, 32)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    data = QueryEncoderData(rows[:2], rows[2:4], Patterns(rows, np.array([0, 3, 5, 7])), rows[4:6])
+    memory = SimpleNamespace(patterns=Patterns(rows, np.array([0, 3, 5, 7])))
+    asked = [EncodedExample(row, (), -1, ()) for row in range(2)]
+    data = EncodedData(TrainingData((), ()), asked, texts=rows[4:6], memory=memory, states=rows[2:4])  # type: ignore[arg-type]
     items = [
         QueryItem((2, 5, 3), target=1),
-        QueryItem((2, 6, 3), -1, 0, (0,), 0, (2,)),
-        QueryItem((2, 7, 3), -1, 1, (1, 2), 1, (0,)),
+        QueryItem((2, 6, 3), (0,), 0, (2,), state=0),
+        QueryItem((2, 7, 3), (1, 2), 1, (0,), state=1),
     ]
     module = QueryEncoderModule.of(base, READING, device="cpu").eval()
-    loss = QueryEncoderLoss(data, state_weight=0.5, gate=gate, distillation=2.0, contrast=0.0, scale=5.0, negatives=1)
+    loss = QueryEncoderLoss(
+        rows[:2], data, state_weight=0.5, gate=gate, distillation=2.0, contrast=0.0, scale=5.0, negatives=1
+    )
     (vectors,) = loss.represent(module, items)
     found = loss.loss(module, (vectors,), items)
     assert found["cosine"].item() == pytest.approx(2 * (1 - float(vectors[0].detach() @ torch.from_numpy(rows[1]))), abs=1e-5)
@@ -110,7 +116,7 @@ def test_the_loss_is_that_of_the_scores_that_retrieval_uses(base: str, gate: flo
 
 def test_batches_distil_first_and_mix_then() -> None:
     items = [QueryItem((1,) * (n % 5 + 1), target=n) for n in range(40)]
-    items += [QueryItem((1,) * 3, -1, n, (n,), n) for n in range(10)]
+    items += [QueryItem((1,) * 3, (n,), n, state=n) for n in range(10)]
     batches, steps = mixed_batches(items, 8, distilled_first=0.5)
     epoch = batches(0, np.random.default_rng(3))
     assert epoch == batches(0, np.random.default_rng(3))
@@ -127,22 +133,14 @@ def test_batches_distil_first_and_mix_then() -> None:
     assert steps == 5
 
 
-def test_the_recipe_makes_a_model_that_retrieves_better(base: str, tmp_path: Path) -> None:
+def test_the_training_makes_a_model_that_retrieves_better(base: str, tmp_path: Path) -> None:
     data = conversations()
     encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
-    chosen = dataclasses.replace(recipe(steps=80), state_weights=(0.0, 1.0))
-    model = train_query_encoder(
-        data,
-        single_turn=[single_turn()],
-        out=tmp_path / "m",
-        encoder=encoder,
-        recipe=chosen,
-        device="cpu",
-        card=lambda _: "# Card",
-    )
-    assert model.state_weight in (0.0, 1.0)
+    job = TrainingJob(tmp_path / "m", device="cpu", command="convcoa train talks things")
+    train_query_encoder(data, single_turn=[single_turn()], encoder=encoder, settings=chosen(steps=80), job=job)
     loaded = RetrieverModel.load(tmp_path / "m")
-    assert loaded.card == "# Card"
+    assert "convcoa train talks things" in loaded.card
+    assert "| talks | 48 |\n| things | 16 |" in loaded.card
 
     def rank(model: RetrieverModel | str) -> float:
         retriever = HopfieldRetriever.from_documents(data.passages, encoder=encoder, model=model, lexical_weight=0)
@@ -153,13 +151,14 @@ def test_the_recipe_makes_a_model_that_retrieves_better(base: str, tmp_path: Pat
         )
 
     assert rank(loaded) > rank("untrained") + 0.1
-    assert not list(tmp_path.glob("*checkpoint*")), "what is done needs no checkpoint"
+    assert [path.name for path in tmp_path.iterdir()] == ["m"], "what is done needs no checkpoint"
 
 
 def test_a_stopped_training_goes_on_to_the_same_model(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
-    arguments = {"single_turn": [single_turn()], "encoder": encoder, "recipe": recipe(), "device": "cpu"}
-    train_query_encoder(conversations(), out=tmp_path / "whole", **arguments)
+    arguments = {"single_turn": [single_turn()], "encoder": encoder, "settings": chosen()}
+    train_query_encoder(conversations(), job=TrainingJob(tmp_path / "whole", device="cpu"), **arguments)
+    parts = TrainingJob(tmp_path / "parts", device="cpu")
     calls = 0
     original = QueryEncoderLoss.loss
 
@@ -172,23 +171,24 @@ def test_a_stopped_training_goes_on_to_the_same_model(base: str, tmp_path: Path,
 
     monkeypatch.setattr(QueryEncoderLoss, "loss", stopping)
     with pytest.raises(OSError, match="power"):
-        train_query_encoder(conversations(), out=tmp_path / "parts", **arguments)
+        train_query_encoder(conversations(), job=parts, **arguments)
     with pytest.raises(InputError, match="--resume"):
-        train_query_encoder(conversations(), out=tmp_path / "parts", **arguments)
-    train_query_encoder(conversations(), out=tmp_path / "parts", resume=True, **arguments)
-    whole, parts = (load_file(tmp_path / name / "question_tower.safetensors") for name in ("whole", "parts"))
-    assert whole.keys() == parts.keys()
-    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+        train_query_encoder(conversations(), job=parts, **arguments)
+    train_query_encoder(conversations(), job=dataclasses.replace(parts, resume=True), **arguments)
+    whole, resumed = (load_file(tmp_path / name / "question_tower.safetensors") for name in ("whole", "parts"))
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     assert calls == 8, "the checkpoint after two steps was gone on from"
 
 
 def test_a_training_goes_on_from_another_query_encoder(base: str) -> None:
     encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
-    arguments = {"single_turn": [single_turn()], "encoder": encoder, "device": "cpu"}
-    first = train_query_encoder(None, recipe=recipe(steps=20), **arguments).query_encoder
+    arguments = {"single_turn": [single_turn()], "encoder": encoder, "job": CPU}
+    model = train_query_encoder(None, settings=chosen(steps=20), **arguments)
+    still = chosen(steps=1, learning_rate=1e-12, weight_decay=0.0)
+    second = train_query_encoder(conversations(), settings=still, start=model, **arguments).query_encoder
+    first = model.query_encoder
     assert first is not None
-    still = recipe(steps=1, learning_rate=1e-12, weight_decay=0.0)
-    second = train_query_encoder(conversations(), recipe=still, start=first, **arguments).query_encoder
     assert second is not None
     talk = [(("who stores the network", "a book"),)]
     found, before = (query_encoder.encode(["what is the river"], talk) for query_encoder in (second, first))
@@ -202,12 +202,13 @@ def test_a_training_goes_on_from_another_query_encoder(base: str) -> None:
 def test_a_head_on_a_query_encoder_learns_with_it_and_ranks_as_the_saved_model_does(base: str, tmp_path: Path) -> None:
     encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
     data = conversations()
-    chosen = dataclasses.replace(recipe(), state_weights=(0.7,), gate=1.5)
-    query_encoder = train_query_encoder(data, single_turn=[single_turn()], encoder=encoder, recipe=chosen, device="cpu")
+    given = dataclasses.replace(chosen(), state_weight=0.7, gate=1.5)
+    query_encoder = train_query_encoder(data, single_turn=[single_turn()], encoder=encoder, settings=given, job=CPU)
     assert (query_encoder.state_weight, query_encoder.gate) == (0.7, 1.5)
     training = TrainingSettings(epochs=20, batch_size=16, learning_rate=3e-3, checkpoint_every=0)
     settings = HeadSettings(training=training, identity=1e-3, share=1.0)
-    train_head(data, out=tmp_path / "m", encoder=encoder, settings=settings, on=query_encoder, device="cpu")
+    job = TrainingJob(tmp_path / "m", device="cpu")
+    train_head(data, encoder=encoder, settings=settings, start=query_encoder, job=job)
     model = RetrieverModel.load(tmp_path / "m")
     assert model.query_encoder is not None
     assert query_encoder.query_encoder is not None
@@ -221,8 +222,8 @@ def test_a_head_on_a_query_encoder_learns_with_it_and_ranks_as_the_saved_model_d
             getattr(head, name).copy_(torch.from_numpy(getattr(model.state, name)))
         head.log_history_weight.fill_(np.log(model.settings["history_weight"]))
         head.log_history_beta.fill_(np.log(model.settings["history_beta"]))
-    found = with_query_encoder(*encode_examples(data, encoder), data.examples, model.query_encoder, 0.7, 1.5)
-    assert reciprocal_rank_of(head, *found) == pytest.approx(_rank(data, encoder, model), abs=1e-6)
+    found = with_query_encoder(encode_examples(data, encoder), model)
+    assert reciprocal_rank_of_head(head, found) == pytest.approx(_rank(data, encoder, model), abs=1e-6)
     assert _rank(data, encoder, model) > _rank(data, encoder, query_encoder) + 0.02
 
 
@@ -235,37 +236,40 @@ def _rank(data: TrainingData, encoder: SentenceTransformerEncoder, model: Retrie
 
 def test_what_cannot_be_trained_on(base: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--head"):
-        train_query_encoder(conversations(), out=tmp_path / "m", encoder=BagOfWords())
+        train_query_encoder(conversations(), encoder=BagOfWords(), job=TrainingJob(tmp_path / "m"))
     with pytest.raises(InputError, match="nothing to train on"):
-        train_query_encoder(None, out=tmp_path / "m", encoder=base)
+        train_query_encoder(None, encoder=base, job=TrainingJob(tmp_path / "m"))
     assert not (tmp_path / "m").exists()
 
 
 def test_a_resumed_training_names_the_setting_that_differs(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
-    arguments = {"single_turn": [single_turn()], "encoder": encoder, "device": "cpu", "out": tmp_path / "m"}
+    job = TrainingJob(tmp_path / "m", device="cpu")
+    arguments = {"single_turn": [single_turn()], "encoder": encoder, "job": dataclasses.replace(job, resume=True)}
 
     def full(*_: object) -> None:
         raise OSError("no space")
 
-    chosen = recipe()
+    first = chosen()
     with monkeypatch.context() as patch:
         patch.setattr(RetrieverModel, "save", full)
         with pytest.raises(OSError, match="space"):
-            train_query_encoder(conversations(), recipe=chosen, **arguments)
-    faster = dataclasses.replace(chosen, training=dataclasses.replace(chosen.training, learning_rate=0.5))
+            train_query_encoder(conversations(), settings=first, **(arguments | {"job": job}))
+    faster = dataclasses.replace(first, training=dataclasses.replace(first.training, learning_rate=0.5))
     with pytest.raises(InputError, match=r"learning_rate = .*, not 0\.5"):
-        train_query_encoder(conversations(), recipe=faster, resume=True, **arguments)
-    seldom = dataclasses.replace(chosen, training=dataclasses.replace(chosen.training, checkpoint_every=3))
-    train_query_encoder(conversations(), recipe=seldom, resume=True, **arguments)
+        train_query_encoder(conversations(), settings=faster, **arguments)
+    seldom = dataclasses.replace(first, training=dataclasses.replace(first.training, checkpoint_every=3))
+    train_query_encoder(conversations(), settings=seldom, **arguments)
 
 
-def test_a_query_encoder_that_has_no_average_with_it_is_told_before_training(
+def test_a_query_encoder_that_cannot_be_trained_further_is_told_before_training(
     base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "langgraph_convcoa.training.query_encoder.recipe.train", lambda *_, **__: pytest.fail("it was trained")
+        "langgraph_convcoa.training.query_encoder.training.train", lambda *_, **__: pytest.fail("it was trained")
     )
-    other = QueryEncoder(base, Differences({}, "another encoder's"), recipe().reading)
-    with pytest.raises(RetrievalError, match="no average"):
-        train_query_encoder(conversations(), encoder=base, recipe=recipe(), average_with=other, device="cpu")
+    other = RetrieverModel(base, query_encoder=QueryEncoder(base, Differences({}, "another encoder's"), READING))
+    with pytest.raises(RetrievalError, match="neither can be trained on from the other"):
+        train_query_encoder(conversations(), encoder=base, settings=chosen(), start=other, job=CPU)
+    with pytest.raises(InputError, match="no query encoder to start from"):
+        train_query_encoder(conversations(), encoder=base, settings=chosen(), start=RetrieverModel(base), job=CPU)
