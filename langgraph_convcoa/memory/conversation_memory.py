@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cachetools import LRUCache
 from langchain_core.documents import Document
 
-from langgraph_convcoa.memory.dynamic import DynamicHistory, Recalled, Triple, passages_of
+from langgraph_convcoa.memory.dynamic import DynamicHistory, Recalled, Triple
 from langgraph_convcoa.memory.evidence import RememberedEvidence, integrate
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
 from langgraph_convcoa.memory.recall import Asked, RecalledAnswer, recall_answers
@@ -24,6 +24,7 @@ _RECENT_PAIRS = 6
 _ABOUT = 0.6
 """Least relevance (cosine plus share of words) of a round that is on the question's topic."""
 _CONVERSATIONS = 64
+_LONGEST = 2_000
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,17 @@ class Recollection:
     Attributes:
         view: The JSON of the chosen rounds for a prompt, oldest first; "" for none.
         history: Pairs of question and answer for retrieval and verification, oldest first.
-        rounds: The rounds that the history memory found, best first.
     """
 
     view: str
     history: list[tuple[str, str]]
-    rounds: list[Recalled]
 
 
 class ConversationMemory:
     """The history memory of conversations, made from their knowledge sets.
 
     It keeps nothing that is not in the knowledge set: vectors and clusters stay in the process by their content, so that a
-    turn adds one round to them, and are made anew after a restart. What a turn costs does not grow with the conversation.
+    turn adds one round to them, and are rebuilt after a restart. What a turn costs does not grow with the conversation.
 
     Args:
         encoder: Encodes questions, or gives the encoder when it is first needed; without one, words are compared.
@@ -60,7 +59,7 @@ class ConversationMemory:
 
     def __init__(self, encoder: QueryEncoder | Callable[[], QueryEncoder | None] | None = None) -> None:
         self.vectors = TextVectors(encoder)
-        self._built: OrderedDict[tuple[int, int], DynamicHistory] = OrderedDict()
+        self._built: LRUCache[tuple[int, int], DynamicHistory] = LRUCache(_CONVERSATIONS)
         self._lock = threading.Lock()
 
     def recollect(
@@ -87,7 +86,7 @@ class ConversationMemory:
         # The last two first, so that a follow-up is understood; then what is about the question.
         wanted = [*last[::-1][:2], *early, *last[::-1][2:]]
         view = knowledge.view(question, budget_tokens, wanted)
-        return Recollection(view, self._history(knowledge, pairs, found), found)
+        return Recollection(view, self._history(knowledge, pairs, found))
 
     def relevant(
         self, knowledge: ContextualKnowledgeSet, question: str, k: int = RELEVANT, capacity: int = 200
@@ -102,15 +101,13 @@ class ConversationMemory:
         triples = [_triple(entry) for entry in rounds[known:]]
         *new, vector = self.vectors([*(triple.text for triple in triples), question])
         with self._lock:
-            # Another turn may have taken it further in the meantime; then it is made anew.
+            # Another turn may have taken it further in the meantime; then it is rebuilt.
             history = self._built.pop(keys[known], None) if known else DynamicHistory(capacity)
-            # So it is where the encoder has failed since, and its patterns are not of the measure that is in use now.
+            # Or the encoder has failed since, so that its patterns have another dimension than the vectors now in use.
             if history is not None and history.dimension in (0, len(vector)):
                 for triple, row in zip(triples, new, strict=True):
                     history.update(triple, row)
                 self._built[keys[-1]] = history
-                while len(self._built) > _CONVERSATIONS:
-                    self._built.popitem(last=False)
                 return history.retrieve(question, vector, k)
         return self.relevant(knowledge, question, k, capacity)
 
@@ -151,11 +148,8 @@ class ConversationMemory:
         return [*early, *recent]
 
 
-_LONGEST = 2_000
-
-
 def _keys(rounds: Sequence[Round], capacity: int) -> list[tuple[int, int]]:
-    """For each number of rounds what tells its content: a history of n rounds goes on to n + 1 without starting again."""
+    """The cache key of the history after each number of rounds, a hash of their content: n rounds are continued to n + 1."""
     keys = [(capacity, 0)]
     for entry in rounds:
         content = (entry["round"], entry["original_question"], entry["optimized_question"], entry["answer"])
@@ -164,13 +158,7 @@ def _keys(rounds: Sequence[Round], capacity: int) -> list[tuple[int, int]]:
 
 
 def _triple(entry: Round) -> Triple:
-    extra = entry.get("convcoa")
     query = entry["original_question"]
     if entry["optimized_question"].strip() not in ("", query.strip()):
         query = f"{query} {entry['optimized_question']}"
-    return Triple(
-        entry["round"],
-        query[:_LONGEST],
-        passages_of([c["quote"] for c in extra["citations"]] if extra else []),
-        entry["answer"],
-    )
+    return Triple(entry["round"], query[:_LONGEST], entry["answer"])

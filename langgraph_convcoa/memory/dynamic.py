@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from langgraph_convcoa.memory.attention import Attention
 from langgraph_convcoa.memory.chains import ThoughtChains
 from langgraph_convcoa.memory.clusters import ClusterTree
 from langgraph_convcoa.memory.vectors import Vectors
@@ -29,11 +27,10 @@ _RELATED = 5
 
 @dataclass(frozen=True)
 class Triple:
-    """(q_i, p_i, r_i) of eq. 3, one round: question, what was retrieved, answer. `key` is the round's number."""
+    """(q_i, r_i) of eq. 3, one round: question and answer. `key` is the round's number."""
 
     key: int
     query: str
-    passages: tuple[str, ...]
     response: str
 
     @property
@@ -49,16 +46,10 @@ class Recalled:
     Attributes:
         triple: The triple.
         relevance: Cosine to its pattern plus the share of the question's words that it holds.
-        weight: Its comprehensive weight w_i (eq. 13).
-        attention: Its share of softmax(q^T W d) over all that was found (eq. 6).
-        by: "matching" when hierarchical matching led to it, "chain" when chain of thought tracking did.
     """
 
     triple: Triple
     relevance: float
-    weight: float
-    attention: float = 0.0
-    by: str = "matching"
 
 
 class DynamicHistory:
@@ -67,23 +58,21 @@ class DynamicHistory:
     Args:
         capacity: N of eq. 14: triples kept.
         alpha: Weight of relevance against recency (eq. 13).
-        attention: Over what is found (eq. 6).
 
     Example:
         >>> from langgraph_convcoa.memory.vectors import word_vectors
         >>> history = DynamicHistory()
         >>> for key, (q, r) in enumerate([("Who wrote Faust?", "Goethe."), ("What is BM25?", "A ranking function.")], 1):
-        ...     triple = Triple(key, q, (), r)
+        ...     triple = Triple(key, q, r)
         ...     history.update(triple, word_vectors([triple.text])[0])
         >>> found = history.retrieve("When did Goethe write it?", word_vectors(["Goethe write"])[0], k=1)
         >>> found[0].triple.key
         1
     """
 
-    def __init__(self, capacity: int = 200, alpha: float = 0.95, attention: Attention | None = None) -> None:
+    def __init__(self, capacity: int = 200, alpha: float = 0.95) -> None:
         self.capacity = capacity
         self.alpha = alpha
-        self.attention = attention or Attention()
         self.triples: list[Triple] = []
         self.clusters = ClusterTree()
         self.chains = ThoughtChains()
@@ -164,25 +153,17 @@ class DynamicHistory:
         if not self.triples or k < 1:
             return []
         relevance, weights = self.relevances(question, vector), self.weights(question, vector)
-        places = {triple.key: place for place, triple in enumerate(self.triples)}
-        by: dict[int, str] = {places[key]: "matching" for key in self.clusters.match(vector)}
-        similar = [int(place) for place in np.argsort(-relevance, kind="stable")[: max(k, _RELATED)]]
-        chained = [key for place in similar for key in self.chains.of(self.triples[place].key)]
+        similar = np.argsort(-relevance, kind="stable")[: max(k, _RELATED)]
         best = self.chains.best(vector)
-        for key in (*chained, *(best.members if best is not None else ())):
-            by.setdefault(places[key], "chain")
-        found = sorted(by, key=lambda place: (-float(weights[place]), -place))[:k]
-        attention = self.attention.over(vector, self._patterns[found])
-        return [
-            Recalled(self.triples[place], float(relevance[place]), float(weights[place]), float(share), by[place])
-            for place, share in zip(found, attention, strict=True)
-        ]
+        keys = {
+            *self.clusters.match(vector),
+            *(key for place in similar for key in self.chains.of(self.triples[int(place)].key)),
+            *(best.members if best is not None else ()),
+        }
+        places = [place for place, triple in enumerate(self.triples) if triple.key in keys]
+        found = sorted(places, key=lambda place: (-float(weights[place]), -place))[:k]
+        return [Recalled(self.triples[place], float(relevance[place])) for place in found]
 
 
 def _unit(vector: Vectors) -> Vectors:
     return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-9), dtype=np.float32)
-
-
-def passages_of(quotes: Sequence[str]) -> tuple[str, ...]:
-    """The p_i of a triple: what its answer cites, each once."""
-    return tuple(dict.fromkeys(quote for quote in quotes if quote))

@@ -1,4 +1,4 @@
-"""Evidence memory (Jain and Lapata 2024, section 4.2): what earlier turns retrieved, ranked anew for the present question."""
+"""Evidence memory (Jain and Lapata 2024, section 4.2): what earlier turns retrieved, ranked for the present question."""
 
 from __future__ import annotations
 

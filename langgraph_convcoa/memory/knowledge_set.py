@@ -1,4 +1,4 @@
-"""The contextual knowledge set: what a conversation has established, as JSON (Pan et al. 2024b, section 3.3)."""
+"""The contextual knowledge set, the rounds of a conversation as JSON (Pan et al. 2024b, section 3.3)."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class ContextualKnowledgeSet:
 
 
 class _NotARound(ValueError):
-    """A round that is not as the papers have it."""
+    """A round without the papers' fields."""
 
 
 def _check(entry: Any) -> None:

@@ -1,26 +1,25 @@
-"""Sub-questions that the knowledge set answers already: recalled with their evidence, not retrieved again."""
+"""Recall of sub-questions that the knowledge set answers already, with their evidence instead of a retrieval."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.chain import SUPPORTED, ChainItem
 from langgraph_convcoa.memory.evidence import RememberedEvidence, as_document
 from langgraph_convcoa.memory.knowledge_set import Citation, Round
 from langgraph_convcoa.memory.vectors import TextVectors
 from langgraph_convcoa.text.same_question import LONGEST_COMPARED, SAME_SIMILARITY, words_agree
 
 _LEXICAL_SIMILARITY = 0.5
-_FOUND = ("kept", "corrected", "filled")
 
 
 class RecalledAnswer(TypedDict):
-    """What an earlier round answered to a sub-question, with the evidence that bore it out."""
+    """What an earlier round answered to a sub-question, with the evidence that supported it."""
 
     index: int
     round: int
@@ -51,7 +50,7 @@ def recall_answers(
 ) -> list[RecalledAnswer]:
     """The sub-questions that a round answered already, the latest round first.
 
-    Only answers that evidence bore out count, found by the same action, and not what was itself recalled, so that the age is
+    Only answers that evidence supported count, found by the same action, and not what was itself recalled, so that the age is
     that of the look-up.
 
     Args:
@@ -67,7 +66,7 @@ def recall_answers(
     known = list(_known(rounds, earliest))
     texts = {(entry["id"], entry["round"]): entry for entry in evidence}
     least = _LEXICAL_SIMILARITY if vectors.lexical else threshold
-    found = []
+    found: list[RecalledAnswer] = []
     for question in asked:
         action, sub_question = question.action, question.sub_question
         if len(sub_question) > LONGEST_COMPARED:
@@ -83,7 +82,16 @@ def recall_answers(
         for (entry, item), similarity in zip(same, rows[1:] @ rows[0], strict=True):
             documents = _documents(item, entry, texts) if similarity >= least else []
             if documents:
-                found.append(_recalled(question.index, entry, item, documents))
+                found.append(
+                    RecalledAnswer(
+                        index=question.index,
+                        round=entry["round"],
+                        sub_question=item["sub_question"],
+                        answer=item["answer"],
+                        score=item["score"],
+                        documents=documents,
+                    )
+                )
                 break
     return found
 
@@ -94,7 +102,7 @@ def _known(rounds: Sequence[Round], earliest: datetime | None) -> Iterator[tuple
         if extra is None or (earliest is not None and not _since(extra["time"], earliest)):
             continue
         for item in extra["chain"]:
-            if item["status"] in _FOUND and item["answer"] and len(item["sub_question"]) <= LONGEST_COMPARED:
+            if item["status"] in SUPPORTED and item["answer"] and len(item["sub_question"]) <= LONGEST_COMPARED:
                 yield entry, item
 
 
@@ -114,9 +122,9 @@ def _since(time: str, earliest: datetime) -> bool:
 
 
 def _documents(item: ChainItem, entry: Round, texts: dict[tuple[str, int], RememberedEvidence]) -> list[Document]:
-    """The evidence of an item that is still known, the document that bore it out among them, or nothing."""
+    """The evidence of an item that is still known, the document that supported it among them, or nothing."""
     extra = entry["convcoa"]
-    quotes: dict[str, Citation] = {c["id"]: c for c in _citations((extra["citations"], extra.get("evidence") or []))}
+    quotes: dict[str, Citation] = {c["id"]: c for c in (*extra["citations"], *(extra.get("evidence") or []))}
     documents = []
     for id_ in item["evidence"]:
         if remembered := texts.get((id_, entry["round"])):
@@ -127,19 +135,3 @@ def _documents(item: ChainItem, entry: Round, texts: dict[tuple[str, int], Remem
         elif not documents:
             return []
     return documents
-
-
-def _citations(lists: Iterable[Sequence[Citation]]) -> Iterator[Citation]:
-    for citations in lists:
-        yield from citations
-
-
-def _recalled(index: int, entry: Round, item: ChainItem, documents: list[Document]) -> RecalledAnswer:
-    return {
-        "index": index,
-        "round": entry["round"],
-        "sub_question": item["sub_question"],
-        "answer": item["answer"],
-        "score": item["score"],
-        "documents": documents,
-    }

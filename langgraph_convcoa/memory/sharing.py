@@ -1,9 +1,9 @@
-"""What a user's threads share when that is asked for: rounds in a LangGraph `BaseStore`, by user and never otherwise."""
+"""Knowledge that the threads of one user share on request: rounds in a LangGraph `BaseStore`, by user and never otherwise."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from langgraph_convcoa.errors import InputError
@@ -84,12 +84,8 @@ def namespace_of(user_id: str) -> tuple[str, ...]:
 
 def share_round(store: BaseStore, user_id: str, thread: str, entry: Round) -> None:
     """Keep a round of a thread for the user's other threads; the same round again takes its own place."""
-    store.put(namespace_of(user_id), _key(thread, entry), _value(thread, entry), index=False)
-
-
-async def ashare_round(store: BaseStore, user_id: str, thread: str, entry: Round) -> None:
-    """`share_round`, async."""
-    await store.aput(namespace_of(user_id), _key(thread, entry), _value(thread, entry), index=False)
+    owner = _digest(thread)
+    store.put(namespace_of(user_id), f"{owner}-{entry['round']:06d}", {"thread": owner, "round": dict(entry)}, index=False)
 
 
 def shared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, limit: int = 200) -> list[Round]:
@@ -104,15 +100,10 @@ def shared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, 
     found: list[SearchItem] = []
     while page := store.search(namespace_of(user_id), limit=_PAGE, offset=len(found)):
         found += page
-    return _newest(found, but_of, limit)
-
-
-async def ashared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, limit: int = 200) -> list[Round]:
-    """`shared_rounds`, async."""
-    found: list[SearchItem] = []
-    while page := await store.asearch(namespace_of(user_id), limit=_PAGE, offset=len(found)):
-        found += page
-    return _newest(found, but_of, limit)
+    own = _digest(but_of) if but_of is not None else None
+    kept = [item for item in found if item.value.get("thread") != own and isinstance(item.value.get("round"), dict)]
+    kept.sort(key=lambda item: (item.created_at, item.key))
+    return [cast("Round", item.value["round"]) for item in kept[-limit:]]
 
 
 async def aforget_thread(store: BaseStore, thread: str) -> int:
@@ -125,30 +116,5 @@ async def aforget_thread(store: BaseStore, thread: str) -> int:
     return deleted
 
 
-async def aforget_user(store: BaseStore, user_id: str) -> int:
-    """Delete what a user's threads have shared; how many rounds that were."""
-    deleted = 0
-    while found := await store.asearch(namespace_of(user_id), limit=_PAGE):
-        for item in found:
-            await store.adelete(item.namespace, item.key)
-        deleted += len(found)
-    return deleted
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _key(thread: str, entry: Round) -> str:
-    return f"{_digest(thread)}-{entry['round']:06d}"
-
-
-def _value(thread: str, entry: Round) -> dict[str, Any]:
-    return {"thread": _digest(thread), "round": dict(entry)}
-
-
-def _newest(found: Iterable[SearchItem], but_of: str | None, limit: int) -> list[Round]:
-    own = _digest(but_of) if but_of is not None else None
-    kept = [item for item in found if item.value.get("thread") != own and isinstance(item.value.get("round"), dict)]
-    kept.sort(key=lambda item: (item.created_at, item.key))
-    return [cast("Round", item.value["round"]) for item in kept[-limit:]]

@@ -1,16 +1,17 @@
-"""Vectors of short texts, kept in the process by their content, so that a turn encodes only what is new."""
+"""Vectors of short texts, cached by content, so that a turn encodes only what is new."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import zlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 
 from langgraph_convcoa.text.words import content_words, words
 
@@ -32,7 +33,7 @@ class TextVectors:
 
     Args:
         encoder: Encodes questions, or gives the encoder when it is first needed.
-        capacity: How many vectors are kept; the oldest are made again when they are needed again.
+        capacity: How many vectors are kept; those used longest ago are encoded again when needed.
 
     Example:
         >>> TextVectors()(["Who wrote it?", "Who wrote it?"]).shape
@@ -41,8 +42,7 @@ class TextVectors:
 
     def __init__(self, encoder: QueryEncoder | Callable[[], QueryEncoder | None] | None = None, capacity: int = 8192) -> None:
         self._encoder = encoder
-        self._capacity = capacity
-        self._kept: OrderedDict[str, Vectors] = OrderedDict()
+        self._kept: LRUCache[str, Vectors] = LRUCache(capacity)
         self._lock = threading.Lock()
         self._failed = False
 
@@ -73,11 +73,7 @@ class TextVectors:
                 return self(texts)
             found |= dict(zip(missing, made, strict=True))
         with self._lock:
-            for text in dict.fromkeys(texts):
-                self._kept[text] = found[text]
-                self._kept.move_to_end(text)
-            while len(self._kept) > self._capacity:
-                self._kept.popitem(last=False)
+            self._kept.update((text, found[text]) for text in dict.fromkeys(texts))
         return np.stack([found[text] for text in texts]) if len(texts) else np.zeros((0, 0), dtype=np.float32)
 
     def _made(self, texts: Sequence[str]) -> tuple[Vectors, bool]:

@@ -1,4 +1,4 @@
-"""The seam to a model: what a reasoner is asked and what it gives back."""
+"""The interface of a reasoner: plan, correct and answer, with their requests and results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class Unsolved:
-    """A sub-question whose guess is missing or was not borne out, with the evidence found for it, best first."""
+    """A sub-question whose guess is missing or not supported, with the evidence found for it, best first."""
 
     index: int
     sub_question: str
@@ -98,7 +98,7 @@ class BrokenInput:
 
 @dataclass(frozen=True)
 class RepairRequest:
-    """All action inputs of a turn that were no use, and what their actions read (name -> description)."""
+    """All action inputs of a turn that failed, and the descriptions of their actions (name -> description)."""
 
     question: str
     items: Sequence[BrokenInput]

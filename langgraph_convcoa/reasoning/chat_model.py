@@ -26,19 +26,25 @@ from langgraph_convcoa.reasoning.base import (
     Unsolved,
 )
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model, status_code
-from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, parse_inputs
+from langgraph_convcoa.reasoning.parsing import (
+    CHAIN_SCHEMA,
+    CORRECTIONS_SCHEMA,
+    INPUTS_SCHEMA,
+    parse_chain,
+    parse_corrections,
+    parse_inputs,
+    without_thought,
+)
 from langgraph_convcoa.reasoning.prompts import fence, render
-from langgraph_convcoa.reasoning.schemas import CHAIN_SCHEMA, CORRECTIONS_SCHEMA, INPUTS_SCHEMA
 from langgraph_convcoa.reasoning.streaming import AnswerStream
-from langgraph_convcoa.reasoning.thoughts import without_thought
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _QUOTED_CHARACTERS = 700
 _CITED_PER_ITEM = 3
 
-# A conversation with the model that does not know how it is carried out: it yields (messages, JSON schema), gets the reply's
-# text or object, and returns its result. One text of the logic serves the plain and the async methods.
+# An exchange with the model: yields (messages, JSON schema), is sent the reply's text or object, returns its result. The plain
+# and the async methods share it.
 _Exchange = Generator[tuple[list[BaseMessage], dict[str, Any]], "str | dict[str, Any]", _T]
 
 
@@ -104,32 +110,41 @@ class ChatModelReasoner(Reasoner):
         return messages, AnswerStream(inner=self.model, inner_config=_internal(config), available=shown)
 
     def _run(self, exchange: _Exchange[_T], config: RunnableConfig | None) -> _T:
-        internal = _internal(config)
-        messages, schema = next(exchange)
-        with_schema = self._schemas_work
-        while True:
-            try:
-                reply = _content(self._runnable(schema, with_schema).invoke(messages, internal))
-            except Exception as error:  # noqa: BLE001 - raised again as a ModelError unless it can be mended
-                recovered = self._recover(error, with_schema)
-                if recovered is None:
-                    with_schema = False
-                    continue
-                reply = recovered
-            self._schemas_work = self._schemas_work and with_schema
-            try:
-                messages, schema = exchange.send(reply)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+        internal, calls = _internal(config), self._calls(exchange)
+        try:
+            runnable, messages = next(calls)
+            while True:
+                try:
+                    reply = runnable.invoke(messages, internal)
+                except Exception as error:  # noqa: BLE001 - `_calls` raises it again as a ModelError unless it can be mended
+                    runnable, messages = calls.throw(error)
+                else:
+                    runnable, messages = calls.send(reply)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
 
     async def _arun(self, exchange: _Exchange[_T], config: RunnableConfig | None) -> _T:
-        internal = _internal(config)
+        internal, calls = _internal(config), self._calls(exchange)
+        try:
+            runnable, messages = next(calls)
+            while True:
+                try:
+                    reply = await runnable.ainvoke(messages, internal)
+                except Exception as error:  # noqa: BLE001 - as above
+                    runnable, messages = calls.throw(error)
+                else:
+                    runnable, messages = calls.send(reply)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+    def _calls(self, exchange: _Exchange[_T]) -> Generator[tuple[Runnable[Any, Any], list[BaseMessage]], Any, _T]:
+        """The calls of an exchange, each with a schema where the model takes one."""
         messages, schema = next(exchange)
         with_schema = self._schemas_work
         while True:
             try:
-                reply = _content(await self._runnable(schema, with_schema).ainvoke(messages, internal))
-            except Exception as error:  # noqa: BLE001 - as above
+                reply = _content((yield self._runnable(schema, with_schema), messages))
+            except Exception as error:  # noqa: BLE001 - raised again as a ModelError unless it can be mended
                 recovered = self._recover(error, with_schema)
                 if recovered is None:
                     with_schema = False
@@ -166,10 +181,9 @@ class ChatModelReasoner(Reasoner):
 
 def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
     actions = list(request.actions)
-    listed = _listed(request.actions)
     values = {
         "question": request.question,
-        "actions": listed,
+        "actions": _listed(request.actions),
         "limit": str(request.max_sub_questions),
         "language": _in_language(request.language),
         "example": actions[0],
@@ -217,7 +231,7 @@ def _correct(request: CorrectRequest) -> _Exchange[list[Correction]]:
     items = "\n\n".join(unsolved_text(item) for item in request.items)
     prompt = render("correct", question=request.question, items=items, language=_in_language(request.language))
     reply = yield [HumanMessage(prompt)], CORRECTIONS_SCHEMA
-    parsed = parse_corrections(reply) or {}
+    parsed = parse_corrections(reply)
     return [
         Correction(item.index, entry["answer"], entry["reason"], entry["supported"] and bool(entry["answer"]))
         for item in request.items

@@ -1,4 +1,4 @@
-"""Chat models by name, and their failures in one line that says what to do."""
+"""Loading of chat models by name, and one-line messages for their failures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tolerant reading of what a model wrote: an action chain, or corrections, in whatever JSON it managed.
+"""JSON schemas of a model's replies, and their tolerant reading.
 
-Models fence their JSON, break off in the middle, quote with single quotes, leave trailing commas, write flags as text and
-invent action names. `json_repair` mends the syntax; this module mends the rest, and gives None where there is nothing to read.
+Models fence their JSON, break off in the middle, quote with single quotes, leave trailing commas, write flags as text, invent
+action names and think aloud first. `json_repair` mends the syntax, this module the rest; None where there is nothing to read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import json_repair
@@ -23,6 +23,56 @@ _GUESS_KEYS = ("guessanswer", "guess", "initialanswer", "answer")
 _FINAL_KEYS = ("finalanswer", "final", "draftanswer", "answer")
 _OPTIMIZED_KEYS = ("optimizedquestion", "optimisedquestion", "rewrittenquestion")
 _INPUT_KEYS = ("actioninput", "input", "sql", "keywords")
+_OPEN, _CLOSE = "<think>", "</think>"
+_THOUGHT = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)\s*", re.DOTALL)
+
+
+def _object(title: str, properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "title": title,
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_TEXT = {"type": "string"}
+_FLAG = {"type": "boolean"}
+
+CHAIN_SCHEMA: dict[str, Any] = _object(
+    "action_chain",
+    {
+        "optimized_question": _TEXT,
+        "chain": {
+            "type": "array",
+            "items": _object(
+                "action_node",
+                {"action": _TEXT, "sub": _TEXT, "guess_answer": _TEXT, "missing_flag": _FLAG, "action_input": _TEXT},
+            ),
+        },
+        "final_answer": _TEXT,
+    },
+)
+
+INPUTS_SCHEMA: dict[str, Any] = _object(
+    "action_inputs",
+    {
+        "inputs": {"type": "array", "items": _object("action_input", {"index": {"type": "integer"}, "action_input": _TEXT})},
+    },
+)
+
+CORRECTIONS_SCHEMA: dict[str, Any] = _object(
+    "corrections",
+    {
+        "answers": {
+            "type": "array",
+            "items": _object(
+                "correction", {"index": {"type": "integer"}, "answer": _TEXT, "reason": _TEXT, "supported": _FLAG}
+            ),
+        },
+    },
+)
 
 
 def parse_chain(
@@ -70,33 +120,22 @@ def parse_chain(
     return ActionChain(optimized_question=optimized or question, nodes=tuple(nodes), draft_answer=draft)
 
 
-def parse_corrections(output: str | Mapping[str, Any]) -> dict[int, dict[str, Any]] | None:
-    """Read `{"answers": [{"index", "answer", "reason", "supported"}]}`, keyed by index from 1; None when there are none.
+def parse_corrections(output: str | Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """Read `{"answers": [{"index", "answer", "reason", "supported"}]}`, keyed by index from 1.
 
     Example:
         >>> parse_corrections('{"answers": [{"index": "1", "answer": "In 1982.", "reason": "[1]", "supported": "true"}]}')
         {1: {'answer': 'In 1982.', 'reason': '[1]', 'supported': True}}
     """
-    data = read_json(output)
-    if isinstance(data, Mapping):
-        fields = _fold(data)
-        entries = _first(fields, ("answers", "corrections", "chain", "results"))
-        data = [data] if entries is None else entries
-    found: dict[int, dict[str, Any]] = {}
-    for position, entry in enumerate(_flatten(data), 1):
-        if not isinstance(entry, Mapping):
-            continue
-        fields = _fold(entry)
-        answer = _first(fields, ("answer", "correctedanswer", "solvedanswer"))
-        if answer is None:
-            continue
-        number = re.search(r"\d+", str(fields.get("index", position)))
-        found[int(number.group()) if number else position] = {
+    return {
+        number: {
             "answer": _text(answer),
             "reason": _text(fields.get("reason")),
             "supported": _flag(fields.get("supported"), default=True),
         }
-    return found or None
+        for number, fields in _numbered(output, ("answers", "corrections", "chain", "results"))
+        if (answer := _first(fields, ("answer", "correctedanswer", "solvedanswer"))) is not None
+    }
 
 
 def parse_inputs(output: str | Mapping[str, Any]) -> dict[int, str]:
@@ -106,21 +145,24 @@ def parse_inputs(output: str | Mapping[str, Any]) -> dict[int, str]:
         >>> parse_inputs('{"inputs": [{"index": 2, "action_input": "SELECT 1"}, {"index": 3}]}')
         {2: 'SELECT 1'}
     """
+    return {
+        number: text
+        for number, fields in _numbered(output, ("inputs", "actioninputs", "queries", "results"))
+        if (text := _input(_first(fields, ("actioninput", "input", "sql", "query"))))
+    }
+
+
+def _numbered(output: str | Mapping[str, Any], keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The entries of the list under one of the keys, each with its number, or its position where it has none."""
     data = read_json(output)
     if isinstance(data, Mapping):
-        fields = _fold(data)
-        entries = _first(fields, ("inputs", "actioninputs", "queries", "results"))
+        entries = _first(_fold(data), keys)
         data = [data] if entries is None else entries
-    found: dict[int, str] = {}
     for position, entry in enumerate(_flatten(data), 1):
-        if not isinstance(entry, Mapping):
-            continue
-        fields = _fold(entry)
-        number = re.search(r"\d+", str(fields.get("index", position)))
-        text = _input(_first(fields, ("actioninput", "input", "sql", "query")))
-        if text:
-            found[int(number.group()) if number else position] = text
-    return found
+        if isinstance(entry, Mapping):
+            fields = _fold(entry)
+            number = re.search(r"\d+", str(fields.get("index", position)))
+            yield int(number.group()) if number else position, fields
 
 
 def read_json(output: str | Mapping[str, Any]) -> Any:
@@ -221,3 +263,49 @@ def _flag(value: Any, *, default: bool) -> bool:
     if isinstance(value, str) and value.strip():
         return value.strip().lower() in ("true", "yes", "1", "y")
     return bool(value) if isinstance(value, (int, float)) else default
+
+
+class ThoughtFilter:
+    """Lets a streamed text through without the thought that it begins with.
+
+    Example:
+        >>> thoughts = ThoughtFilter()
+        >>> "".join(map(thoughts.feed, [" <th", "ink>Hm. </thi", "nk> It was", " 1982."])) + thoughts.close()
+        ' It was 1982.'
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._answering = False
+
+    def feed(self, text: str) -> str:
+        """Take the next piece; returns what is not thought."""
+        if self._answering:
+            return text
+        self._held += text
+        start = self._held.lstrip()
+        if start.startswith(_OPEN):
+            _, closed, rest = start.partition(_CLOSE)
+            if not closed:
+                return ""
+            self._answering, self._held = True, ""
+            return rest
+        if _OPEN.startswith(start):
+            return ""
+        return self.close()
+
+    def close(self) -> str:
+        """What was held back because a thought might have begun; a thought without an end is dropped."""
+        held, self._held = self._held, ""
+        self._answering = True
+        return "" if held.lstrip().startswith(_OPEN) else held
+
+
+def without_thought(text: str) -> str:
+    """A whole text without the thought that it begins with.
+
+    Example:
+        >>> without_thought("<think>JSON, they said.</think> {}")
+        '{}'
+    """
+    return _THOUGHT.sub("", text, count=1)

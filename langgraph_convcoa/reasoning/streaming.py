@@ -1,4 +1,4 @@
-"""The model that streams the answer: another chat model whose citations are checked before a reader sees them."""
+"""A chat model that streams the answer of another one, its citations checked before a reader sees them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import Field, PrivateAttr
 
 from langgraph_convcoa.reasoning.models import ModelCallError, call_error, status_code
-from langgraph_convcoa.reasoning.thoughts import ThoughtFilter
+from langgraph_convcoa.reasoning.parsing import ThoughtFilter
 from langgraph_convcoa.text.citations import CitationFilter
 from langgraph_convcoa.usage import ANSWER_STREAM_TAG
 
@@ -124,7 +124,7 @@ class AnswerStream(BaseChatModel):
 
     def _failure(self, error: Exception, shown: bool) -> ModelCallError:
         failure = call_error(error, self.inner)
-        # What a reader has seen cannot be taken back, so a broken-off answer is not begun anew on its own.
+        # What a reader has seen cannot be taken back, so a broken-off answer is not restarted on its own.
         return ModelCallError(str(failure)) if shown else failure
 
     def _result(self, reply: AIMessage) -> ChatResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,6 @@ from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
 from langgraph_convcoa.memory.sharing import (
     aforget_thread,
-    aforget_user,
-    ashare_round,
-    ashared_rounds,
     share_round,
     shared_rounds,
 )
@@ -51,32 +49,34 @@ def test_no_user_reads_what_another_shares_whatever_the_ids() -> None:
         shared_rounds(store, "")
 
 
+async def read(store: BaseStore, user: str, **more: Any) -> list[str]:
+    return questions(await asyncio.to_thread(shared_rounds, store, user, **more))
+
+
 async def test_the_same_in_an_sqlite_store(tmp_path: Path) -> None:
     pytest.importorskip("langgraph.store.sqlite.aio")
     place = open_store(tmp_path / "store.sqlite")
     users = [user for user in USERS if user]
     async with place.shared() as store:
         for user in users:
-            await ashare_round(store, user, "t", entry(f"of {user}"))
+            await asyncio.to_thread(share_round, store, user, "t", entry(f"of {user}"))
         for user in users:
-            assert questions(await ashared_rounds(store, user)) == [f"What is of {user}?"]
-        assert await aforget_user(store, "ann") == 1
-        assert await ashared_rounds(store, "ann") == []
-        assert len(await ashared_rounds(store, "anna")) == 1
+            assert await read(store, user) == [f"What is of {user}?"]
+        assert len(await asyncio.to_thread(shared_rounds, store, "anna")) == 1
 
 
 async def test_a_thread_is_forgotten_alone_and_its_own_rounds_are_left_out() -> None:
     store: BaseStore = InMemoryStore()
     for thread in ("one", "two"):
         for number in (1, 2):
-            await ashare_round(store, "ann", thread, entry(f"{thread}{number}", number))
-            # A turn that was killed and gone on with shares its round again.
-            await ashare_round(store, "ann", thread, entry(f"{thread}{number}", number))
-    assert questions(await ashared_rounds(store, "ann")) == [f"What is {t}?" for t in ("one1", "one2", "two1", "two2")]
-    assert questions(await ashared_rounds(store, "ann", but_of="one")) == ["What is two1?", "What is two2?"]
-    assert questions(await ashared_rounds(store, "ann", limit=1)) == ["What is two2?"]
+            await asyncio.to_thread(share_round, store, "ann", thread, entry(f"{thread}{number}", number))
+            # A turn that was killed and resumed shares its round again.
+            await asyncio.to_thread(share_round, store, "ann", thread, entry(f"{thread}{number}", number))
+    assert await read(store, "ann") == [f"What is {t}?" for t in ("one1", "one2", "two1", "two2")]
+    assert await read(store, "ann", but_of="one") == ["What is two1?", "What is two2?"]
+    assert await read(store, "ann", limit=1) == ["What is two2?"]
     assert await aforget_thread(store, "one") == 2
-    assert questions(await ashared_rounds(store, "ann")) == ["What is two1?", "What is two2?"]
+    assert await read(store, "ann") == ["What is two1?", "What is two2?"]
 
 
 def run(graph: Any, thread: str, question: str, **settings: object) -> dict[str, Any]:
@@ -132,8 +132,6 @@ def test_a_session_shares_in_its_own_store(tmp_path: Path) -> None:
 
     async def shared() -> list[Round]:
         async with open_store(tmp_path / "s.sqlite").shared() as store:
-            return await ashared_rounds(store, "ann")
-
-    import asyncio
+            return await asyncio.to_thread(shared_rounds, store, "ann")
 
     assert questions(asyncio.run(shared())) == ["When was the Hopfield network described?"]

@@ -43,7 +43,7 @@ def test_a_view_has_the_last_rounds_and_the_relevant_ones_oldest_first() -> None
     assert numbers == sorted(numbers)
     assert {58, 59, 60} < set(numbers)
     assert len(numbers) <= module.RECENT + module.RELEVANT
-    assert recollection.rounds[0].triple.key == 2
+    assert ConversationMemory().relevant(conversation(60), "Tell me more of the bees number 0.")[0].triple.key == 2
 
 
 def test_a_view_does_not_grow_with_the_conversation() -> None:

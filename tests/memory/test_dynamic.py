@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from langgraph_convcoa.memory.dynamic import DynamicHistory, Triple
 from langgraph_convcoa.memory.vectors import TextVectors
@@ -13,7 +12,7 @@ TOPICS = ["ants", "bees", "crabs", "ducks", "eels", "foxes"]
 def history(*turns: tuple[str, str], **settings: float) -> DynamicHistory:
     found = DynamicHistory(**settings)  # type: ignore[arg-type]
     for key, (question, answer) in enumerate(turns, 1):
-        triple = Triple(key, question, (), answer)
+        triple = Triple(key, question, answer)
         found.update(triple, VECTORS([triple.text])[0])
     return found
 
@@ -53,17 +52,8 @@ def test_beyond_the_capacity_the_least_weight_goes_and_the_newest_stays() -> Non
         triple.key for triple in found.triples
     )
     kept = history(("sparsemax definition?", "a projection"), *[(f"{topic}?", "") for topic in TOPICS], capacity=3, alpha=1.0)
-    kept.update(Triple(9, "sparsemax definition again?", (), ""), VECTORS(["sparsemax definition again?"])[0])
+    kept.update(Triple(9, "sparsemax definition again?", ""), VECTORS(["sparsemax definition again?"])[0])
     assert len(kept) == 3
-
-
-def test_attention_over_what_is_found_sums_to_one() -> None:
-    found = history(*[(f"Where do the {topic} live?", "") for topic in TOPICS])
-    recalled = found.retrieve("Where do the bees live?", VECTORS(["Where do the bees live?"])[0], 4)
-    assert len(recalled) == 4
-    assert sum(one.attention for one in recalled) == pytest.approx(1)
-    assert {one.by for one in recalled} <= {"matching", "chain"}
-    assert recalled[0].triple.key == 2
 
 
 def test_nothing_is_found_in_an_empty_history() -> None:

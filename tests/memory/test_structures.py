@@ -1,14 +1,11 @@
-"""Clusters, chains and attention: the parts of DH-RAG that know vectors only."""
+"""Clusters and chains: the parts of DH-RAG that know vectors only."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.memory.attention import Attention, train_attention
 from langgraph_convcoa.memory.chains import ThoughtChains
 from langgraph_convcoa.memory.clusters import ClusterTree
 from langgraph_convcoa.memory.vectors import Vectors
@@ -90,35 +87,3 @@ def test_chains_are_bounded_and_forget_what_is_removed(n: int, seed: int) -> Non
         chains.remove(key, rows[key])
     assert chains.chains == []
     assert chains.best(rows[0]) is None
-
-
-@given(st.integers(1, 12), st.integers(0, 1000), st.floats(0, 50))
-def test_attention_is_the_softmax_of_equation_6(n: int, seed: int, scale: float) -> None:
-    rows = unit_rows(n + 1, 6, seed)
-    query, elements = rows[0], rows[1:]
-    w = np.random.default_rng(seed).standard_normal((6, 6)).astype(np.float32)
-    expected = np.array([np.exp(scale * float(query @ w @ element)) for element in elements.astype(np.float64)])
-    expected /= expected.sum()
-    attention = Attention(w, scale)
-    assert np.allclose(attention.over(query, elements), expected, atol=1e-3)
-    assert np.allclose(attention.context(query, elements), expected @ elements, atol=1e-2)
-
-
-def test_attention_over_nothing_and_with_another_shape() -> None:
-    query = np.ones(3, dtype=np.float32)
-    assert Attention().over(query, np.zeros((0, 3), dtype=np.float32)).shape == (0,)
-    assert Attention().context(query, np.zeros((0, 3), dtype=np.float32)).tolist() == [0, 0, 0]
-    with pytest.raises(InputError, match=r"\(3, 3\)"):
-        Attention(np.eye(2, dtype=np.float32)).over(query, np.eye(3, dtype=np.float32))
-
-
-def test_a_trained_attention_learns_what_the_identity_gets_wrong() -> None:
-    d = np.eye(4, dtype=np.float32)
-    queries, elements, gold = d[[0, 1]], [d[[0, 2]], d[[1, 3]]], [1, 1]
-    before = [float(Attention().over(q, e)[1]) for q, e in zip(queries, elements, strict=True)]
-    trained = train_attention(queries, elements, gold)
-    after = [float(trained.over(q, e)[1]) for q, e in zip(queries, elements, strict=True)]
-    assert max(before) < 0.01
-    assert min(after) > 0.9
-    with pytest.raises(InputError):
-        train_attention(queries, elements, [1])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.reasoning.thoughts import ThoughtFilter, without_thought
+from langgraph_convcoa.reasoning.parsing import ThoughtFilter, without_thought
 
 PIECES = st.lists(st.sampled_from(["<think>", "</think>", "<", "th", "ink>", " ", "word", "\n", "</", "[1]"]), max_size=12)
 

@@ -22,7 +22,7 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.records import Outcome, Turn
 from langgraph_convcoa.reasoning.models import call_error, status_code
-from langgraph_convcoa.reasoning.thoughts import without_thought
+from langgraph_convcoa.reasoning.parsing import without_thought
 
 Method = Runnable[Turn, Outcome]
 """Answers a question. Whoever invokes it counts its calls, tokens and searches with callbacks in the config, so that a method

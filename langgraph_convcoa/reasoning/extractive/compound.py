@@ -1,4 +1,4 @@
-"""Splitting a compound question, conservatively: a wrong split is worse than none."""
+"""Splitter of compound questions, conservative: a wrong split is worse than none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fitting the best sentences into an answer of so many words: what is quoted whole, and what is clipped around its core."""
+"""Excerpts of the best sentences for an answer of limited length: whole, or clipped around the likely answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Excerpt:
 
 
 def token_features(query: Query, candidate: Candidate) -> NDArray[np.float64]:
-    """One row a token of the sentence, one column for each of `extractive_weights.TOKEN_FEATURES`."""
+    """One row a token of the sentence, one column for each of `weights.TOKEN_FEATURES`."""
     tokens = candidate.tokens
     n = len(tokens)
     asked = np.array([max((query.weights.get(stem, 0.0) for stem in token.stems), default=0.0) for token in tokens])

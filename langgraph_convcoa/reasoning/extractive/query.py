@@ -1,4 +1,4 @@
-"""A question as the choice of sentences sees it: its words and those of the conversation that it leans on."""
+"""The query of the sentence ranking: weighted words of a question and of the turns that it depends on."""
 
 from __future__ import annotations
 

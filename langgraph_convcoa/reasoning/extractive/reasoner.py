@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from cachetools import LRUCache
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from numpy.typing import NDArray
 
-from langgraph_convcoa.chain import ActionChain, ActionNode, ChainItem
+from langgraph_convcoa.chain import SOLVED, ActionChain, ActionNode, ChainItem
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, History, PlanRequest, Reasoner
 from langgraph_convcoa.reasoning.extractive.compound import split_question
@@ -21,7 +22,6 @@ from langgraph_convcoa.reasoning.extractive.query import count_words, make_query
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, SentenceEncoder, passage_score, rank_sentences
 from langgraph_convcoa.text.words import content_words
 
-_SOLVED = ("kept", "corrected", "filled", "recalled")
 NOTHING = "I found nothing about this in the documents."
 """The whole answer where no sub-question has one."""
 
@@ -90,11 +90,11 @@ class ExtractiveReasoner(Reasoner):
         failed = [item for item in request.chain if item["status"] == "failed"]
         without = [item for item in request.chain if item["status"] == "unsupported"]
         # Two parts of a question often have one sentence as their answer: it is given once.
-        solved = list({item["answer"]: item for item in reversed(request.chain) if item["status"] in _SOLVED}.values())[::-1]
+        solved = list({item["answer"]: item for item in reversed(request.chain) if item["status"] in SOLVED}.values())[::-1]
         notes = [_failure(item, len(request.chain)) for item in failed]
         if not solved and not failed:
             return Answer(NOTHING)
-        notes += [_nothing_about(item["sub_question"]) for item in without]
+        notes += [f'I found nothing about "{item["sub_question"]}" in the documents.' for item in without]
         notes = _fitted(notes, self.max_words // 2 if solved else self.max_words)
         left = self.max_words - sum(count_words(note) for note in notes)
         texts: list[str] = []
@@ -104,7 +104,7 @@ class ExtractiveReasoner(Reasoner):
             text = self._solved(item, request, budget, shown)
             left -= count_words(text)
             texts.append(text)
-        return Answer(" ".join(_distinct([*texts, *notes])) or NOTHING)
+        return Answer(" ".join(dict.fromkeys(filter(None, [*texts, *notes]))) or NOTHING)
 
     def _solved(self, item: ChainItem, request: AnswerRequest, budget: int, shown: list[str]) -> str:
         places = {document.id: index for index, document in enumerate(request.evidence)}
@@ -141,7 +141,7 @@ class _Remembering:
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder = encoder
-        self._vectors: dict[str, NDArray[Any]] = {}
+        self._vectors: LRUCache[str, NDArray[Any]] = LRUCache(2_000)
         self._lock = threading.Lock()
 
     def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]:
@@ -153,13 +153,8 @@ class _Remembering:
         if new := [text for text in texts if text not in known]:
             known |= zip(new, np.asarray(self._encoder.encode_passages(new)), strict=True)
         with self._lock:
-            if len(self._vectors) > _REMEMBERED:
-                self._vectors.clear()
-            self._vectors |= known
+            self._vectors.update(known)
         return np.stack([known[text] for text in texts])
-
-
-_REMEMBERED = 2_000
 
 
 def _best_action(question: str, actions: dict[str, str]) -> str:
@@ -193,10 +188,6 @@ def _failure(item: ChainItem, parts: int) -> str:
     return f"I could not look up{what}{f': {reason}' if reason else ''}."
 
 
-def _nothing_about(sub_question: str) -> str:
-    return f'I found nothing about "{sub_question}" in the documents.'
-
-
 def _share(needs: Sequence[int], budget: int) -> int:
     """The first one's part of a budget of words: what it needs and its share of the rest, or less where all need more."""
     rest = budget - sum(needs)
@@ -216,7 +207,3 @@ def _fitted(texts: Sequence[str], budget: int) -> list[str]:
         fitted.append(short)
         budget -= count_words(short)
     return fitted
-
-
-def _distinct(texts: Sequence[str]) -> list[str]:
-    return [text for text in dict.fromkeys(texts) if text]

@@ -1,4 +1,4 @@
-"""Which sentences of the evidence answer a question best: a small linear model over plain features."""
+"""Ranking of the evidence's sentences by how likely they hold the answer: a small linear model over plain features."""
 
 from __future__ import annotations
 
