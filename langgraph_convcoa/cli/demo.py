@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
+import typer
+
 from langgraph_convcoa.cli.chat import Chat
 from langgraph_convcoa.cli.console import consoles, run_turn
 from langgraph_convcoa.cli.documents import documents_path
@@ -17,7 +19,6 @@ from langgraph_convcoa.cli.options import (
     MaxMb,
     NoCache,
     PassageCount,
-    option,
     proper_text,
 )
 from langgraph_convcoa.cli.session import open_session
@@ -26,9 +27,10 @@ from langgraph_convcoa.cli.session import open_session
 def demo(
     docs: Docs = "demo",
     question: Annotated[
-        list[str] | None, option("Q", "A question of the conversation; may be repeated.", "--question", "-q")
+        list[str] | None,
+        typer.Option("--question", "-q", metavar="Q", help="A question of the conversation; may be repeated."),
     ] = None,
-    model: Annotated[str | None, option("NAME", "Chat model; without one, offline.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Chat model; without one, offline.")] = None,
     base_url: BaseUrl = None,
     k: PassageCount = None,
     max_mb: MaxMb = DEFAULT_MAX_MB,

@@ -11,7 +11,7 @@ import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json
 from langgraph_convcoa.cli.documents import documents_path
-from langgraph_convcoa.cli.options import AsJson, option
+from langgraph_convcoa.cli.options import AsJson
 from langgraph_convcoa.errors import one_of
 
 if TYPE_CHECKING:
@@ -21,23 +21,19 @@ DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 
 
 def index(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Files and folders of documents.", show_default=False)
-    ],
-    out: Annotated[Path, option("DIR", "Folder of the index.", "--out")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders of documents.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the index.")],
     dtype: Annotated[
         str | None,
-        option(
-            "|".join(DTYPES),
-            "How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
+        typer.Option(
+            metavar="|".join(DTYPES),
+            help="How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
         ),
     ] = None,
     approximate: Annotated[
         bool | None,
         typer.Option(
-            "--approximate/--exact",
-            help="Keep an ANN graph too, for millions of patterns; as the index has it when left out.",
-            show_default=False,
+            "--approximate/--exact", help="Keep an ANN graph too, for millions of patterns; as the index has it when left out."
         ),
     ] = None,
     passages: Annotated[

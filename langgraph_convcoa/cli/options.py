@@ -15,31 +15,33 @@ from langgraph_convcoa.errors import InputError
 DEFAULT_MAX_MB = 50.0
 
 
-def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
-    """A Typer option whose help does not show its default."""
-    return typer.Option(*names, metavar=metavar, help=text, show_default=False, **more)
-
-
 Docs = Annotated[
     str | None,
-    option(
-        "PATH", 'File or folder of .txt .md .html .pdf .csv .json .jsonl(.gz); "demo" for the documents of the demonstration.'
+    typer.Option(
+        metavar="PATH",
+        help='File or folder of .txt .md .html .pdf .csv .json .jsonl(.gz); "demo" for the documents of the demonstration.',
     ),
 ]
-IndexFolder = Annotated[Path | None, option("DIR", "An index that `convcoa index` made, instead of --docs.", "--index")]
+IndexFolder = Annotated[
+    Path | None, typer.Option("--index", metavar="DIR", help="An index that `convcoa index` made, instead of --docs.")
+]
 Model = Annotated[
     str | None,
-    option(
-        "NAME",
-        'Chat model, such as "openai:gpt-4.1-mini". Without one, answers are extracted offline.',
+    typer.Option(
+        metavar="NAME",
+        help='Chat model, such as "openai:gpt-4.1-mini". Without one, answers are extracted offline.',
         envvar="CONVCOA_MODEL",
     ),
 ]
 BaseUrl = Annotated[
-    str | None, option("URL", "An OpenAI-compatible server that has the model.", "--base-url", envvar="CONVCOA_BASE_URL")
+    str | None,
+    typer.Option(
+        "--base-url", metavar="URL", help="An OpenAI-compatible server that has the model.", envvar="CONVCOA_BASE_URL"
+    ),
 ]
 PassageCount = Annotated[
-    int | None, option("N", "Passages a sub-question; 5 with a model, 10 without.", "-k", "--k", min=1, max=100)
+    int | None,
+    typer.Option("-k", "--k", metavar="N", help="Passages a sub-question; 5 with a model, 10 without.", min=1, max=100),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else on standard output.")]
 MaxMb = Annotated[
@@ -56,33 +58,40 @@ class ConversationOptions:
     index: IndexFolder = None
     data: Annotated[
         list[str] | None,
-        option(
-            "FILE|URL",
-            "Tables to query: .csv .tsv .parquet .xlsx .json .sqlite .duckdb, a folder, a database URL; may be repeated.",
+        typer.Option(
+            metavar="FILE|URL",
+            help="Tables to query: .csv .tsv .parquet .xlsx .json .sqlite .duckdb, a folder, a database URL; may be repeated.",
         ),
     ] = None
     web: Annotated[bool, typer.Option("--web", help="Look things up on the web too.")] = False
     search: Annotated[
         str | None,
-        option("PROVIDER", "How --web searches: ddgs (no key; the default), tavily, google, or the address of a SearXNG."),
+        typer.Option(
+            metavar="PROVIDER",
+            help="How --web searches: ddgs (no key; the default), tavily, google, or the address of a SearXNG.",
+        ),
     ] = None
     model: Model = None
     base_url: BaseUrl = None
     thread: Annotated[
         str | None,
-        option("T", "Which conversation to continue, or to begin; kept in the user's own store where no --store is given."),
+        typer.Option(
+            metavar="T",
+            help="Which conversation to continue, or to begin; kept in the user's own store where no --store is given.",
+        ),
     ] = None
     store: Annotated[
         str | None,
-        option(
-            "FILE|URL",
-            "SQLite file, made when missing, or postgresql:// address that keeps conversations.",
+        typer.Option(
+            metavar="FILE|URL",
+            help="SQLite file, made when missing, or postgresql:// address that keeps conversations.",
             envvar="CONVCOA_STORE",
         ),
     ] = None
     k: PassageCount = None
     threshold: Annotated[
-        float | None, option("T", "Faith score above which a guess is kept; calibrated by default.", min=0.0, max=1.0)
+        float | None,
+        typer.Option(metavar="T", help="Faith score above which a guess is kept; calibrated by default.", min=0.0, max=1.0),
     ] = None
     max_mb: MaxMb = DEFAULT_MAX_MB
     no_cache: NoCache = False

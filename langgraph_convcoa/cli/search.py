@@ -9,17 +9,19 @@ import typer
 
 from langgraph_convcoa.cli.console import citation_line, consoles, print_json
 from langgraph_convcoa.cli.documents import open_retriever, read_history
-from langgraph_convcoa.cli.options import DEFAULT_MAX_MB, AsJson, MaxMb, NoCache, option, proper_text
+from langgraph_convcoa.cli.options import DEFAULT_MAX_MB, AsJson, MaxMb, NoCache, proper_text
 from langgraph_convcoa.errors import InputError
 
 
 def search(
-    path: Annotated[str, typer.Argument(help='File or folder of documents, an index, or "demo".', show_default=False)],
-    query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
+    path: Annotated[str, typer.Argument(help='File or folder of documents, an index, or "demo".')],
+    query: Annotated[str, typer.Argument(help="What to look for.")],
     k: Annotated[int, typer.Option("-k", "--k", min=1, max=100, metavar="N", help="How many passages.")] = 5,
     history: Annotated[
         Path | None,
-        option("FILE.json", 'Earlier turns: a list of \\[question, answer] pairs or of {"role", "content"} messages.'),
+        typer.Option(
+            metavar="FILE.json", help='Earlier turns: a list of \\[question, answer] pairs or of {"role", "content"} messages.'
+        ),
     ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Search all of an index that keeps a graph for approximate search.")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json, show_rounds
-from langgraph_convcoa.cli.options import AsJson, option
+from langgraph_convcoa.cli.options import AsJson
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.storage import default_store, open_store
 from langgraph_convcoa.storage.export import file_as_values, read_thread_file, write_thread_file
@@ -21,16 +21,14 @@ app = typer.Typer(help="List, show, export, import and delete conversations.", n
 
 _Store = Annotated[
     str | None,
-    option(
-        "FILE|URL",
-        "SQLite file or postgresql:// address; the user's own store without it.",
+    typer.Option(
         "--store",
+        metavar="FILE|URL",
+        help="SQLite file or postgresql:// address; the user's own store without it.",
         envvar="CONVCOA_STORE",
     ),
 ]
-_Name = Annotated[
-    str, typer.Argument(metavar="THREAD", help="Its name, as `convcoa threads list` shows it.", show_default=False)
-]
+_Name = Annotated[str, typer.Argument(metavar="THREAD", help="Its name, as `convcoa threads list` shows it.")]
 
 
 @app.command("list")
@@ -69,7 +67,7 @@ def list_threads(store: _Store = None, as_json: AsJson = False) -> None:
 def show(
     thread: _Name,
     store: _Store = None,
-    last: Annotated[int | None, option("N", "Only the last N rounds.", "--last", "-n", min=1)] = None,
+    last: Annotated[int | None, typer.Option("--last", "-n", metavar="N", help="Only the last N rounds.", min=1)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the rounds of a conversation.
@@ -93,8 +91,7 @@ def show(
 def export(
     thread: _Name,
     file: Annotated[
-        Path | None,
-        typer.Argument(help="Written to; .md for reading, else JSON. Standard output without it.", show_default=False),
+        Path | None, typer.Argument(help="Written to; .md for reading, else JSON. Standard output without it.")
     ] = None,
     store: _Store = None,
 ) -> None:
@@ -117,8 +114,8 @@ def export(
 
 @app.command("import")
 def import_thread(
-    file: Annotated[Path, typer.Argument(help="What `export` wrote, or a contextual knowledge set.", show_default=False)],
-    thread: Annotated[str | None, option("T", "Another name than the one it had.", "--thread")] = None,
+    file: Annotated[Path, typer.Argument(help="What `export` wrote, or a contextual knowledge set.")],
+    thread: Annotated[str | None, typer.Option("--thread", metavar="T", help="Another name than the one it had.")] = None,
     store: _Store = None,
 ) -> None:
     """Import a conversation that was exported; it goes on where it was.
