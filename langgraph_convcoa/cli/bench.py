@@ -30,7 +30,7 @@ def scoring(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="product, float32, int8, faiss, langchain, approximate, approximate-passages (ANN indexes).",
+            help="product, float32, int8, faiss, approximate, approximate-passages (ANN indexes).",
         ),
     ] = None,
     k: Annotated[int, typer.Option("-k", "--k", min=1, metavar="N", help="Passages a query.")] = 100,
@@ -40,7 +40,7 @@ def scoring(
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw time against size.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time scoring beside the bare product, FAISS and LangChain's store in memory.
+    """Time scoring beside the bare product and FAISS.
 
     [bold]Examples[/bold]
 

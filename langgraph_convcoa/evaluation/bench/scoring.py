@@ -1,4 +1,4 @@
-"""Benchmark of scoring, beside the bare product, FAISS, LangChain's store in memory and ANN indexes."""
+"""Benchmark of scoring, beside the bare product, FAISS and ANN indexes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _RECALL_AT = 10
-# LangChain's store keeps every number as a Python object and takes seconds a query.
-_LANGCHAIN_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -137,20 +135,16 @@ def _time(
 ) -> list[BenchRow]:
     queries = np.ascontiguousarray(queries)
     best = [set(ranking.indices.tolist()) for ranking in search(patterns, queries, k=min(_RECALL_AT, k))]
-    # One query is enough of what takes seconds for each.
-    given = {name: queries[:1] if name == "langchain" else queries for name in stages}
     recalls: dict[str, float | None] = {}
     for name, stage in stages.items():
-        found = stage(given[name])
+        found = stage(queries)
         recalls[name] = _recall(best, found) if name in SEARCHES or name in APPROXIMATE else None
     times: dict[str, list[float]] = {name: [] for name in stages}
-    for number in range(runs):
+    for _ in range(runs):
         for name, stage in stages.items():
-            if name == "langchain" and number >= _LANGCHAIN_RUNS:
-                continue
             start = time.perf_counter()
-            stage(given[name])
-            times[name].append(1000 * (time.perf_counter() - start) * len(queries) / len(given[name]))
+            stage(queries)
+            times[name].append(1000 * (time.perf_counter() - start))
         advance(1)
     medians = {name: float(np.median(values)) for name, values in times.items()}
     product, float32 = medians.get("product"), medians.get("float32")

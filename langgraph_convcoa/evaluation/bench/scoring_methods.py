@@ -8,8 +8,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from langchain_core.embeddings import Embeddings
-from langchain_core.vectorstores import InMemoryVectorStore
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
@@ -18,10 +16,10 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 
-METHODS = ("product", "float32", "int8", "faiss", "langchain")
+METHODS = ("product", "float32", "int8", "faiss")
 """The bare torch product over the same patterns; `search` over float32 and int8 patterns; FAISS `IndexFlatIP` over the same
-patterns; LangChain's `InMemoryVectorStore` over the whole-passage patterns, one query at a time. Where named,
-`search_candidates` over an HNSW graph of the windows (approximate) or of the whole passages (approximate-passages)."""
+patterns. Where named, `search_candidates` over an HNSW graph of the windows (approximate) or of the whole passages
+(approximate-passages)."""
 
 SEARCHES: tuple[PatternType, ...] = ("float32", "int8")
 APPROXIMATE: dict[str, Over] = {"approximate": "windows", "approximate-passages": "passages"}
@@ -54,8 +52,6 @@ def prepare(patterns: Patterns, methods: Sequence[str], k: int, progress: Progre
             stages[name] = lambda x: torch.from_numpy(x) @ patterns.tensor.T
         elif name == "faiss":
             stages[name] = _faiss(patterns, k)
-        elif name == "langchain":
-            stages[name] = _langchain(patterns, k)
         elif name in APPROXIMATE:
             stages[name] = _approximate(patterns, APPROXIMATE[name], k, progress)
         else:
@@ -83,26 +79,6 @@ def _faiss(patterns: Patterns, k: int) -> Method:
     index = faiss.IndexFlatIP(patterns.d)
     index.add(patterns.values)
     return lambda x: index.search(x, k)
-
-
-def _langchain(patterns: Patterns, k: int) -> Method:
-    store = InMemoryVectorStore(_Ready(patterns))
-    store.add_texts([str(n) for n in range(patterns.n)])
-    return lambda x: [store.similarity_search_by_vector(row.tolist(), k=k) for row in x]
-
-
-class _Ready(Embeddings):
-    """Gives the whole-passage patterns by number."""
-
-    def __init__(self, patterns: Patterns) -> None:
-        self._patterns = patterns
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        vectors: list[list[float]] = self._patterns.take(self._patterns.offsets[[int(text) for text in texts]]).tolist()
-        return vectors
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
 
 
 def synthetic_memory(size: int, dimension: int, queries: int, seed: int) -> tuple[Patterns, Vectors]:
