@@ -37,19 +37,10 @@ _RANKED = 100
 
 @dataclass(frozen=True)
 class EncoderRow:
-    """One type.
+    """One type, with an attention, after so many steps of training.
 
-    Attributes:
-        dtype: The type.
-        attention: The attention.
-        steps: How many steps it was trained before.
-        cosine: Mean cosine of its vectors with those of float32, else alike.
-        least_cosine: The least of them.
-        mrr: Mean reciprocal rank over the data, None without.
-        recall_10: Recall@10, None without data.
-        texts_per_second: Median over the runs.
-        to_float32: That over the one of float32.
-        weights_mb: Memory of the weights, in millions of bytes.
+    `cosine` and `least_cosine` are those of its vectors with float32's, else alike; MRR and Recall@10 are over the data, None
+    without; `weights_mb` is in millions of bytes.
     """
 
     dtype: str
@@ -75,19 +66,7 @@ class OutlierRow:
 
 @dataclass(frozen=True)
 class EncoderReport(Report):
-    """Measures of one encoder in its types.
-
-    Attributes:
-        model: Its name or folder.
-        rows: One for each type, attention and number of steps.
-        outliers: Its activations, for each attention and number of steps.
-        texts: How many texts were timed.
-        tokens: Their mean length in tokens.
-        threads: Threads that torch used.
-        runs: Timed repetitions, the types alternating.
-        dataset: Name of the data, None without.
-        queries: How many queries were ranked.
-    """
+    """Measures of one encoder in its types; `tokens` is the mean length of the timed texts, `runs` alternate the types."""
 
     model: str
     rows: tuple[EncoderRow, ...]
@@ -136,20 +115,20 @@ def bench_encoder(
 ) -> EncoderReport:
     """Measure an encoder in several types, with softmax and with softmax_1, and again after a short training.
 
-    Speed is of batches of 32 texts, the types taking turns in every run. The texts are passages of the data, or of the
-    demonstration's documents. For the measures over data every question, put behind the user turn before it, ranks the whole
-    passages by cosine, the questions and passages encoded in the type. What is trained is turned into the types afterwards.
+    Speed is of batches of 32 texts (passages of the data, or of the demonstration's documents), the types taking turns in
+    every run. For the measures over data every question, put behind the user turn before it, ranks the whole passages by
+    cosine, both encoded in the type. A trained encoder is converted to the types afterwards.
 
     Args:
         model: Name or folder of a sentence-transformers model.
-        dtypes: Types; all when None, torchao-int8 where torchao is installed. float32, which the others are compared to, is
-            measured in any case.
+        dtypes: Types; those whose packages are installed when None. float32, which the others are compared with, is always
+            measured.
         attentions: "softmax", "softmax1" or both. A model need not be trained with the one it is measured with.
         dataset: Queries and passages.
         queries: The first so many queries; all when None.
         texts: How many texts are timed.
         runs: How often each type is timed.
-        train: What the encoder is trained on, with each attention; see `train_pairs`.
+        train: Data that the encoder is trained on, with each attention; see `train_pairs`.
         steps: For how many batches; it is not trained when 0.
         device: "cpu", "cuda", ...; chosen when None.
         progress: A bar, a callback or nothing.

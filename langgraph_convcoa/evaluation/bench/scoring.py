@@ -34,7 +34,10 @@ _RECALL_AT = 10
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One method at one size; `recall` is the share of the float32 search's best 10 among the best 10 of a search."""
+    """One method at one size; the median also over those of the bare product and of the float32 search.
+
+    `recall` is the share of the float32 search's best 10 among the best 10 of a search.
+    """
 
     patterns: int
     sets: int
@@ -49,15 +52,7 @@ class BenchRow:
 
 @dataclass(frozen=True)
 class BenchReport(Report):
-    """Times of one run, the methods alternating.
-
-    Attributes:
-        rows: Every size, batch and method, its median also over those of the bare product and the float32 search.
-        k: How many passages a query.
-        dimension: Length of a pattern.
-        threads: Threads that torch used.
-        runs: Timed repetitions of each.
-    """
+    """Times of one run, the methods alternating; `k` passages a query, patterns of length `dimension`, torch's `threads`."""
 
     rows: tuple[BenchRow, ...]
     k: int

@@ -40,16 +40,7 @@ _HEADINGS = ("right", "n", "method", "input", "output", "total", "retrievals", "
 
 @dataclass(frozen=True)
 class CostRow:
-    """What a question cost a method on average, for one length of chain and one share of right guesses.
-
-    Attributes:
-        method: Its name.
-        sub_questions: n, of each question.
-        right_share: Share of the guesses that are right.
-        questions: How many questions the means are of.
-        calls, input_tokens, output_tokens, retrievals: Means a question.
-        fewest_calls, most_calls: Of a question.
-    """
+    """Mean cost of a question by one method, for one length of chain and one share of right guesses."""
 
     method: str
     sub_questions: int
@@ -143,7 +134,7 @@ def measure_costs(
         script: The questions; those of one conversation are asked in order, after the right answers.
         methods: Names, see `methods.registry`.
         k: Passages a search.
-        samples: Of methods that draw several replies.
+        samples: Replies that methods with several draw.
         concurrency: Conversations that are asked at the same time.
         progress: A bar, a callback or nothing.
 

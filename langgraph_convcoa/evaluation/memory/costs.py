@@ -38,15 +38,8 @@ _PASSAGES = 200
 
 @dataclass(frozen=True)
 class RoundCost:
-    """One round.
-
-    Attributes:
-        round: Its number.
-        prompt_tokens: Of all the model calls of the turn, estimated at four characters each.
-        seconds: Of the whole turn with its store, less what was spent inside the model.
-        state_kb: Size of the last checkpoint of the turn.
-        retrievals: Look-ups made.
-        recalled: Look-ups saved.
+    """One round: estimated prompt tokens of all its model calls, seconds outside the model, size of the last checkpoint in KB,
+    look-ups made, and look-ups saved by recalling an answer.
     """
 
     round: int

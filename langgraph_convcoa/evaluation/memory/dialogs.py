@@ -13,15 +13,9 @@ from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of a real dialog.
+    """One turn of a real dialog: the question as it was put, its answer, and the gold passages.
 
-    Attributes:
-        question: As it was put.
-        answer: The answer that it got.
-        rewrite: A form that stands alone, empty where none is known.
-        alone: What stands alone: the rewrite, or the question where it needs none (it opens its dialog).
-        gold: Ids of the passages that answer it.
-        dialog: Which dialog it is of.
+    `rewrite` is a form that stands alone, empty where none is known; `alone` is that, or the question of a dialog's opening.
     """
 
     question: str

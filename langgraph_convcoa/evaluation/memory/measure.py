@@ -31,14 +31,7 @@ _FIELDS = ("prompt_tokens", "seconds", "state_kb")
 
 @dataclass(frozen=True)
 class MemoryReport(Report):
-    """Figures of a run; what was not measured is empty.
-
-    Attributes:
-        costs: Every round of one long conversation.
-        mentions: Recall@5 of an early round, by part and method.
-        recall: Answers that would be recalled, by part and kind of pair.
-        summaries: Precision and recall of that, by part.
-    """
+    """Costs of every round, recall@5 of an early round, and recalled answers with their precision; empty if not measured."""
 
     costs: tuple[RoundCost, ...] = ()
     mentions: tuple[MentionRow, ...] = ()
@@ -128,14 +121,8 @@ def evaluate_memory(
 ) -> MemoryReport:
     """Measure the conversation memory on real questions.
 
-    Args:
-        folders: Data folders; those whose rows have a history give the dialogs, all of them the pairs of questions.
-        parts: Some of `PARTS`.
-        rounds: Of the long conversation.
-        probes: Of each half.
-        seed: Which dialogs, probes and pairs.
-        cache: Of encoded passages.
-        progress: A bar, a callback or nothing.
+    Folders whose rows have a history give the dialogs, all of them the pairs of questions. `parts` are some of `PARTS`,
+    `probes` those of each half; `seed` decides which dialogs, probes and pairs.
 
     Raises:
         InputError: A part is unknown, a folder cannot be read, or the data holds no dialogs where they are needed.

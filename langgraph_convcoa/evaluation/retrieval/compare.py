@@ -108,14 +108,7 @@ def evaluate_retrieval(
 def evaluate_sources(
     datasets: Sequence[Dataset], *, parts: Sequence[str] | None = None, seed: int = 0, resamples: int = 2000, **options: Any
 ) -> SourcesReport:
-    """`evaluate_retrieval` of several data sets, each with its own pool, and the mean over them.
-
-    Args:
-        datasets: At least one; distractors are added to each.
-        parts: Which part of each its queries are, for the report.
-        seed: Of bootstrap and test.
-        resamples: Of the bootstrap.
-        **options: Those of `evaluate_retrieval`.
+    """`evaluate_retrieval` with the same options for several data sets, each with its own pool, and the mean over them.
 
     Raises:
         InputError: There is no data set, or two have the same name; and as `evaluate_retrieval`.

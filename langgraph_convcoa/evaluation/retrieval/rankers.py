@@ -68,16 +68,7 @@ def check_methods(methods: Sequence[str], *, index: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Pool:
-    """Documents, and the queries of which at least one gold passage is among them.
-
-    Attributes:
-        name: The data set's.
-        documents: How many documents there are.
-        queries: Those that are asked.
-        left_out: How many are not, since none of their gold passages is there.
-        passages: The documents; none where an index holds them.
-        index: What holds them otherwise.
-    """
+    """Documents (`passages`, or those of an `index`), and the queries of which at least one gold passage is among them."""
 
     name: str
     documents: int
@@ -126,16 +117,7 @@ def _asked(dataset: Dataset, ids: set[str]) -> Sequence[Query]:
 
 
 class Rankers:
-    """The methods over one pool.
-
-    Args:
-        pool: What is searched.
-        encoder: Encodes passages and queries.
-        model: The trained model that is measured, for the methods of that name.
-        cache: Where encoded passages are kept between runs.
-        progress: A bar, a callback or nothing while encoding.
-        settings: Settings of the `HopfieldRetriever`, such as `beta`.
-    """
+    """The methods over one pool; the arguments are those of `evaluate_retrieval`."""
 
     def __init__(
         self,

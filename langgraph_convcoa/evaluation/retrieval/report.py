@@ -28,13 +28,7 @@ _DECIMALS = 4
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Every measure of every query that a method was asked.
-
-    Attributes:
-        rows: Numbers of the queries, (n,), rising.
-        values: (n, m), in the order of `METRICS`.
-        conversations: The conversation of each, n of them.
-    """
+    """Every measure of every query that a method was asked: rising numbers of n queries, (n, m) values, n conversations."""
 
     rows: npt.NDArray[np.int64]
     values: npt.NDArray[np.float64]
@@ -49,12 +43,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class MethodResult:
-    """What one method reached.
+    """Figures of one method over its queries.
 
     Attributes:
-        queries: How many it was asked, over all sources.
         metrics: The mean of each measure; over several sources the mean of their means.
-        seconds: The time that all of them took.
         intervals: 95% intervals of the means, by a bootstrap over conversations.
         p_values: Of a paired randomisation test against the baseline, on the queries that both were asked; none for itself.
     """
@@ -81,13 +73,11 @@ class RetrievalReport(Report):
     """The measures of each method over one pool.
 
     Attributes:
-        dataset: Its name.
         documents: How many were searched, distractors included.
-        queries: How many were asked.
-        left_out: How many were not, since none of their gold passages is in the pool.
+        left_out: Queries that were not asked, since none of their gold passages is in the pool.
         methods: By name; MRR is of the first 100 documents.
         baseline: The method that the others are tested against.
-        part: Which part of the data set was asked, empty for all of it.
+        part: The part of the data set that was asked, empty for all of it.
         measured: Every measure of every query, by method.
     """
 
@@ -121,13 +111,7 @@ class RetrievalReport(Report):
 
 @dataclass(frozen=True)
 class SourcesReport(Report):
-    """Several sources, and the mean over them, each source counting alike.
-
-    Attributes:
-        sources: A report each.
-        macro: Of the methods that every source has results of.
-        baseline: The method that the others are tested against.
-    """
+    """A report for each of several sources, and the mean over them, each source counting alike."""
 
     sources: tuple[RetrievalReport, ...]
     macro: dict[str, MethodResult]

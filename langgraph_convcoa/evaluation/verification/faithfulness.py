@@ -51,15 +51,9 @@ class _Row(BaseModel):
 
 @dataclass(frozen=True)
 class Judgement:
-    """An answer and its ratings.
+    """An answer, the passages that it was to be faithful to, earlier pairs of question and answer, and its ratings.
 
-    Attributes:
-        conversation: The id of its conversation.
-        answer: The answer.
-        passages: The evidence that it was to be faithful to.
-        history: Earlier pairs of question and answer.
-        grade: The mean rating.
-        ratings: Those of each person, where they are known.
+    `grade` is the mean rating, `ratings` those of each person where they are known.
     """
 
     conversation: str
@@ -117,11 +111,8 @@ class FaithfulnessReport(Report):
         rows: Every method on the whole file, the gains over the papers' plain form. Of "default, fitted on the others" weights
             and T are fitted once for each conversation, on all others; its figures are of the pooled scores.
         bins: The default's scores against the ratings.
-        raters: Mean Spearman of each rater with the mean of the others: how far people agree; None without their ratings.
-        conversations: How many conversations the answers are of.
-        faithful_from: The lowest rating that counts as faithful.
-        suggested_weights: alpha, beta, gamma, fitted on all answers.
-        suggested_threshold: T with these weights.
+        raters: Mean Spearman of each rater with the mean of the others; None without their ratings.
+        suggested_weights: alpha, beta, gamma, fitted on all answers; `suggested_threshold` is T with these.
     """
 
     rows: tuple[FaithfulnessRow, ...]

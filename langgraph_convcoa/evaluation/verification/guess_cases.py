@@ -26,15 +26,12 @@ REPORTED_SHARE = 0.65
 
 @dataclass(frozen=True, eq=False)
 class GuessCase:
-    """A question, its evidence, and three guesses.
+    """A question, its evidence, and three guesses: the right answer, another of the passage, the answer to another question.
 
     Attributes:
         references: The right passage, and the answers of the conversation so far.
-        question: As it was put.
-        guesses: The right answer, another answer of the passage, the answer to another question.
-        conversation: The id of the question's conversation.
         new: Whether the other answer of the passage is none that the conversation has had.
-        prompt_tokens: What the prompt for corrections grows by when the guess is not kept, counted approximately.
+        prompt_tokens: Tokens that a guess which is not kept adds to the prompt for corrections, counted approximately.
     """
 
     references: References

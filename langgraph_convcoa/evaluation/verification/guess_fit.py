@@ -30,11 +30,9 @@ _DIGITS = 3
 
 @dataclass(frozen=True)
 class GuessFit(Report):
-    """Fitted weights, and what they were fitted on.
+    """Fitted weights of the features of `answer_relevance`, and their sources: data set, its part, how many questions.
 
-    Attributes:
-        sources: Each data set, what of it was taken, and how many questions those are.
-        weights: Of the features of `answer_relevance`; the bias is such that `GUESS_THRESHOLD` has the best balanced accuracy.
+    The bias is such that `GUESS_THRESHOLD` has the best balanced accuracy.
     """
 
     sources: tuple[tuple[str, str, int], ...]
@@ -46,15 +44,10 @@ class GuessFit(Report):
 
 
 def fit_guesses(folders: Sequence[str | Path], *, n: int = FIT_SAMPLE, seed: int = FIT_SEED) -> GuessFit:
-    """Fit a logistic regression of right answers against other answers of the same passage.
+    """Fit a logistic regression of right answers against other answers of the same passage, on the training parts alone.
 
-    Each data set counts the same, however many questions it has. Where the other answer or the right one is a bare yes or
-    no there is nothing to be fitted: those are judged by another rule.
-
-    Args:
-        folders: Data sets as `load_cases` reads them; their training part is taken, never what is reported on.
-        n: Questions of each at most.
-        seed: Which questions, and which wrong answers.
+    Each data set counts the same, however many of its `n` questions it has. Where the other answer or the right one is a bare
+    yes or no nothing can be fitted: those are judged by another rule.
 
     Raises:
         InputError: As `load_cases`.

@@ -50,11 +50,10 @@ class GuessRow:
 
 @dataclass(frozen=True)
 class Saving:
-    """A threshold, where a given share of the guesses is right.
+    """Effect of threshold T where a share of the guesses is right.
 
     Attributes:
         right_share: Share of right guesses before verification.
-        threshold: T; a guess above it is kept.
         kept: Share of all guesses that is kept: each saves its correction, its evidence in the prompt and its answer.
         error: Share of wrong guesses among the kept; None where none is kept.
         right_kept: Share of the right guesses that is kept.
@@ -180,19 +179,10 @@ def evaluate_guesses(
     right_shares: Sequence[float] = RIGHT_SHARES,
     progress: bool = False,
 ) -> GuessReport:
-    """Tell the right answer of a question from another answer of the same passage, and from answers to other questions.
+    """Discriminate the right answer of a question from another answer of its passage, and from answers to other questions.
 
-    No model is asked. Where a data set has no split "dev", what is measured is the part of its conversations that the score
-    was not fitted on.
-
-    Args:
-        folder: Queries and corpus, as `load_dataset` reads them; the queries need an answer and a gold passage.
-        n: How many questions; those without a second answer in their passage are passed over.
-        seed: Which questions, and which wrong answers.
-        split: Only the queries of this split, all of them.
-        history: Whether the answers of the conversation so far are told to the score, as a turn tells them.
-        right_shares: Shares of right guesses that the savings are worked out for.
-        progress: Show a bar.
+    No model is asked. Where a data set has no split "dev", the part of its conversations that the score was not fitted on is
+    measured. `n`, `seed`, `split` and `history` are as for `load_cases`, `right_shares` those of the savings.
 
     Raises:
         InputError: A file cannot be read or holds fewer than two such questions, or a share is not between 0 and 1.
