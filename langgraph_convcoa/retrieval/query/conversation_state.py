@@ -29,6 +29,7 @@ History = Sequence[Turn | Sequence[str] | BaseMessage]
 _Asked = tuple[str, tuple[Turn, ...]]
 
 _ANSWER_CHARACTERS = 300
+_KEPT = 4096
 
 
 def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage] | None) -> list[Turn]:
@@ -211,15 +212,14 @@ class StateEncoder:
 
     Args:
         encoder: Encodes questions and turns alike.
-        capacity: How many vectors are kept.
         model: A trained model for this encoder.
     """
 
-    def __init__(self, encoder: Encoder, capacity: int = 4096, model: RetrieverModel | None = None) -> None:
+    def __init__(self, encoder: Encoder, model: RetrieverModel | None = None) -> None:
         self.encoder = encoder
         self.model = model
-        self._vectors = RecentValues[str, Vectors](capacity)
-        self._asked = RecentValues[_Asked, Vectors](capacity)
+        self._vectors = RecentValues[str, Vectors](_KEPT)
+        self._asked = RecentValues[_Asked, Vectors](_KEPT)
         self._checked = False
 
     def states(

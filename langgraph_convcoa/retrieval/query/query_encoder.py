@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import replacing
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading, fingerprint
@@ -33,7 +33,7 @@ class Differences:
 
     Attributes:
         tensors: By the name in the encoder's transformer: matrices as int8 with one scale a row under `{name}.scale`, the
-            largest absolute entry over 127; vectors, and everything with 32 bits, as float32.
+            largest absolute entry over 127; vectors as float32.
         base_hash: Of the encoder's weights that they were taken from.
     """
 
@@ -41,11 +41,10 @@ class Differences:
     base_hash: str
 
     @classmethod
-    def between(cls, base: Mapping[str, Tensor], trained: Mapping[str, Tensor], *, bits: int = 8) -> Differences:
+    def between(cls, base: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> Differences:
         """The differences of trained weights from those of an encoder.
 
         Raises:
-            InputError: `bits` is neither 8 nor 32.
             RetrievalError: The two are not of one architecture.
 
         Example:
@@ -53,8 +52,6 @@ class Differences:
             >>> found.tensors["w"].tolist(), found.added("w").tolist()
             ([[50, 127]], [[0.5, 1.2699999809265137]])
         """
-        if bits not in (8, 32):
-            raise InputError(f"A query encoder is kept in 8 or 32 bits, not {bits}.")
         if {name: tensor.shape for name, tensor in base.items()} != {name: tensor.shape for name, tensor in trained.items()}:
             raise RetrievalError("The trained query encoder and its encoder are not of one architecture.")
         tensors: dict[str, Tensor] = {}
@@ -62,7 +59,7 @@ class Differences:
             change = trained[name].detach().cpu().float() - before.detach().cpu().float()
             if not change.any():
                 continue
-            if change.ndim < 2 or bits == 32:
+            if change.ndim < 2:
                 tensors[name] = change
                 continue
             scales = change.abs().amax(dim=1, keepdim=True) / _LARGEST
@@ -142,14 +139,14 @@ class QueryEncoder:
         return f"QueryEncoder({self.base!r}, {self.reading!r})"
 
     @classmethod
-    def of(cls, module: QueryEncoderModule, base: str, *, bits: int = 8, share: float = 1.0) -> QueryEncoder:
-        """The query encoder of a trained module: its differences from the encoder, rounded to 8 bits or as they are with 32.
+    def of(cls, module: QueryEncoderModule, base: str, *, share: float = 1.0) -> QueryEncoder:
+        """The query encoder of a trained module: its differences from the encoder, rounded to 8 bits.
 
         With a `share` below 1 the weights are averaged with those of the encoder, which is often better on questions of
         another kind than those trained on (Wortsman et al. 2022, WiSE-FT).
         """
         untrained = QueryEncoderModule.of(base, module.text.reading, device="cpu")
-        found = Differences.between(untrained.learned(), module.learned(), bits=bits)
+        found = Differences.between(untrained.learned(), module.learned())
         return cls(base, found if share == 1 else found.scaled(share), module.text.reading)
 
     def averaged(self, other: QueryEncoder) -> QueryEncoder:

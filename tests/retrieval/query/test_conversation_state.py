@@ -86,8 +86,9 @@ def test_a_history_that_recurs_is_encoded_once(encoder):
     np.testing.assert_array_equal(first[0], again[1])
 
 
-def test_only_so_many_vectors_are_kept(encoder):
-    states = StateEncoder(encoder, capacity=2)
+def test_only_so_many_vectors_are_kept(encoder, monkeypatch):
+    monkeypatch.setattr("langgraph_convcoa.retrieval.query.conversation_state._KEPT", 2)
+    states = StateEncoder(encoder)
     for query in ("one", "two", "three", "three", "one"):
         states.states([query], [[]], history_weight=0.6, history_beta=1.0)
     assert encoder.queries == ["one", "two", "three", "one"]
