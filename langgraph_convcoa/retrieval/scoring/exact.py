@@ -1,4 +1,4 @@
-"""The second pass: exact scores of a few memory sets."""
+"""The second pass of a search: exact scores of a few passages."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Rows = npt.NDArray[np.int64]
 def exact_scores(
     patterns: Patterns, queries: Queries, terms: Terms, products: Tensor | None, which: Rows, sets: Rows
 ) -> npt.NDArray[np.float64]:
-    """W <x, y_0> + sum_j sparsemax(beta a)_j b_j + extra, of m pairs of a query and a memory set.
+    """W <x, y_0> + sum_j sparsemax(beta a)_j b_j + extra, of m pairs of a query and a passage.
 
     Args:
-        patterns: n memory sets.
+        patterns: Of n passages.
         queries: q queries.
         terms: What else a score is made of.
         products: <x, y_0> and b of every row, (N, q), where the first pass kept them.
         which: The query of each pair, (m,); the pairs of one query stand together.
-        sets: The memory set of each pair, (m,).
+        sets: The passage of each pair, (m,).
 
     Returns:
         Scores of (m,).
@@ -70,52 +70,37 @@ def _score(
     vectors = [] if products is not None else [queries.states, *([queries.readout] if queries.trained else [])]
     if queries.association is not None:
         vectors.append(queries.association)
-    device = torch.device("cpu") if products is None else products.device
-    shown = torch.from_numpy(mask).to(device)
-    tables = _recompute(patterns, vectors, rows, mask, which, device) if vectors else []
+    tables = _recompute(patterns, vectors, rows, mask, which) if vectors else []
     if products is not None:
-        places = torch.from_numpy(rows).to(device), torch.from_numpy(which).to(device)[:, None]
-        tables.insert(0, products[places].double())
+        tables.insert(0, products[torch.from_numpy(rows), torch.from_numpy(which)[:, None]].double())
     whole, association = tables[0][:, 0], tables[-1][:, 1:]
     readout = tables[1 if products is None and queries.trained else 0][:, 1:]
-    weights = sparsemax(association, beta=terms.beta, mask=shown[:, 1:])
-    scores: npt.NDArray[np.float64] = (terms.passage_weight * whole + (weights * readout).sum(dim=-1)).cpu().numpy()
+    weights = sparsemax(association, beta=terms.beta, mask=torch.from_numpy(mask[:, 1:]))
+    scores: npt.NDArray[np.float64] = (terms.passage_weight * whole + (weights * readout).sum(dim=-1)).numpy()
     return scores
 
 
 def _recompute(
-    patterns: Patterns,
-    vectors: list[Vectors],
-    rows: Rows,
-    mask: npt.NDArray[np.bool_],
-    which: Rows,
-    device: torch.device,
+    patterns: Patterns, vectors: list[Vectors], rows: Rows, mask: npt.NDArray[np.bool_], which: Rows
 ) -> list[Tensor]:
     """Products of each pair's rows with its query's vectors, (m, rows); 0 where masked."""
-    kept = torch.from_numpy(rows[mask]).to(device)
-    owners = np.repeat(which, mask.sum(axis=1))
-    found = torch.empty((len(kept), len(vectors)), dtype=torch.float64, device=device)
+    kept, owners = rows[mask], np.repeat(which, mask.sum(axis=1))
+    found = torch.empty((len(kept), len(vectors)), dtype=torch.float64)
     changes = np.flatnonzero(np.diff(owners)) + 1
     cuts = np.unique([*changes, *range(0, len(owners), max(1, _COPIED // patterns.d)), len(owners)]).tolist()
     for start, stop in itertools.pairwise(cuts):
         query = np.stack([vector[owners[start]] for vector in vectors])
         found[start:stop] = row_products(patterns, query, kept[start:stop])
-    shown = torch.from_numpy(mask).to(device)
     tables = []
     for column in found.unbind(dim=1):
-        table = torch.zeros(mask.shape, dtype=torch.float64, device=device)
-        table[shown] = column
+        table = torch.zeros(mask.shape, dtype=torch.float64)
+        table[torch.from_numpy(mask)] = column
         tables.append(table)
     return tables
 
 
-def row_products(patterns: Patterns, queries: Vectors, rows: Tensor) -> Tensor:
-    """Exact products of the stored patterns of some rows with queries (p, d): (len(rows), p) float64, where the rows are."""
-    if rows.device.type != "cpu":
-        values = patterns.on(rows.device).gathered(rows)
-        return (values @ torch.from_numpy(queries).to(rows.device).T).double()
-    numbers = rows.numpy()
+def row_products(patterns: Patterns, queries: Vectors, rows: Rows) -> Tensor:
+    """Exact products of the stored patterns of some rows with queries (p, d): (len(rows), p), float64."""
     if patterns.scales is not None:
-        exact = IntegerQueries.exact(queries).exact_products(patterns.values[numbers], patterns.scales[numbers])
-        return torch.from_numpy(exact)
-    return (torch.from_numpy(patterns.take(numbers)) @ torch.from_numpy(queries).T).double()
+        return torch.from_numpy(IntegerQueries.exact(queries).exact_products(patterns.values[rows], patterns.scales[rows]))
+    return (torch.from_numpy(patterns.take(rows)) @ torch.from_numpy(queries).T).double()

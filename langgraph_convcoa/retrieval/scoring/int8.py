@@ -1,4 +1,4 @@
-"""Products of int8 patterns in integer arithmetic: one coarse pass over a memory, and exact ones for few rows."""
+"""Products of int8 patterns in integer arithmetic: coarse ones over all rows, and exact ones for few."""
 
 from __future__ import annotations
 

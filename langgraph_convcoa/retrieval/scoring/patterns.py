@@ -1,4 +1,4 @@
-"""Stored patterns: memory sets one after another, in one of four number formats."""
+"""Stored patterns: multi-vector passages one after another, as float32 or int8."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ from torch import Tensor
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 
-PatternType: TypeAlias = Literal["float32", "float16", "bfloat16", "int8"]
-"""How patterns are stored. All but float32 are rounded once; what is stored is then searched exactly."""
+PatternType: TypeAlias = Literal["float32", "int8"]
+"""How patterns are stored. int8 is rounded once; what is stored is then searched exactly."""
 
 PATTERN_TYPES: tuple[PatternType, ...] = get_args(PatternType)
 
-_STORED: dict[str, npt.DTypeLike] = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "int8": np.int8}
 _LARGEST_INT8 = 127
 _ROWS = 4_096
 
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """N patterns of length d in n memory sets, read and never written.
+    """N patterns of length d in n sets, one a passage; read and never written.
 
     Attributes:
-        values: (N, d), C-contiguous, of the stored type: float32, float16, uint16 holding the bits of bfloat16, or int8; may
-            be a read-only memory map.
-        offsets: (n + 1,); memory set i is rows offsets[i] to offsets[i + 1]. Its first row is the whole-passage pattern y_0,
-            the others, at least one, are its windows Y.
-        scales: (N,) for int8, where a pattern is its scale times its row; None for the other types.
+        values: (N, d), C-contiguous, float32 or int8; may be a read-only memory map.
+        offsets: (n + 1,); set i is rows offsets[i] to offsets[i + 1]. Its first row is the whole-passage pattern y_0, the
+            others, at least one, are its windows Y.
+        scales: (N,) for int8, where a pattern is its scale times its row; None for float32.
         dtype: The stored type.
 
     Raises:
@@ -55,10 +53,9 @@ class Patterns:
         if self.dtype not in PATTERN_TYPES:
             raise RetrievalError(f"Patterns cannot be of type {self.dtype!r}; use one of {', '.join(PATTERN_TYPES)}.")
         values, offsets, scales = self.values, self.offsets, self.scales
-        if values.ndim != 2 or values.dtype != np.dtype(_STORED[self.dtype]) or not values.flags.c_contiguous:
+        if values.ndim != 2 or values.dtype != np.dtype(self.dtype) or not values.flags.c_contiguous:
             raise RetrievalError(
-                f"Patterns of type {self.dtype} must be a contiguous matrix of {np.dtype(_STORED[self.dtype])}, "
-                f"not {values.dtype} of shape {values.shape}."
+                f"Patterns must be a contiguous matrix of {self.dtype}, not {values.dtype} of shape {values.shape}."
             )
         if offsets.dtype != np.int64:
             raise RetrievalError(f"The offsets of patterns must be int64, not {offsets.dtype}.")
@@ -66,15 +63,13 @@ class Patterns:
         if offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(values):
             raise RetrievalError("The patterns do not fit together: offsets must go from 0 to the number of patterns.")
         if len(sizes) and sizes.min() < 2:
-            raise RetrievalError(
-                "The patterns do not fit together: a memory set is one whole-passage pattern and its windows."
-            )
+            raise RetrievalError("The patterns do not fit together: a set is one whole-passage pattern and its windows.")
         if (scales is None) == (self.dtype == "int8") or (scales is not None and scales.shape != (len(values),)):
             raise RetrievalError("The patterns do not fit together: int8 patterns, and no others, have one scale each.")
 
     @property
     def n(self) -> int:
-        """Number of memory sets."""
+        """Number of sets."""
         return len(self.offsets) - 1
 
     @property
@@ -85,25 +80,16 @@ class Patterns:
     def __len__(self) -> int:
         return self.n
 
-    def row(self, index: int) -> Vectors:
-        """One pattern as float32, (d,)."""
-        vector: Vectors = self.rows(index, index + 1)[0]
-        return vector
-
     def rows(self, start: int, stop: int) -> Vectors:
         """Patterns start to stop as float32, (stop - start, d)."""
-        return decode_patterns(self.values[start:stop], None if self.scales is None else self.scales[start:stop], self.dtype)
+        return decode_patterns(self.values[start:stop], None if self.scales is None else self.scales[start:stop])
 
     def take(self, rows: npt.NDArray[np.int64]) -> Vectors:
         """The patterns of the given numbers as float32, (len(rows), d)."""
-        return decode_patterns(self.values[rows], None if self.scales is None else self.scales[rows], self.dtype)
-
-    def set_windows(self, index: int) -> Vectors:
-        """The windows Y of memory set index as float32."""
-        return self.rows(int(self.offsets[index]) + 1, int(self.offsets[index + 1]))
+        return decode_patterns(self.values[rows], None if self.scales is None else self.scales[rows])
 
     def select(self, sets: npt.NDArray[np.int64]) -> Patterns:
-        """A copy of some memory sets, in the given order."""
+        """A copy of some sets, in the given order."""
         starts, sizes = self.offsets[sets], self.offsets[sets + 1] - self.offsets[sets]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         rows = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
@@ -112,19 +98,7 @@ class Patterns:
     @cached_property
     def tensor(self) -> Tensor:
         """The stored values as a torch tensor over the same memory, (N, d); never to be written to."""
-        tensor = torch.from_numpy(writable(self.values))
-        return tensor.view(torch.bfloat16) if self.dtype == "bfloat16" else tensor
-
-    def on(self, device: torch.device) -> Stored:
-        """The patterns as tensors: over the same memory on the CPU, else copied to the device once and kept there."""
-        if device not in self._stored:
-            scales = None if self.scales is None else torch.from_numpy(writable(self.scales)).to(device)
-            self._stored[device] = Stored(self.tensor.to(device), torch.from_numpy(writable(self.offsets)).to(device), scales)
-        return self._stored[device]
-
-    @cached_property
-    def _stored(self) -> dict[torch.device, Stored]:
-        return {}
+        return torch.from_numpy(writable(self.values))
 
     @cached_property
     def reach(self) -> Vectors:
@@ -139,31 +113,6 @@ class Patterns:
         return np.stack([whole, np.maximum.reduceat(lengths, firsts) if self.n else whole])
 
 
-@dataclass(frozen=True, eq=False)
-class Stored:
-    """Patterns as tensors on one device, never to be written to.
-
-    Attributes:
-        values: (N, d) of the stored type.
-        offsets: (n + 1,).
-        scales: (N,) of int8 patterns, or None.
-    """
-
-    values: Tensor
-    offsets: Tensor
-    scales: Tensor | None
-
-    def decoded(self, start: int, stop: int) -> Tensor:
-        """Patterns start to stop as float32."""
-        values = self.values[start:stop].float()
-        return values if self.scales is None else values * self.scales[start:stop, None]
-
-    def gathered(self, rows: Tensor) -> Tensor:
-        """The patterns of some rows as float32."""
-        values = self.values[rows].float()
-        return values if self.scales is None else values * self.scales[rows, None]
-
-
 def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
     """Vectors as they are stored, and the scales of int8 rows.
 
@@ -174,11 +123,11 @@ def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[A
         dtype: The stored type.
 
     Returns:
-        Values of (N, d) for `Patterns.values`, and scales of (N,), or None for the other types.
+        Values of (N, d) for `Patterns.values`, and scales of (N,), or None for float32.
 
     Raises:
         InputError: There is no such type.
-        RetrievalError: The vectors are not a matrix of finite numbers, or too large for float16.
+        RetrievalError: The vectors are not a matrix of finite numbers.
 
     Example:
         >>> values, scales = encode_patterns(np.array([[0.5, -1.0]], dtype=np.float32), "int8")
@@ -194,27 +143,16 @@ def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[A
         )
     if dtype == "float32":
         return vectors, None
-    if dtype == "int8":
-        largest = np.abs(vectors).max(axis=1, initial=0.0)
-        scales = (largest / _LARGEST_INT8).astype(np.float32)
-        scales[scales == 0] = 1.0
-        return np.clip(np.rint(vectors / scales[:, None]), -_LARGEST_INT8, _LARGEST_INT8).astype(np.int8), scales
-    if dtype == "bfloat16":
-        return torch.from_numpy(writable(vectors)).to(torch.bfloat16).view(torch.uint16).numpy(), None
-    if vectors.size and np.abs(vectors).max() > np.finfo(np.float16).max:
-        raise RetrievalError("A pattern is too large for float16; store the patterns as bfloat16 or float32.")
-    return vectors.astype(np.float16), None
+    largest = np.abs(vectors).max(axis=1, initial=0.0)
+    scales = (largest / _LARGEST_INT8).astype(np.float32)
+    scales[scales == 0] = 1.0
+    return np.clip(np.rint(vectors / scales[:, None]), -_LARGEST_INT8, _LARGEST_INT8).astype(np.int8), scales
 
 
-def decode_patterns(values: npt.NDArray[Any], scales: npt.NDArray[np.float32] | None, dtype: PatternType) -> Vectors:
+def decode_patterns(values: npt.NDArray[Any], scales: npt.NDArray[np.float32] | None) -> Vectors:
     """Stored values as float32 patterns: what `encode_patterns` rounded."""
-    if scales is not None:
-        return values.astype(np.float32) * scales[:, None]
-    if dtype == "bfloat16":
-        # The upper half of a float32's bits.
-        wide: Vectors = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
-        return wide
-    return np.asarray(values, dtype=np.float32)
+    decoded: Vectors = values if scales is None else values.astype(np.float32) * scales[:, None]
+    return decoded
 
 
 class _Unlocked:

@@ -1,4 +1,4 @@
-"""Exact top-k of a memory by one matrix product, a bound and a certificate."""
+"""Exact top-k of passages by one matrix product, a bound and a certificate."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from torch import Tensor
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.hopfield.sparsity import sparsemax
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.scoring.bounds import FirstPass, Queries, Terms, first_pass
+from langgraph_convcoa.retrieval.scoring.bounds import FirstPass, Queries, Terms, Workers, first_pass
 from langgraph_convcoa.retrieval.scoring.exact import Rows, exact_scores, row_products
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, writable
-from langgraph_convcoa.retrieval.scoring.threads import Workers
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
 _QUERIES = 64
@@ -37,13 +36,13 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The best passages of a memory for one query.
+    """The best passages for one query.
 
     Attributes:
-        indices: Passage numbers, best first; equal scores in the order of the memory.
+        indices: Passage numbers, best first; equal scores in the order of the numbers.
         scores: w <x, y_0> + sim(z, x) + extra of each.
         certified: Whether these are certainly the best of all that was allowed, as the patterns are stored.
-        scored: How many memory sets were scored in full to know that.
+        scored: How many passages were scored in full to know that.
     """
 
     indices: npt.NDArray[np.int64]
@@ -62,9 +61,8 @@ def search(
     allowed: npt.NDArray[np.bool_] | None = None,
     extra: Vectors | None = None,
     weights: HopfieldWeights | None = None,
-    device: str | torch.device = "cpu",
 ) -> list[Ranking]:
-    """The k best passages for each query state, the same as by scoring every memory set in full.
+    """The k best passages for each query state, the same as by scoring every passage in full.
 
     score(x, Y) = w <x, y_0> + sim(z, x) + extra, with z = sparsemax(beta x W_Q W_K^T Y^T) Y W_K W_V. The association weights
     of a set add up to one, so that w <x, y_0> + max_j b_j + extra bounds its score, where b_j = <x (W_K W_V)^T, y_j>: sets are
@@ -72,15 +70,14 @@ def search(
     with the query rounded to int8, their bounds widened by what that can change, and the sets then scored without it.
 
     Args:
-        patterns: n memory sets.
+        patterns: Of n passages.
         states: Query states x, (q, d).
         k: How many passages, at least 1; fewer come back where fewer are allowed.
         beta: Inverse temperature, 0 (mean of the windows) to infinity (best window).
         passage_weight: w, at least 0.
         allowed: (n,), True for the passages that may be returned; all when None.
-        extra: (q, n), added to each passage's score: the lexical channel.
+        extra: (q, n), added to each passage's score, such as BM25.
         weights: Trained W_Q, W_K, W_V; the identity when None.
-        device: Where the products are computed. The patterns are copied to a GPU once, and stay there as long as they live.
 
     Raises:
         InputError: k, beta or the weight is out of range.
@@ -101,20 +98,19 @@ def search(
     pool = patterns.n if allowed is None else int(allowed.sum())
     if pool == 0:
         return [Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), True, 0) for _ in states]
-    where = torch.device(device)
     added = None if extra is None else writable(np.ascontiguousarray(extra, dtype=np.float32))
     terms = Terms(beta, float(passage_weight), allowed, added)
-    if allowed is not None and _few(patterns, pool) and where.type == "cpu":
+    if allowed is not None and _few(patterns, pool):
         chosen = np.flatnonzero(allowed)
         terms = replace(terms, allowed=None, extra=None if terms.extra is None else terms.extra[:, chosen])
-        found = _search(patterns.select(chosen), Queries.of(states, weights), terms, k, pool, where)
+        found = _search(patterns.select(chosen), Queries.of(states, weights), terms, k, pool)
         return [replace(ranking, indices=chosen[ranking.indices]) for ranking in found]
     rankings: list[Ranking] = []
     budget = max(_PRODUCT_BYTES, patterns.values.nbytes // _SHARE)
     step = min(_QUERIES, max(1, budget // (4 * len(patterns.values))))
     for start in range(0, len(states), step):
         part = terms if terms.extra is None else replace(terms, extra=terms.extra[start : start + step])
-        rankings += _search(patterns, Queries.of(states[start : start + step], weights), part, k, pool, where)
+        rankings += _search(patterns, Queries.of(states[start : start + step], weights), part, k, pool)
     return rankings
 
 
@@ -158,7 +154,7 @@ def associate(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """The association weights of a passage's windows for a query state (d), adding up to one, and their products a with it."""
     query = state[None] if weights is None else weights.association(state[None])
-    rows = torch.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
+    rows = np.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
     products = row_products(patterns, query.astype(np.float32), rows)[:, 0]
     return sparsemax(products, beta=beta).numpy(), products.numpy()
 
@@ -168,10 +164,10 @@ def _few(patterns: Patterns, pool: int) -> bool:
     return rows * _SHARE < len(patterns.values) and rows * patterns.values.itemsize * patterns.d < _COPIED_BYTES
 
 
-def _search(patterns: Patterns, queries: Queries, terms: Terms, k: int, pool: int, device: torch.device) -> list[Ranking]:
+def _search(patterns: Patterns, queries: Queries, terms: Terms, k: int, pool: int) -> list[Ranking]:
     found: dict[int, Ranking] = {}
-    with Workers(parallel=patterns.values.size > _WORTH_THREADS, here=device.type != "cpu") as workers:
-        first = first_pass(patterns, queries, terms, device, workers)
+    with Workers(parallel=patterns.values.size > _WORTH_THREADS) as workers:
+        first = first_pass(patterns, queries, terms, workers)
 
         def rank(which: Rows) -> None:
             found.update(_rank(patterns, queries, terms, first, which, min(k, pool), pool))
@@ -189,7 +185,7 @@ def _rank(
     wanted = min(pool, 2 * k + 32 if first.products is None else k + k // 2 + 32)
     found: dict[int, Ranking] = {}
     while len(which):
-        chosen, bounds, left = _best(first.bounds[torch.from_numpy(which).to(first.bounds.device)], wanted)
+        chosen, bounds, left = _best(first.bounds[torch.from_numpy(which)], wanted)
         if wanted == pool:
             left[:] = -math.inf
         wide = np.repeat(which[:, None], chosen.shape[1], axis=1)
@@ -205,7 +201,7 @@ def _rank(
         if more.any():
             scores[more] = exact_scores(patterns, queries, terms, first.products, wide[more], chosen[more])
         needed = k + more.sum(axis=1)
-        # Equal scores in the order of the memory.
+        # Equal scores in the order of the numbers.
         most = int(needed.max())
         order = np.lexsort((chosen[:, :most], -scores[:, :most]))[:, :k]
         last = np.take_along_axis(scores, order[:, -1:], axis=1)[:, 0]
@@ -233,10 +229,10 @@ def _best(bounds: Tensor, wanted: int) -> tuple[Rows, npt.NDArray[np.float64], n
         split = groups * _GROUP
         tops = bounds[:, :split].view(q, _GROUP, groups).amax(dim=1)
         chosen = tops.topk(more, dim=1).indices
-        members = (chosen.unsqueeze(1) + groups * torch.arange(_GROUP, device=bounds.device)[:, None]).flatten(1)
-        members = torch.cat([members, torch.arange(split, n, device=bounds.device).expand(q, -1)], dim=1)
+        members = (chosen.unsqueeze(1) + groups * torch.arange(_GROUP)[:, None]).flatten(1)
+        members = torch.cat([members, torch.arange(split, n).expand(q, -1)], dim=1)
         values, places = bounds.gather(1, members).topk(more, dim=1)
         sets = members.gather(1, places)
-    best = values.double().cpu().numpy()
+    best = values.double().numpy()
     left = best[:, wanted].copy() if more > wanted else np.full(q, -math.inf)
-    return sets[:, :wanted].cpu().numpy(), best[:, :wanted], left
+    return sets[:, :wanted].numpy(), best[:, :wanted], left

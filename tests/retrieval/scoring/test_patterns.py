@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
-import torch
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, Patterns, decode_patterns, encode_patterns
 
-ROUNDING = {"float32": 0, "float16": 2**-11, "bfloat16": 2**-8, "int8": 1 / 254}
+ROUNDING = {"float32": 0, "int8": 1 / 254}
 
 
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
@@ -13,17 +12,16 @@ ROUNDING = {"float32": 0, "float16": 2**-11, "bfloat16": 2**-8, "int8": 1 / 254}
 def test_what_is_stored_is_near_what_was_given(dtype, size):
     rows = (size * np.random.default_rng(0).standard_normal((50, 33))).astype(np.float32)
     values, scales = encode_patterns(rows, dtype)
-    decoded = decode_patterns(values, scales, dtype)
+    decoded = decode_patterns(values, scales)
     assert decoded.dtype == np.float32
-    # Relative to the entry for floating point (but for float16's smallest numbers), to the largest of the row for int8.
-    reach = np.abs(rows).max(axis=1, keepdims=True) if dtype == "int8" else np.abs(rows)
-    assert (np.abs(decoded - rows) <= ROUNDING[dtype] * reach * 1.001 + (1e-7 if dtype == "float16" else 0)).all()
+    # Relative to the largest entry of the row.
+    assert (np.abs(decoded - rows) <= ROUNDING[dtype] * np.abs(rows).max(axis=1, keepdims=True) * 1.001).all()
 
 
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
 def test_rows_of_zeros_stay_zeros(dtype):
     values, scales = encode_patterns(np.zeros((2, 3), dtype=np.float32), dtype)
-    assert (decode_patterns(values, scales, dtype) == 0).all()
+    assert (decode_patterns(values, scales) == 0).all()
 
 
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
@@ -38,9 +36,7 @@ def test_a_read_only_map_is_read_as_it_is(dtype, tmp_path):
     np.testing.assert_array_equal(
         patterns.tensor.float().numpy() * (1 if scales is None else scales[:, None]), patterns.rows(0, 6)
     )
-    np.testing.assert_array_equal(patterns.set_windows(1), patterns.rows(3, 6))
     np.testing.assert_array_equal(patterns.take(np.array([5, 0])), patterns.rows(0, 6)[[5, 0]])
-    np.testing.assert_array_equal(patterns.row(3), patterns.rows(3, 4)[0])
     lengths = np.linalg.norm(patterns.rows(0, 6), axis=1)
     np.testing.assert_allclose(patterns.reach, [lengths[[0, 2]], [lengths[1], lengths[3:].max()]], rtol=1e-6)
 
@@ -53,16 +49,6 @@ def test_selected_sets_are_those_sets(dtype):
     assert chosen.offsets.tolist() == [0, 4, 6]
     np.testing.assert_array_equal(chosen.rows(0, 6), patterns.rows(0, 9)[[5, 6, 7, 8, 0, 1]])
     assert patterns.select(np.array([], dtype=np.int64)).n == 0
-
-
-@pytest.mark.parametrize("dtype", PATTERN_TYPES)
-def test_tensors_hold_the_same_patterns(dtype):
-    values, scales = encode_patterns(np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32), dtype)
-    patterns = Patterns(values, np.array([0, 2, 5, 9]), scales, dtype)
-    stored = patterns.on(torch.device("cpu"))
-    assert patterns.on(torch.device("cpu")) is stored
-    np.testing.assert_array_equal(stored.decoded(2, 7).numpy(), patterns.rows(2, 7))
-    np.testing.assert_array_equal(stored.gathered(torch.tensor([8, 1])).numpy(), patterns.rows(0, 9)[[8, 1]])
 
 
 def test_sizes():
@@ -105,5 +91,6 @@ def test_vectors_that_cannot_be_stored_are_refused():
         encode_patterns(np.array([[np.nan]], dtype=np.float32), "int8")
     with pytest.raises(RetrievalError, match="matrix"):
         encode_patterns(np.zeros(3, dtype=np.float32), "float32")
-    with pytest.raises(RetrievalError, match="bfloat16"):
-        encode_patterns(np.array([[1e6]], dtype=np.float32), "float16")
+    for gone in ("float16", "bfloat16"):
+        with pytest.raises(InputError, match="use one of float32, int8"):
+            encode_patterns(np.zeros((1, 1), dtype=np.float32), gone)
