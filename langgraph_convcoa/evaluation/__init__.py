@@ -1,1 +1,1 @@
-"""Data sets, measures and reports. The library never imports this package."""
+"""Evaluation: methods, metrics, runs and reports of measurements; the library itself never imports this package."""

@@ -1,1 +1,1 @@
-"""Ways to answer a question with a language model and a retriever, each as its paper has it."""
+"""Methods that answer a question with a language model and a retriever, each as in its paper."""

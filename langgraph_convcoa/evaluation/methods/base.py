@@ -1,4 +1,4 @@
-"""What the methods have in common: the means of a run, asking the model, searching, and reading short answers."""
+"""The parts that methods share: the means of a run, asking the model, searching, and reading short answers."""
 
 from __future__ import annotations
 

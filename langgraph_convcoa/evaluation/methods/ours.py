@@ -44,19 +44,12 @@ _NOT_COMPARED = re.compile(r"\[\d+\]|\s")
 
 
 class _PartialReasoner(ChatModelReasoner):
-    """Settles some of what is to be corrected by itself; only for the rest is the model asked."""
-
-    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
-        settled, rest = self._parted(request)
-        return [*settled, *(super().correct(rest, config) if rest.items else ())]
+    """Settles some of what is to be corrected by itself, and asks the model for the rest; of asynchronous turns alone."""
 
     async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
-        settled, rest = self._parted(request)
-        return [*settled, *(await super().acorrect(rest, config) if rest.items else ())]
-
-    def _parted(self, request: CorrectRequest) -> tuple[list[Correction], CorrectRequest]:
         settled = {item.index: correction for item in request.items if (correction := self._settled(item)) is not None}
-        return list(settled.values()), replace(request, items=[i for i in request.items if i.index not in settled])
+        rest = replace(request, items=[item for item in request.items if item.index not in settled])
+        return [*settled.values(), *(await super().acorrect(rest, config) if rest.items else ())]
 
     def _settled(self, item: Unsolved) -> Correction | None:
         """What stands for a correction; None: the model is asked."""
@@ -73,23 +66,16 @@ class UncheckedReasoner(_PartialReasoner):
 class UnfilledReasoner(_PartialReasoner):
     """Leaves what has no guess unanswered, and shows nothing of its evidence when the answer is written."""
 
-    def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
-        return super().answer(_hidden(request), config)
-
     async def aanswer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
-        return await super().aanswer(_hidden(request), config)
+        def shown(item: ChainItem) -> ChainItem:
+            return item if item["guess_answer"] else {**item, "evidence": []}
+
+        return await super().aanswer(replace(request, chain=[shown(item) for item in request.chain]), config)
 
     def _settled(self, item: Unsolved) -> Correction | None:
         if item.guess_answer:
             return None
         return Correction(item.index, "", "the missing guess is not filled", supported=False)
-
-
-def _hidden(request: AnswerRequest) -> AnswerRequest:
-    def without(item: ChainItem) -> ChainItem:
-        return item if item["guess_answer"] else {**item, "evidence": []}
-
-    return replace(request, chain=[without(item) for item in request.chain])
 
 
 @dataclass(frozen=True)

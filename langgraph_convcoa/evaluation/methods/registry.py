@@ -1,4 +1,4 @@
-"""The methods by name: a line on each, and where it is made."""
+"""The table of methods: their names, a line on each, and where it is made."""
 
 from __future__ import annotations
 

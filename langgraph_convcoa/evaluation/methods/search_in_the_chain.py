@@ -2,7 +2,7 @@
 Knowledge-intensive Tasks", section 3 and algorithm 1.
 
 The model writes a whole chain of queries with answers; each node is searched, its answer verified against the first passage,
-an unsolved one completed from it. At the first node that needs it the model gets the reference, and writes the chain anew from
+an unsolved one completed from it. At the first node that needs it the model gets the reference, and rewrites the chain from
 there; what was looked at is not looked at again. The paper's reader, a trained model that extracts an answer, is here the
 library's verification of an answer to a question, which makes no model call either, and the sentence of the passage that is
 closest to the query.
