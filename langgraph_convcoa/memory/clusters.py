@@ -1,4 +1,4 @@
-"""Historical query clustering and hierarchical matching (Zhang et al. 2025, eq. 15-20)."""
+"""Historical query clustering with hierarchical matching, and chain of thought tracking (Zhang et al. 2025, eq. 15-24)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langgraph_convcoa.memory.vectors import Vectors
 
 @dataclass(eq=False)
 class Cluster:
-    """Members and the sum of their vectors; its direction is the centroid's."""
+    """Members, by key, and the sum of their vectors, whose direction is the centroid's; a chain keeps its members in order."""
 
     total: Vectors
     members: list[int] = field(default_factory=list)
@@ -22,6 +22,15 @@ class Cluster:
     def centroid(self) -> Vectors:
         """(d,), of length one."""
         return self.total / max(float(np.linalg.norm(self.total)), 1e-9)
+
+    def similarity(self, query: Vectors) -> float:
+        """Cosine to the mean of the members (eq. 23)."""
+        return float(self.total @ query) / max(float(np.linalg.norm(self.total)), 1e-9)
+
+    def add(self, key: int, vector: Vectors) -> None:
+        """Take a member in."""
+        self.members.append(key)
+        self.total = self.total + vector
 
 
 class ClusterTree:
@@ -81,6 +90,61 @@ class ClusterTree:
         return found
 
 
+class ThoughtChains:
+    """The chains of a conversation. A triple continues the chain that it is related to, else it begins one.
+
+    Related is what is similar enough to a chain's mean, the present chain's a little less so: topics have inertia.
+
+    Args:
+        similarity: Least cosine to continue a chain.
+        inertia: So much less for the chain of the triple before.
+        most: Chains at most; beyond, the one that rested longest is given up (its triples stay in the memory).
+
+    Example:
+        >>> chains, vectors = ThoughtChains(), np.eye(2, dtype=np.float32)
+        >>> for key, topic in enumerate([0, 0, 1, 0]):
+        ...     chains.add(key, vectors[topic])
+        >>> [chain.members for chain in chains.chains]
+        [[2], [0, 1, 3]]
+        >>> chains.best(vectors[1]).members
+        [2]
+    """
+
+    def __init__(self, similarity: float = 0.4, inertia: float = 0.1, most: int = 32) -> None:
+        self.chains: list[Cluster] = []
+        self._similarity = similarity
+        self._inertia = inertia
+        self._most = most
+
+    def add(self, key: int, vector: Vectors) -> None:
+        """Continue the most related chain, or begin one. The chain that was continued last stands last."""
+        best, score = None, -np.inf
+        for n, chain in enumerate(self.chains):
+            present = n == len(self.chains) - 1
+            found = chain.similarity(vector) + (self._inertia if present else 0.0)
+            if found >= self._similarity and found > score:
+                best, score = chain, found
+        if best is None:
+            best = Cluster(np.zeros_like(vector))
+        else:
+            self.chains.remove(best)
+        best.add(key, vector)
+        self.chains.append(best)
+        del self.chains[: max(0, len(self.chains) - self._most)]
+
+    def remove(self, key: int, vector: Vectors) -> None:
+        """Take a triple out that the memory gives up."""
+        _leave(self.chains, key, vector)
+
+    def best(self, query: Vectors) -> Cluster | None:
+        """T* of eq. 23; None where there is no chain."""
+        return max(self.chains, key=lambda chain: chain.similarity(query), default=None)
+
+    def of(self, key: int) -> list[int]:
+        """ExtractCoT of algorithm 1: the triples of the chain that holds one, itself among them."""
+        return next((list(chain.members) for chain in self.chains if key in chain.members), [key])
+
+
 def _nearest(clusters: Sequence[Cluster], query: Vectors, count: int) -> list[Cluster]:
     if not clusters:
         return []
@@ -91,10 +155,8 @@ def _nearest(clusters: Sequence[Cluster], query: Vectors, count: int) -> list[Cl
 def _join(clusters: list[Cluster], key: int, vector: Vectors, least: float, most: int) -> Cluster:
     nearest = _nearest(clusters, vector, 1)
     if nearest and float(nearest[0].centroid @ vector) >= least:
-        own = nearest[0]
-        own.total = own.total + vector
-        own.members.append(key)
-        return own
+        nearest[0].add(key, vector)
+        return nearest[0]
     own = Cluster(vector.copy(), [key])
     clusters.append(own)
     if len(clusters) > most:

@@ -124,7 +124,7 @@ class ConversationMemory:
         return recall_answers(asked, knowledge.rounds[-capacity:], evidence, self.vectors, max_age=max_age)
 
     def topic(self, knowledge: ContextualKnowledgeSet, question: str, *, leans: bool, capacity: int = 200) -> set[int]:
-        """The rounds on the topic of a question; a question that leans on the conversation stays with the last round's."""
+        """The rounds on the topic of a question; a question that depends on the conversation stays with the last round's."""
         found = self.relevant(knowledge, question, RELEVANT + RECENT, capacity)
         rounds = {recalled.triple.key for recalled in found if recalled.relevance >= _ABOUT}
         return rounds | ({knowledge.rounds[-1]["round"]} if leans and knowledge.rounds else set())

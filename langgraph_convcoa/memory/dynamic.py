@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from langgraph_convcoa.memory.chains import ThoughtChains
-from langgraph_convcoa.memory.clusters import ClusterTree
+from langgraph_convcoa.memory.clusters import ClusterTree, ThoughtChains
 from langgraph_convcoa.memory.vectors import Vectors
 from langgraph_convcoa.text.words import content_words
 
 CONTEXT = 0.5
-"""How far the pattern of the triple before goes on in the next one: "And in 2019?" says little by itself."""
+"""How much of the previous triple's pattern is carried into the next one: "And in 2019?" says little by itself."""
 WORD_CONTEXT = 0.7
 """What a word of the triple before counts for the next one; of the one before that the square."""
 WORD_WEIGHT = 1.0

@@ -212,7 +212,7 @@ def asks_the_same(first: str, second: str, similarity: float, threshold: float =
     """Whether an answer to one self-contained question answers the other.
 
     Their vectors must be close, and their words must agree: names and numbers, negation, what is asked for and every content
-    word up to synonyms. A question that leans on the conversation, or asks for news, is never the same as another.
+    word up to synonyms. A question that depends on the conversation, or asks for news, is never the same as another.
 
     Args:
         first: A question.

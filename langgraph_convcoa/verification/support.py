@@ -1,4 +1,4 @@
-"""What the references say for each sentence of a text."""
+"""Support of each sentence of a text by the references."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTRADICTION_SHARE = 0.3
 
 @dataclass(frozen=True)
 class SentenceSupport:
-    """What speaks for one sentence of a text.
+    """The support of one sentence of a text.
 
     Attributes:
         text: The sentence, the text's [start:end].

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.memory.chains import ThoughtChains
-from langgraph_convcoa.memory.clusters import ClusterTree
+from langgraph_convcoa.memory.clusters import ClusterTree, ThoughtChains
 from langgraph_convcoa.memory.vectors import Vectors
 
 

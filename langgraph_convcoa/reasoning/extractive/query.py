@@ -18,7 +18,7 @@ ROOT = 5
 ROOT_SHARE = 0.5
 """Letters that stand for a long stem, and what they count of it."""
 HISTORY_WEIGHT = 0.6
-"""How far the turn before pulls the vector of a question that leans on it, as in the conversational state of the retriever."""
+"""How far the turn before pulls the vector of a question that depends on it, as in the retriever's conversation state."""
 
 _DEPENDENT = re.compile(
     rf"^(?:and|but|so|what about|how about|what else)\b|\b(?:{PERSONAL}|this|that|these|those|there|one|ones|former|latter"
@@ -45,7 +45,7 @@ class Query:
 
     Attributes:
         texts: What an encoder reads, with weights.
-        said: What the turn before answered, where the question leans on it.
+        said: What the turn before answered, where the question depends on it.
         leans: Whether it needs the conversation to be understood.
         weights: Of the stems, those of earlier turns included.
         about: The stems of which the evidence must hold a share to be about the question.
@@ -85,11 +85,11 @@ def with_roots(stems: Sequence[str]) -> tuple[str, ...]:
 
 
 def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
-    """Weigh the words of a question, and with a smaller weight those of the turns before where it leans on them.
+    """Weigh the words of a question, and with a smaller weight those of the turns before where it depends on them.
 
-    A question leans on the conversation when it holds a pronoun, begins with "and" or "what about", or has no content word. A
-    short one that does not ("How many layers?") may: the turn before then decides between sentences, not whether the evidence
-    is about the question.
+    A question depends on the conversation when it holds a pronoun, begins with "and" or "what about", or has no content word.
+    A short one that does not ("How many layers?") may: the turn before then decides between sentences, not whether the
+    evidence is about the question.
 
     Example:
         >>> query = make_query("When was it?", [("Who introduced the network?", "Hopfield [1].")])
@@ -145,7 +145,7 @@ def stands_alone(question: str) -> bool:
 
 
 def _context(history: Sequence[tuple[str, str]], share: float) -> dict[str, float]:
-    """Words of the turn before, and where that leans on the one before it, of that one too."""
+    """Words of the turn before, and where that depends on the one before it, of that one too."""
     weights: dict[str, float] = {}
     for question, answer in reversed(history[-3:]):
         weights = (

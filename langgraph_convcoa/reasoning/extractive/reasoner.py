@@ -55,7 +55,7 @@ class ExtractiveReasoner(Reasoner):
         self.min_coverage = min_coverage
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        """One node without a guess for each part of the question; with the conversation where one of them may lean on it."""
+        """One node without a guess for each part of the question; with the conversation where one of them may depend on it."""
         parts = split_question(request.question, max(1, request.max_sub_questions))
         nodes = tuple(
             ActionNode(action=_best_action(part, request.actions), sub_question=part, missing=True)

@@ -24,7 +24,7 @@ ENCODED = 20
 """Sentences whose similarity of meaning is asked for; the words choose them."""
 LEANING_TYPE_WEIGHT = 2.0
 REPEATED_WEIGHT = 1.5
-"""Set by hand, for questions that lean on the conversation: SQuAD has none."""
+"""Set by hand, for questions that depend on the conversation: SQuAD has none."""
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
 
 
@@ -125,7 +125,7 @@ def _scored(query: Query, found: list[Candidate], encoder: SentenceEncoder | Non
 
 
 def _state(query: Query, encoder: SentenceEncoder) -> NDArray[Any]:
-    """The vector of the question, moved towards the turn before where it leans on that."""
+    """The vector of the question, moved towards the turn before where it depends on that."""
     texts, weights = zip(*query.texts, strict=True)
     state = np.array(weights) @ np.asarray(encoder.encode_queries(texts))
     return np.asarray(state / (np.linalg.norm(state) or 1.0))
