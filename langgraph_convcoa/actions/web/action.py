@@ -83,8 +83,8 @@ class WebQuerying:
         cache: A file in which pages are kept; None keeps them in memory.
         cache_seconds: For how long a page is kept; 0 does not keep any.
         limits: Time, size and number of requests of a page.
-        user_agent: Tells sites who asks.
-        guard: Instead of `allow_private`, where names are to be resolved in another way.
+        user_agent: Sent to sites with each request.
+        guard: In place of `allow_private`, for another way of resolving names.
         name: Of this action, for the planner and in the chain.
         description: For the planner.
 

@@ -35,10 +35,10 @@ _ROBOTS_SITES = 1_000
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """How much a page may take.
+    """Limits of time, size and requests for reading pages.
 
     Attributes:
-        seconds: For one page: its redirects, retries and body; and as long again to read the text from it.
+        seconds: For one page: its redirects, retries and body; as many again to extract its text.
         total_seconds: For all pages of a look-up; those that are not read by then are left out.
         max_bytes: Of a body, compressed or not.
         redirects: That are followed.
@@ -83,8 +83,8 @@ class Fetcher:
 
     Args:
         guard: Which addresses are allowed.
-        limits: How much a page may take.
-        user_agent: Tells sites who asks.
+        limits: Of time, size and requests.
+        user_agent: Sent to sites with each request.
         respect_robots: Leave out what a site's robots.txt forbids.
     """
 
@@ -155,7 +155,7 @@ class Fetcher:
         return rules.can_fetch(self._user_agent, str(url))
 
     async def _ask(self, client: httpx.AsyncClient, url: httpx.URL, clock: asyncio.Timeout) -> RawPage | httpx.URL:
-        """The page, or where it has moved; asks again where that may help."""
+        """The page, or the address that it has moved to; a request that may succeed later is repeated."""
         for attempt in range(self.limits.retries + 1):
             last = attempt == self.limits.retries
             try:
@@ -216,7 +216,7 @@ class Fetcher:
         return 404, b""
 
     def places(self, key: str, count: int) -> asyncio.Semaphore:
-        """So many places at a time; the event loop's own, since a semaphore belongs to one."""
+        """A semaphore with so many places, of this event loop."""
         here = (id(asyncio.get_running_loop()), key)
         places = self._slots.get(here)
         if places is None:
@@ -226,7 +226,7 @@ class Fetcher:
 
 @asynccontextmanager
 async def _paused(clock: asyncio.Timeout, places: asyncio.Semaphore) -> AsyncIterator[None]:
-    """A place, for which waiting does not count: slow pages of a site do not use up the time of its others."""
+    """Hold a place; the wait for it does not count as the page's time, so slow pages of a site cost its others nothing."""
     loop = asyncio.get_running_loop()
     left = (clock.when() or loop.time()) - loop.time()
     clock.reschedule(None)

@@ -56,7 +56,7 @@ class SearchProvider(Protocol):
 
     @property
     def name(self) -> str:
-        """Tells its results from another search's in the cache."""
+        """Key of its results in the cache."""
         ...
 
     async def search(self, query: str, n: int) -> list[SearchResult]:

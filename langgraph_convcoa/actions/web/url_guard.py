@@ -94,7 +94,7 @@ def never_holds_pages(address: str | IPAddress) -> bool:
 
 
 def _unwrapped(address: str | IPAddress) -> IPAddress | None:
-    """The address, or the IPv4 address in it that connecting to it reaches; None for what is no address, or is of one link."""
+    """The address, or the IPv4 address that it wraps; None for what is no address or has a scope (`%eth0`)."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -123,7 +123,7 @@ class Guard:
     """Decides about URLs, and about the addresses behind them.
 
     Attributes:
-        allow_private: What else than public addresses on the ports 80 and 443 is allowed: True for everything that is not a
+        allow_private: What is allowed besides public addresses on the ports 80 and 443: True for everything that is not a
             link-local or a metadata address, or a list of hosts and networks: "wiki.intern", "10.1.0.0/16", "127.0.0.1:8080".
         resolver: Resolves names; the system's by default.
 
