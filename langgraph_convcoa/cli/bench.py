@@ -19,19 +19,14 @@ app.command()(training)
 @app.command()
 def scoring(
     patterns: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Number of patterns; may be repeated. 400000 by default."),
+        list[int] | None, typer.Option(metavar="N", help="Number of patterns; may be repeated. 400000 by default.")
     ] = None,
     batch: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Queries at a time; may be repeated. 1 and 32 by default."),
+        list[int] | None, typer.Option(metavar="N", help="Queries at a time; may be repeated. 1 and 32 by default.")
     ] = None,
     methods: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B",
-            help="product, float32, int8, faiss, approximate, approximate-passages (ANN indexes).",
-        ),
+        typer.Option(metavar="A,B", help="product, float32, int8, faiss, approximate, approximate-passages (ANN indexes)."),
     ] = None,
     k: Annotated[int, typer.Option("-k", "--k", min=1, metavar="N", help="Passages a query.")] = 100,
     dimension: Annotated[int, typer.Option(min=1, metavar="D", help="Length of a pattern.")] = 384,
@@ -74,23 +69,13 @@ def scoring(
 
 @app.command()
 def encoder(
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|DIR", help="An encoder; all-MiniLM-L6-v2 by default."),
-    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME|DIR", help="An encoder; all-MiniLM-L6-v2 by default.")] = None,
     dtypes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B",
-            help="float32, bfloat16, torchao-int8; those installed by default.",
-        ),
+        str | None, typer.Option(metavar="A,B", help="float32, bfloat16, torchao-int8; those installed by default.")
     ] = None,
     attention: Annotated[str, typer.Option(metavar="A,B", help="softmax, softmax1 (OutEffHop) or both.")] = "softmax,softmax1",
     data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder of queries.jsonl and corpus.jsonl, to measure retrieval too.", show_default=False
-        ),
+        Path | None, typer.Option(metavar="DIR", help="Folder of queries.jsonl and corpus.jsonl, to measure retrieval too.")
     ] = None,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Only queries of this split.")] = None,
     queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N queries.")] = None,

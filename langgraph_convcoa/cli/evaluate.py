@@ -24,8 +24,7 @@ Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curves
 @app.command()
 def retrieval(
     data: Annotated[
-        list[Path],
-        typer.Argument(metavar="DATA...", help=f"{_FOLDERS}, or QReCC, TopiOCQA, QuAC, CoQA, MTRAG as published."),
+        list[Path], typer.Argument(metavar="DATA...", help=f"{_FOLDERS}, or QReCC, TopiOCQA, QuAC, CoQA, MTRAG as published.")
     ],
     model: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Measure a model that convcoa train made, as `trained`.")
@@ -62,8 +61,7 @@ def retrieval(
         str, typer.Option("--encoder-dtype", metavar="TYPE", help="Number type of the encoder; see bench encoder.")
     ] = "auto",
     max_passages: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Keep the gold passages and the first others of a large corpus."),
+        int | None, typer.Option(min=1, metavar="N", help="Keep the gold passages and the first others of a large corpus.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of the intervals and tests.")] = 0,
     as_json: AsJson = False,

@@ -40,9 +40,7 @@ def qa(
     data: Annotated[
         Path,
         typer.Argument(
-            metavar="DATA",
-            help="Folder of queries.jsonl(.gz) and corpus.jsonl(.gz), or a data set in a published format.",
-            show_default=False,
+            metavar="DATA", help="Folder of queries.jsonl(.gz) and corpus.jsonl(.gz), or a data set in a published format."
         ),
     ],
     model: Annotated[
@@ -52,7 +50,6 @@ def qa(
             "--models",
             metavar="A,B",
             help="Chat model of the methods, or several, each with every method; answers are extracted without one.",
-            show_default=False,
         ),
     ] = None,
     base_url: BaseUrl = None,
