@@ -171,7 +171,7 @@ class HopfieldRetriever(BaseRetriever):
                 corpus.ann.configure(ann, retriever.passage_weight)
                 corpus.ann.build(memory, progress)
             return retriever
-        index = open_or_create(path, retriever.encoder, dtype, retriever._settings(), approximate=ann)
+        index = open_or_create(path, retriever.encoder, dtype, retriever._settings())
         retriever.corpus = index
         retriever.add_documents(documents, cache=store, progress=progress)
         index.save_lexical()

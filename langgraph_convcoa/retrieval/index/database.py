@@ -47,31 +47,18 @@ Keys = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Head:
-    """The one row that says what an index is; it changes with every commit.
+    """The one row that says what an index is; it changes with every commit."""
 
-    Attributes:
-        index: An id made with the index.
-        dtype: How patterns are stored.
-        dimension: Length d of a pattern.
-        encoder: The encoder's name, its fingerprint.
-        model: How to make that encoder again, where that is known.
-        settings: The retriever's settings.
-        file: Name of the pattern file.
-        rows: How many rows of the pattern file count.
-        next_key: The key of the next passage.
-        commits: How often the index has changed.
-    """
-
-    index: str
-    dtype: PatternType
-    dimension: int
-    encoder: str
-    model: dict[str, str] | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
-    file: str = ""
-    rows: int = 0
-    next_key: int = 1
-    commits: int = 0
+    index: str  # an id made with the index
+    dtype: PatternType  # how patterns are stored
+    dimension: int  # length d of a pattern
+    encoder: str  # the encoder's name, its fingerprint
+    model: dict[str, str] | None = None  # how to make that encoder again, where that is known
+    settings: dict[str, Any] = field(default_factory=dict)  # of the retriever
+    file: str = ""  # name of the pattern file
+    rows: int = 0  # how many rows of the pattern file count
+    next_key: int = 1  # the key of the next passage
+    commits: int = 0  # how often the index has changed
 
     @property
     def bytes(self) -> int:
@@ -81,21 +68,13 @@ class Head:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Consecutive rows of the pattern file under one checksum: the rows of whole passages.
+    """Consecutive rows of the pattern file under one checksum: the rows of whole passages."""
 
-    Attributes:
-        first: The first of its rows.
-        sizes: How many rows each passage has.
-        keys: The key of each passage, negative where the passage is deleted.
-        scales: The scale of each row of int8; empty for float32.
-        patterns: CRC-32 of the rows.
-    """
-
-    first: int
-    sizes: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    keys: Keys = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    scales: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
-    patterns: int = 0
+    first: int  # row
+    sizes: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))  # rows of each passage
+    keys: Keys = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # negative where the passage is deleted
+    scales: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))  # of each row of int8
+    patterns: int = 0  # CRC-32 of the rows
 
     @property
     def rows(self) -> slice:

@@ -122,18 +122,14 @@ class Index(Corpus):
     def snapshot(self) -> Snapshot:
         """The present state, which a search sees from its start to its end."""
         with self._guard:
-            for attempt in range(_OPENINGS):
+            for _ in range(_OPENINGS):
                 try:
                     self._current = Snapshot.load(self.path, self._checked, self._current)
-                    break
+                    return self._current
                 except FileNotFoundError as error:
-                    # Replaced by another file between the reading of the head and the opening of the file.
-                    if attempt == _OPENINGS - 1:
-                        raise RetrievalError(
-                            f"{error.filename} is missing; restore it from a copy, or build the index again."
-                        ) from error
-            assert self._current is not None
-            return self._current
+                    # Replaced by another file between the reading of the head and the opening of the file, or lost.
+                    missing = error
+            raise RetrievalError(f"{missing.filename} is missing; restore it from a copy, or build the index again.")
 
     @property
     def head(self) -> Head:
@@ -180,12 +176,7 @@ class Index(Corpus):
             _LOGGER.warning("Left out %d document(s) without text.", empty)
 
     def add_documents(
-        self,
-        documents: Iterable[Document],
-        encoder: Encoder,
-        *,
-        cache: PatternCache | None = None,
-        progress: Progress = False,
+        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
     ) -> list[str]:
         """Add documents; when this returns they are on the disk.
 
@@ -213,12 +204,7 @@ class Index(Corpus):
         return ids
 
     def update(
-        self,
-        documents: Iterable[Document],
-        encoder: Encoder,
-        *,
-        cache: PatternCache | None = None,
-        progress: Progress = False,
+        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
     ) -> list[str]:
         """`add_documents`, where a document takes the place of the one that has its id."""
         done = self.ingest(documents, encoder, replace=True, cache=cache, progress=progress)
@@ -323,30 +309,23 @@ class Index(Corpus):
         return Committed(chosen.ids, len(chosen.entries) - updated, updated, chosen.unchanged)
 
 
-def open_or_create(
-    path: str | Path,
-    encoder: Encoder,
-    dtype: PatternType | None,
-    settings: Mapping[str, Any],
-    *,
-    approximate: ApproximateSettings | None = None,
-) -> Index:
-    """The index in a folder, made where there is none; the settings are those of a new one.
+def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None, settings: Mapping[str, Any]) -> Index:
+    """The index in a folder, made where there is none.
 
-    Where an ANN index is asked for, an index that is there takes over its settings, so that it is found with them.
+    The settings are those of a new index; of one that is there, only its ANN index is set where they name one.
 
     Raises:
         RetrievalError: The index is of another encoder or type, or cannot be opened or made.
     """
     if not exists(Path(path)):
-        kept = dict(settings) if approximate is None else {**settings, "approximate": approximate.model_dump()}
-        return Index.create(path, encoder, dtype=dtype or "float32", settings=kept)
+        return Index.create(path, encoder, dtype=dtype or "float32", settings=settings)
     index = Index(path)
     index.snapshot().check_encoder(encoder)
     if dtype not in (None, index.head.dtype):
         raise RetrievalError(f"The index {path} stores its patterns as {index.head.dtype}, not {dtype}; name another folder.")
-    if approximate is not None:
-        put_approximate(index, approximate)
+    ann = approximate_settings(settings.get("approximate"))
+    if ann is not None:
+        put_approximate(index, ann)
     return index
 
 

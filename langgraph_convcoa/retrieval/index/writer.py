@@ -173,9 +173,9 @@ def _put_file(database: Transaction, folder: Path, head: Head, view: View, keys:
     # Named by the commit that it belongs to, so that no file that readers may have open is written over.
     head = replace(head, file=f"patterns.{head.commits + 1}.bin", rows=0)
     database.clear("blocks")
-    _write_rows(folder, head, b"")
     patterns, numbers = view.patterns, view.numbers
     try:
+        _write_rows(folder, head, b"")
         for start in range(0, len(keys), _PASSAGES_AT_ONCE):
             part = slice(start, start + _PASSAGES_AT_ONCE)
             chosen = patterns.select(numbers[part])

@@ -1,5 +1,7 @@
 """What an index says of itself when its files are not what they were: one line, and never other passages in silence."""
 
+import errno
+import os
 import random
 import shutil
 import sqlite3
@@ -13,6 +15,7 @@ from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.snapshot import Snapshot
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.conftest import BagOfWords
 
@@ -254,3 +257,34 @@ def test_rows_behind_the_last_commit_are_ignored_and_written_over(path, small):
     index.add_documents([Document("More is here.", id="more")], small)
     index.verify()
     assert "more" in [identity for identity, *_ in search(path, small)]
+
+
+def test_a_disk_that_is_full_while_compacting_leaves_the_index_and_no_part_of_a_file(path, small, monkeypatch):
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    right, index = search(path, small), Index(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(RetrievalError, match=r"No space left on device.*make room on the disk") as caught:
+            index.compact()
+        one_line(caught.value)
+    assert [file.name for file in path.glob("*.bin")] == ["patterns.1.bin"]
+    assert search(path, small) == right
+    index.compact()
+    index.verify()
+    assert search(path, small) == right
+
+
+def test_a_pattern_file_that_was_replaced_since_the_head_was_read_is_looked_for_again(path, small, monkeypatch):
+    index, load, lost = Index(path), Snapshot.load, []
+
+    def late(*arguments):
+        if not lost:
+            lost.append(True)
+            raise FileNotFoundError(2, "No such file", "patterns.1.bin")
+        return load(*arguments)
+
+    monkeypatch.setattr(Snapshot, "load", late)
+    assert len(index) == 39
+    assert lost
