@@ -142,7 +142,7 @@ def _samples(values: Iterable[object]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def describe(tables: Sequence[Table], budget: int) -> str:
+def describe(tables: Sequence[Table], budget: int, *, values: bool = True) -> str:
     """The tables as text of at most `budget` characters: where they are too many, without comments, values, then columns.
 
     Example:
@@ -150,7 +150,7 @@ def describe(tables: Sequence[Table], budget: int) -> str:
         '- sales, from sales.csv: year BIGINT (2019)'
     """
     for samples, comments, columns in ((True, True, True), (True, False, True), (False, False, True), (False, False, False)):
-        text = "\n".join(_line(table, samples, comments, columns) for table in tables)
+        text = "\n".join(_line(table, samples and values, comments, columns) for table in tables)
         if len(text) <= budget:
             return text
     note = "\n- and further tables"

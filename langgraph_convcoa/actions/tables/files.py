@@ -34,7 +34,7 @@ class DuckDBTables:
     Args:
         files: Name of a table -> CSV, TSV, Parquet, JSON or Excel file (each sheet of several becomes `name_sheet`).
         database: A DuckDB database instead, opened read-only.
-        memory_limit: What DuckDB may use, such as "1GB"; nothing is written to disk beyond it.
+        memory_limit: Memory of DuckDB, such as "1GB"; nothing is written to disk beyond it.
         threads: Threads of a query.
 
     Raises:

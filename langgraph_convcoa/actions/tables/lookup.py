@@ -68,7 +68,7 @@ def find_look_up(question: str, tables: Sequence[Table], run: Run, dialect: str)
         return max(whole, key=lambda look_up: (len(look_up.asked), sum(map(len, look_up.filters.values()))))
     best = max(found, key=lambda look_up: (bool(look_up.filters), -len(look_up.unexplained)), default=None)
     if best is None or not best.filters:
-        return "no value of the tables stands in the question"
+        return "the question names no value of the tables"
     return f"no column or value is called {', '.join(map(repr, best.unexplained[:5]))}"
 
 
@@ -108,7 +108,7 @@ def _is_number(column: Column) -> bool:
 
 
 def _values(column: Column, asked: Sequence[str], table: Table, run: Run, dialect: str) -> Iterator[tuple[str, Sequence[str]]]:
-    """The values of a column that stand in the question, the longest first, each with its words."""
+    """The values of a column that the question names, the longest first, each with its words."""
     spans = dict(_spans(asked, number=_is_number(column)))
     if not spans or not (_is_number(column) or _TEXT.search(column.type)):
         return
@@ -137,7 +137,7 @@ def _spans(asked: Sequence[str], *, number: bool) -> Iterator[tuple[str, Sequenc
     for length in range(1, _LONGEST_VALUE + 1):
         for start in range(len(asked) - length + 1):
             span = asked[start : start + length]
-            # A value of function words only ("it", "us") stands in every other question by chance.
+            # A value of function words only ("it", "us") is in many a question by chance.
             if content_words(" ".join(span)):
                 yield " ".join(span), span
 

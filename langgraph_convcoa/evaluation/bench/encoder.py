@@ -110,7 +110,6 @@ def bench_encoder(
     runs: int = 5,
     train: Dataset | None = None,
     steps: int = 0,
-    device: str | None = None,
     progress: Progress = False,
 ) -> EncoderReport:
     """Measure an encoder in several types, with softmax and with softmax_1, and again after a short training.
@@ -130,7 +129,6 @@ def bench_encoder(
         runs: How often each type is timed.
         train: Data that the encoder is trained on, with each attention; see `train_pairs`.
         steps: For how many batches; it is not trained when 0.
-        device: "cpu", "cuda", ...; chosen when None.
         progress: A bar, a callback or nothing.
 
     Raises:
@@ -157,7 +155,7 @@ def bench_encoder(
         with track(progress, len(sources) * len(chosen), "Measuring") as advance:
             for attention, trained, source in sources:
                 encoders = {
-                    dtype: SentenceTransformerEncoder(source, device, _BATCH, dtype=dtype, attention=attention)
+                    dtype: SentenceTransformerEncoder(source, batch_size=_BATCH, dtype=dtype, attention=attention)
                     for dtype in chosen
                 }
                 vectors = {dtype: encoder.encode_passages(sample) for dtype, encoder in encoders.items()}

@@ -124,7 +124,6 @@ def measure_costs(
     methods: Sequence[str] = DEFAULT_METHODS,
     *,
     k: int = 5,
-    samples: int = 5,
     concurrency: int = 4,
     progress: Progress = False,
 ) -> CostsReport:
@@ -134,7 +133,6 @@ def measure_costs(
         script: The questions; those of one conversation are asked in order, after the right answers.
         methods: Names, see `methods.registry`.
         k: Passages a search.
-        samples: Replies that methods with several draw.
         concurrency: Conversations that are asked at the same time.
         progress: A bar, a callback or nothing.
 
@@ -150,12 +148,10 @@ def measure_costs(
     """
     names = list(dict.fromkeys(methods))
     check_methods(names)
-    return completed(_measured(script, names, k, samples, concurrency, progress))
+    return completed(_measured(script, names, k, concurrency, progress))
 
 
-async def _measured(
-    script: Script, names: list[str], k: int, samples: int, concurrency: int, progress: Progress
-) -> CostsReport:
+async def _measured(script: Script, names: list[str], k: int, concurrency: int, progress: Progress) -> CostsReport:
     longest = max(len(one.sub_questions) for one in script.questions)
     conversations: defaultdict[str, list[tuple[ScriptedQuestion, Turn]]] = defaultdict(list)
     for one, turn in zip(script.questions, script.turns(), strict=True):
@@ -166,7 +162,7 @@ async def _measured(
         async with httpx.AsyncClient(trust_env=False) as client:
             model = load_chat_model("script", base_url=server.base_url, max_retries=0, http_async_client=client)
             settings = ConvCoAContext(max_sub_questions=min(max(longest, 6), 20))
-            kit = Kit(model, script.retriever(), k=k, max_steps=longest + 1, samples=samples, settings=settings)
+            kit = Kit(model, script.retriever(), k=k, max_steps=longest + 1, settings=settings)
             made = {name: make_method(name, kit) for name in names}
             waiting = iter([(name, asked) for asked in conversations.values() for name in names])
 

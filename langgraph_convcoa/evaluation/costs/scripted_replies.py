@@ -196,7 +196,7 @@ def _corrected(prompt: _Prompt) -> str:
 
 
 def _concluded(prompt: _Prompt) -> str:
-    """The final answer from a solved chain: the right one where every right answer stands in it."""
+    """The final answer from a solved chain: the right one where it holds every right answer."""
     solved = re.findall(r"\[Solved answer \d+\]: (.+)", prompt.tail, re.IGNORECASE)
     known = all(any(sub.answer in text for text in solved) for sub in prompt.one.sub_questions)
     return prompt.one.answer if known else _belief(prompt.one)

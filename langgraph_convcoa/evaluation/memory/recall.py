@@ -54,15 +54,10 @@ class RecallSummary:
 
 
 def evaluate_recall(
-    datasets: Sequence[Dataset],
-    memory: ConversationMemory,
-    *,
-    per_kind: int = 200,
-    seed: int = 0,
-    progress: Progress = False,
+    datasets: Sequence[Dataset], memory: ConversationMemory, *, seed: int = 0, progress: Progress = False
 ) -> tuple[list[RecallRow], list[RecallSummary]]:
-    """Count what would be recalled, of `per_kind` pairs at most of each kind; every second is for tuning."""
-    pairs = make_pairs(datasets, per_kind, seed)
+    """Count what would be recalled, of 200 pairs at most of each kind; every second is for tuning."""
+    pairs = make_pairs(datasets, 200, seed)
     parts: dict[str, list[Pair]] = {"tuning": [], "report": []}
     for kind in dict.fromkeys((pair.kind, pair.same) for pair in pairs):
         own = [pair for pair in pairs if (pair.kind, pair.same) == kind]
@@ -113,7 +108,7 @@ def make_pairs(datasets: Sequence[Dataset], per_kind: int, seed: int) -> list[Pa
         share no word ("Who bought / who sold Buckingham House in 1761?").
 
     The same:
-        rewrite: a question and its rewrite, where the question is whole and leans on nothing: no pronoun, the same numbers,
+        rewrite: a question and its rewrite, where the question is whole and refers to nothing: no pronoun, the same numbers,
         half of the content words shared, and no more of them in the rewrite, which so adds nothing.
         rephrased: a real question that stands alone, put otherwise by a rule: another opening, the year in front, or a turn of
         phrase of the same meaning.

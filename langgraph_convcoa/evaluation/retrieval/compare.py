@@ -52,7 +52,6 @@ def evaluate_retrieval(
     progress: Progress = False,
     settings: Mapping[str, Any] | None = None,
     part: str = "",
-    resamples: int = 2000,
     seed: int = 0,
 ) -> RetrievalReport:
     """Rank the passages of a pool for each query by several methods.
@@ -72,8 +71,7 @@ def evaluate_retrieval(
         progress: A bar, a callback or nothing while encoding and searching.
         settings: Settings of the `HopfieldRetriever`, such as `beta`, for all of its methods.
         part: Which part of the data set its queries are, for the report.
-        resamples: Of the bootstrap over conversations; the paired test makes five times as many.
-        seed: Of both.
+        seed: Of the bootstrap over conversations and of the paired test.
 
     Raises:
         InputError: A method or the baseline is unknown, there is no trained model, or no query has a gold passage in the pool.
@@ -101,12 +99,12 @@ def evaluate_retrieval(
         begin = perf_counter()
         measured[method] = _measure(ranker, method, pool, progress)
         seconds[method] = perf_counter() - begin
-    results = results_of([measured], seconds, reference, resamples=resamples, seed=seed)
+    results = results_of([measured], seconds, reference, seed)
     return RetrievalReport(pool.name, pool.documents, len(pool.queries), pool.left_out, results, reference, part, measured)
 
 
 def evaluate_sources(
-    datasets: Sequence[Dataset], *, parts: Sequence[str] | None = None, seed: int = 0, resamples: int = 2000, **options: Any
+    datasets: Sequence[Dataset], *, parts: Sequence[str] | None = None, seed: int = 0, **options: Any
 ) -> SourcesReport:
     """`evaluate_retrieval` with the same options for several data sets, each with its own pool, and the mean over them.
 
@@ -122,12 +120,11 @@ def evaluate_sources(
     options["distractors"] = list(options.get("distractors", ()))
     stated = parts or [""] * len(datasets)
     reports = [
-        evaluate_retrieval(dataset, part=part, seed=seed, resamples=resamples, **options)
-        for dataset, part in zip(datasets, stated, strict=True)
+        evaluate_retrieval(dataset, part=part, seed=seed, **options) for dataset, part in zip(datasets, stated, strict=True)
     ]
     seconds = {name: sum(report.methods[name].seconds for report in reports) for name in reports[0].methods}
     sources = [report.measured for report in reports]
-    macro = results_of(sources, seconds, reports[0].baseline, resamples=resamples, seed=seed)
+    macro = results_of(sources, seconds, reports[0].baseline, seed)
     return SourcesReport(tuple(reports), macro, reports[0].baseline)
 
 

@@ -140,7 +140,7 @@ class Rankers:
         self._whole: Vectors | None = None
 
     def of(self, method: str) -> Ranker:
-        """The method that bears this name; what it searches is encoded before this returns.
+        """The method of this name; its passages are encoded before this returns.
 
         Raises:
             InputError: A setting is out of range.

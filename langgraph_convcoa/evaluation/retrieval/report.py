@@ -24,6 +24,7 @@ METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
 """Each of a ranking of documents and the gold ids."""
 
 _DECIMALS = 4
+_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +132,9 @@ class SourcesReport(Report):
 
 
 def results_of(
-    sources: Sequence[Mapping[str, Measured]], seconds: Mapping[str, float], baseline: str, *, resamples: int, seed: int
+    sources: Sequence[Mapping[str, Measured]], seconds: Mapping[str, float], baseline: str, seed: int
 ) -> dict[str, MethodResult]:
-    """Means, intervals and tests of each method from its measures in every source; the test makes five times the resamples."""
+    """Means, intervals and paired tests of each method, from its measures in every source."""
     results = {}
     for method in sources[0]:
         measured = [source[method] for source in sources]
@@ -143,13 +144,13 @@ def results_of(
             continue
         means = np.mean([part.values.mean(axis=0) for part in measured], axis=0)
         low, high = bootstrap_interval(
-            [Sample(part.values, part.conversations) for part in measured], resamples=resamples, seed=seed
+            [Sample(part.values, part.conversations) for part in measured], resamples=_RESAMPLES, seed=seed
         )
         p_values = {}
         if method != baseline:
             differences = [part.less(source[baseline]) for part, source in zip(measured, sources, strict=True)]
             if all(len(sample.values) for sample in differences):
-                tested = paired_test(differences, resamples=5 * resamples, seed=seed)
+                tested = paired_test(differences, resamples=5 * _RESAMPLES, seed=seed)
                 p_values = dict(zip(METRICS, tested.tolist(), strict=True))
         results[method] = MethodResult(
             sum(len(part.rows) for part in measured),
