@@ -150,7 +150,7 @@ def test_several_devices_share_every_batch_and_end_with_the_same_weights(tmp_pat
         )
         for rank in range(2)
     ]
-    ended = [process.communicate(timeout=60) for process in running]
+    ended = [process.communicate(timeout=300) for process in running]
     assert [process.returncode for process in running] == [0, 0], ended[0][1] + ended[1][1]
     first, second = (load_file(f"{path}{rank}") for rank in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
