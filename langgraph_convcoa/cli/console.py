@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.status import Status
 from rich.text import Text
 
@@ -83,13 +83,15 @@ def consoles() -> tuple[Console, Console]:
 
 
 class Report(Protocol):
-    """A measurement: numbers, which are also a table."""
+    """A measurement: numbers for JSON, and tables for a terminal."""
 
     def to_dict(self) -> dict[str, Any]: ...
 
+    def __rich__(self) -> RenderableType: ...
+
 
 def print_report(report: Report, as_json: bool) -> None:
-    """Print a report on standard output, as JSON or as its table."""
+    """Print a report on standard output, as JSON or as its tables."""
     if as_json:
         print_json(report.to_dict())
         return
