@@ -1,1 +1,1 @@
-"""Retrieval: documents into memory sets, their scoring, the conversational state and the retriever."""
+"""Retrieval: documents into multi-vector passages, their scoring, the conversation state and the retriever."""

@@ -27,11 +27,11 @@ class ArrayFile:
     Attributes:
         path: The file.
         arrays: By name. Their bytes are not read before they are used; call `check` first.
-        settings: What was written with them.
+        settings: JSON values that were written with them.
 
     Args:
         path: The file.
-        kind: What it must be.
+        kind: The kind that it must be of.
         version: Its version.
 
     Raises:

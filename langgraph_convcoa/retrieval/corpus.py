@@ -75,52 +75,41 @@ class View(Protocol):
     @property
     def source(self) -> str:
         """Where the keys are valid: no two corpora have the same."""
-        ...
 
     @property
     def keys(self) -> npt.NDArray[np.int64]:
         """(n,), growing: the key of each passage, which stays its own in all states and is never given to another."""
-        ...
 
     @property
     def alive(self) -> npt.NDArray[np.bool_] | None:
         """(n,), False for passages that are deleted but still numbered; None where there are none."""
-        ...
 
     @property
     def numbers(self) -> Numbers:
         """The numbers of the passages that are not deleted."""
-        ...
 
     @property
     def dimension(self) -> int:
         """Length d of a pattern."""
-        ...
 
     @property
     def patterns(self) -> Patterns:
         """The patterns of all n passages, checked for damage."""
-        ...
 
     def patterns_for(self, sets: Numbers) -> Patterns:
         """The patterns of all passages, checked only as far as these need it."""
-        ...
 
     def __len__(self) -> int:
         """How many passages are there, deleted ones not counted."""
-        ...
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers; raises StaleSnapshot where one has been deleted since."""
-        ...
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are there and meet the condition; None where all do."""
-        ...
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Raise RetrievalError for an encoder that the passages were not encoded with."""
-        ...
 
 
 class Corpus(Protocol):

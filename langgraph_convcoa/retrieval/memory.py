@@ -241,7 +241,7 @@ class MemoryCorpus(Corpus):
 
 
 def window_text(passage: Document, span: Span) -> str:
-    """What is encoded of a window."""
+    """The text of a window, as it is encoded."""
     start, end = span
     return passage.page_content[start:end]
 

@@ -13,7 +13,7 @@ Progress = bool | Callable[[int, int], None]
 def track(progress: Progress, total: int | None, description: str) -> Iterator[Callable[[int], None]]:
     """Follow work of `total` steps; the value given is a function that is called with the number of steps just done.
 
-    Where nobody knows the total it is None; a callback is then told that what is done is all.
+    An unknown total is None; a callback is then called with (done, done).
 
     Example:
         >>> seen = []

@@ -43,7 +43,7 @@ _ATTEMPTS = 5
 class HopfieldRetriever(BaseRetriever):
     """Retrieve passages by sparse Hopfield association, in conversation, without a model call (Pan et al. 2024b, section 4).
 
-    A passage is a memory set: a pattern of the whole and one for each window of up to three sentences. Its score for a query
+    A passage is a set of patterns: one of the whole and one of each window of up to three sentences. Its score for a query
     state x is w <x, y_0> + sim(z, x), where z is what the windows give back to x. Earlier turns are a memory too, which pulls
     the state towards them: normalise(x + lambda sparsemax(beta_h x H^T) H). Make one with `from_documents` or `from_texts`.
 
@@ -158,7 +158,7 @@ class HopfieldRetriever(BaseRetriever):
             RetrievalError: No document has text, an id is used twice, the documents cannot be encoded, the index cannot be
                 used, or usearch is not installed for an approximate search.
         """
-        # Made before its corpus, so that bad settings are told before minutes of encoding.
+        # Made before its corpus, so that bad settings are errors before minutes of encoding.
         retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
         ann = approximate_settings(retriever.approximate)
         if ann is not None:

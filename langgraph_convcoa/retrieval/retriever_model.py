@@ -1,4 +1,4 @@
-"""Which model a retriever uses, and how an index on disk says so."""
+"""The trained model of a retriever: opened by name or folder, and saved with an index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def opened_model(model: RetrieverModel | str | Path | None, index: Path | None =
     """A model that is in a folder, loaded; the names of models as they are, since they depend on the encoder.
 
     Args:
-        model: What names it.
+        model: Its name or folder, or the model itself.
         index: The folder of the index that it may be in.
 
     Raises:
@@ -39,7 +39,7 @@ def own_encoder(model: RetrieverModel | str | None) -> Encoder | None:
 
 
 def stated_model(model: RetrieverModel | str | Path | None, index: str | Path) -> str | None:
-    """What the settings of an index say about its model: a name, a folder, that it is beside the index, or nothing."""
+    """How the settings of an index name its model: by name, by folder, as saved with the index, or not at all."""
     if not isinstance(model, RetrieverModel):
         return None if model is None else str(model)
     if model.source == DEFAULT_MODEL:
@@ -50,7 +50,7 @@ def stated_model(model: RetrieverModel | str | Path | None, index: str | Path) -
 
 
 def save_beside(model: RetrieverModel | str | Path | None, index: str | Path) -> None:
-    """Save a model that is in no folder of its own beside an index.
+    """Save a model that is in no folder of its own in the folder of an index.
 
     Raises:
         RetrievalError: It cannot be written.

@@ -85,7 +85,7 @@ def _rankings(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> lis
     if needs_graph(len(view), max(settings.candidates, asked.k)):
         ann.configure(settings, scoring.passage_weight)
         if ann.lags(view):
-            # What has to be linked now is kept for the next process.
+            # Written too, for the next process.
             ann.save(view, progress=True)
     return ann.rank(view, asked.states, settings, **terms)
 

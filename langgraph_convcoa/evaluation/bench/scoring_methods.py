@@ -67,7 +67,7 @@ def _int8(patterns: Patterns) -> Patterns:
 
 def _approximate(patterns: Patterns, over: Over, k: int, progress: Progress) -> Method:
     settings = ApproximateSettings(over=over)
-    stage = ANNIndex(patterns.d, over=over, connectivity=settings.connectivity, expansion_add=settings.expansion_add)
+    stage = ANNIndex(patterns.d, settings)
     stage.add(patterns, progress=progress)
     return lambda x: search_candidates(patterns, x, stage.candidates, k=k, count=settings.candidates)
 

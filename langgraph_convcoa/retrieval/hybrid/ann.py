@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 Sets: TypeAlias = npt.NDArray[np.int64]
 
 Over = Literal["windows", "passages"]
-"""What the graph holds: a vector for each window, with its passage's, or one for each passage."""
+"""The vectors of the graph: one for each window, with its passage's, or one for each passage."""
 
 GONE = -1
 """The key of an entry that was removed."""
 
 _KIND = "approximate stage"
 _VERSION = 2
-_SETTINGS = ("dimension", "over", "passage_weight", "connectivity", "expansion_add")
 # How many passages are linked at a time, and after how many of them a build can be resumed that is killed.
 _AT_ONCE = 2_048
 _CHECKPOINT = 32_768
@@ -72,10 +71,8 @@ class ANNIndex:
 
     Args:
         dimension: Length d of a pattern.
-        over: Windows or passages.
+        settings: Of the graph.
         passage_weight: w of the search; at another one the candidates are less good, not wrong.
-        connectivity: Links of a vector in the graph, HNSW's M.
-        expansion_add: Breadth of the search for a new vector's neighbours.
         threads: Threads for building and batches; all when 0.
         source: The corpus that the passages are of.
 
@@ -98,18 +95,15 @@ class ANNIndex:
     def __init__(
         self,
         dimension: int,
+        settings: ApproximateSettings | None = None,
         *,
-        over: Over = "windows",
         passage_weight: float = 1.0,
-        connectivity: int = 16,
-        expansion_add: int = 128,
         threads: int = 0,
         source: str = "",
     ) -> None:
         self.dimension = dimension
-        self.over: Over = over
+        self.settings = settings or ApproximateSettings()
         self.passage_weight = passage_weight
-        self.connectivity, self.expansion_add = connectivity, expansion_add
         self.keys: Sets = np.zeros(0, dtype=np.int64)
         self.source = source
         self._threads = threads
@@ -119,8 +113,8 @@ class ANNIndex:
             ndim=dimension,
             metric="ip",
             dtype="bf16",
-            connectivity=connectivity,
-            expansion_add=expansion_add,
+            connectivity=self.settings.connectivity,
+            expansion_add=self.settings.expansion_add,
             multi=True,
         )
 
@@ -188,7 +182,7 @@ class ANNIndex:
         if not len(index) or not len(queries):
             return [np.zeros(0, dtype=np.int64) for _ in queries]
         # A passage may be found by several of its windows.
-        wanted = min(count * (3 if self.over == "windows" else 1), len(index))
+        wanted = min(count * (3 if self.settings.over == "windows" else 1), len(index))
         found = index.search(queries, wanted, threads=self._threads)
         # For a single state usearch returns its matches bare.
         entries = np.atleast_2d(found.keys)
@@ -208,7 +202,8 @@ class ANNIndex:
         """
         graph = np.frombuffer(self._graph().save() or b"", dtype=np.uint8)
         arrays: dict[str, npt.NDArray[Any]] = {"graph": graph, "names": self.keys if keys is None else keys}
-        stage = {name: getattr(self, name) for name in _SETTINGS}
+        stage = {"dimension": self.dimension, "passage_weight": self.passage_weight}
+        stage |= self.settings.model_dump(exclude={"candidates"})
         settings = {"stage": stage, "source": self.source if source is None else source}
         write_arrays(Path(path), arrays, kind=_KIND, version=_VERSION, settings=settings)
 
@@ -220,14 +215,16 @@ class ANNIndex:
             RetrievalError: usearch is not installed, or the file is missing, damaged, no such index or of another version.
         """
         file = ArrayFile(Path(path), kind=_KIND, version=_VERSION)
-        index = cls(**file.settings["stage"], threads=threads, source=file.settings["source"])
+        stage = dict(file.settings["stage"])
+        made = {name: stage.pop(name) for name in ("dimension", "passage_weight")}
+        index = cls(**made, settings=ApproximateSettings(**stage), threads=threads, source=file.settings["source"])
         index._file, index._index, index.keys = file, None, np.array(file.arrays["names"])
         return index
 
     def _vectors(self, patterns: Patterns) -> tuple[Sets, Vectors]:
         """The vectors of passages, and the number of the passage of each."""
         rows, starts = patterns.rows(0, len(patterns.values)), patterns.offsets[:-1]
-        if self.over == "passages":
+        if self.settings.over == "passages":
             return np.arange(patterns.n), np.ascontiguousarray(rows[starts])
         owners: Sets = np.repeat(np.arange(patterns.n), np.diff(patterns.offsets))
         windows = np.ones(len(rows), dtype=np.bool_)
@@ -246,7 +243,7 @@ class ANNIndex:
                 raise RetrievalError(f"{self._file.path} cannot be opened ({error}); build the index again.") from None
             if self._index is None or self._index.ndim != self.dimension:
                 raise RetrievalError(f"{self._file.path} holds no graph of its dimension; build the index again.")
-            self._index.expansion_add = self.expansion_add
+            self._index.expansion_add = self.settings.expansion_add
             if changing:
                 self._file = None
         assert self._index is not None
@@ -254,7 +251,7 @@ class ANNIndex:
 
 
 def approximate_settings(value: object) -> ApproximateSettings | None:
-    """What a user gave as `approximate`: settings, or True for the default ones; None or False for an exact search.
+    """The settings that a user gave as `approximate`; True stands for the default ones, None or False for an exact search.
 
     Raises:
         InputError: It is none of these.

@@ -166,7 +166,7 @@ class _BM25(bm25s.BM25):  # type: ignore[misc]
 def _matrix(
     tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], words: int
 ) -> dict[str, npt.NDArray[np.generic] | int]:
-    """What `bm25s.BM25.index` makes (method lucene), by columns: at once for all passages, some fifteen times as fast.
+    """The matrix of `bm25s.BM25.index` (method lucene), by columns: at once for all passages, some fifteen times as fast.
 
     Passages without words do not count in the number of passages or in their mean length.
     """

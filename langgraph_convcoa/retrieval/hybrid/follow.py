@@ -34,7 +34,7 @@ def behind(changes: int, total: int) -> bool:
 
 
 class Follower(ABC, Generic[_Index]):
-    """An index over whichever state of a corpus is searched, told by the keys of passages what is new and what is gone.
+    """An index over whichever state of a corpus is searched; the keys of passages show which are new and which are gone.
 
     Args:
         path: The file that it is kept in, None for none. A file is never needed: one that is missing, damaged or of another
@@ -320,15 +320,13 @@ class ANNFollower(Follower[ANNIndex]):
         return index
 
     def _fits(self, index: ANNIndex, view: View) -> bool:
-        built = (index.dimension, index.over, index.connectivity, index.expansion_add)
-        wanted = (view.dimension, self._settings.over, self._settings.connectivity, self._settings.expansion_add)
-        return super()._fits(index, view) and built == wanted
+        built = index.settings.model_copy(update={"candidates": self._settings.candidates})
+        return super()._fits(index, view) and (index.dimension, built) == (view.dimension, self._settings)
 
     def _update(self, view: View, progress: Progress, checkpoint: Callable[[], object] | None = None) -> None:
         self._compare(view)
         if self._index is None:
-            settings = self._settings.model_dump(exclude={"candidates"})
-            self._index = ANNIndex(view.dimension, passage_weight=self._weight, source=view.source, **settings)
+            self._index = ANNIndex(view.dimension, self._settings, passage_weight=self._weight, source=view.source)
         self._index.remove(self._gone)
         new = self._new
         # Compared again after an interruption.
@@ -339,7 +337,7 @@ class ANNFollower(Follower[ANNIndex]):
 
 
 def _state(path: Path | None) -> tuple[int, ...] | None:
-    """What changes when a file is replaced; None where there is none."""
+    """Time, size and inode of a file, which change when it is replaced; None where there is none."""
     try:
         found = path.stat() if path is not None else None
     except OSError:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,8 @@ _ROUNDING = 1e-6
 # Runs of up to 2**6 rows are laid out; a block with a longer set is reduced set by set.
 _MOST_LEVELS = 6
 
-_Job = TypeVar("_Job")
+Each = Callable[[Callable[[Any], object], Sequence[Any]], object]
+"""Does a piece of work for every job, in no certain order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class Queries:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What a score is made of besides the patterns and the queries.
+    """The terms of a score besides the patterns and the queries.
 
     Attributes:
         beta: Inverse temperature.
@@ -89,13 +90,13 @@ class FirstPass:
     products: Tensor | None
 
 
-def first_pass(patterns: Patterns, queries: Queries, terms: Terms, workers: Workers) -> FirstPass:
+def first_pass(patterns: Patterns, queries: Queries, terms: Terms, each: Each) -> FirstPass:
     """Bound every score by w <x, y_0> + max_j b_j + extra.
 
     int8 patterns are multiplied with int8 queries x^; the bound is then wider by |x - x^| (w |y_0| + max_j |y_j|).
     """
     task = (_Coarse if patterns.dtype == "int8" else _Full)(patterns, queries, terms)
-    workers.each(task.bound_block, task.blocks())
+    each(task.bound_block, task.blocks())
     return FirstPass(task.bounds, task.products)
 
 
@@ -285,54 +286,31 @@ def _set_by_set(products: Tensor, edges: Tensor) -> Tensor:
     return best
 
 
-class Workers:
-    """One thread, or as many as torch uses here, for the time of a search.
+@contextmanager
+def workers(*, parallel: bool) -> Iterator[Each]:
+    """A pool of one thread, or of as many as torch uses here, for the time of a search; errors of a job are raised here.
 
-    Each takes block after block and keeps to one core, so that a block is still in its cache at the next step. torch's own
-    threads would wait for each other after every step of every block, which costs more than the steps on a busy machine.
+    Each thread takes block after block and keeps to one core, so that a block is still in its cache at the next step. torch's
+    own threads would wait for each other after every step of every block, which costs more than the steps on a busy machine.
 
     Args:
         parallel: Whether the work is worth more than one thread.
 
     Example:
         >>> done = []
-        >>> with Workers(parallel=True) as workers:
-        ...     workers.each(done.append, [1, 2, 3])
+        >>> with workers(parallel=True) as each:
+        ...     _ = each(done.append, [1, 2, 3])
         >>> sorted(done)
         [1, 2, 3]
     """
-
-    def __init__(self, *, parallel: bool) -> None:
-        self._usual = torch.get_num_threads()
-        self._threads = self._usual if parallel else 1
+    usual = torch.get_num_threads()
+    if usual == 1:
+        yield lambda work, jobs: deque(map(work, jobs), maxlen=0)
+        return
+    try:
         # torch's number of threads is each thread's own.
-        self._pool = ThreadPoolExecutor(self._threads, "scoring", torch.set_num_threads, (1,)) if self._usual > 1 else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            # A thread that is new to torch starts with the number that was set last, wherever that was.
-            torch.set_num_threads(self._usual)
-
-    def each(self, work: Callable[[_Job], object], jobs: Sequence[_Job]) -> None:
-        """Do every job, in no certain order; an error in one is raised here."""
-        if self._pool is None:
-            for job in jobs:
-                work(job)
-            return
-        waiting = deque(jobs)
-
-        def drain() -> None:
-            while True:
-                try:
-                    job = waiting.popleft()
-                except IndexError:
-                    return
-                work(job)
-
-        running = [self._pool.submit(drain) for _ in range(min(self._threads, len(jobs)))]
-        for future in running:
-            future.result()
+        with ThreadPoolExecutor(usual if parallel else 1, "scoring", torch.set_num_threads, (1,)) as pool:
+            yield lambda work, jobs: deque(pool.map(work, jobs), maxlen=0)
+    finally:
+        # A thread that is new to torch starts with the number that was set last, wherever that was.
+        torch.set_num_threads(usual)

@@ -77,9 +77,6 @@ class Patterns:
         """Length of a pattern."""
         return int(self.values.shape[1])
 
-    def __len__(self) -> int:
-        return self.n
-
     def rows(self, start: int, stop: int) -> Vectors:
         """Patterns start to stop as float32, (stop - start, d)."""
         return decode_patterns(self.values[start:stop], None if self.scales is None else self.scales[start:stop])

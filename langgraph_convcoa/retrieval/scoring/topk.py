@@ -1,7 +1,8 @@
-"""Exact top-k of passages by one matrix product, a bound and a certificate."""
+"""Exact top-k of passages: bounds by one matrix product, exact scores of the best bounds, and a certificate."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -13,8 +14,8 @@ from torch import Tensor
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.hopfield.sparsity import sparsemax
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.scoring.bounds import FirstPass, Queries, Terms, Workers, first_pass
-from langgraph_convcoa.retrieval.scoring.exact import Rows, exact_scores, row_products
+from langgraph_convcoa.retrieval.scoring.bounds import FirstPass, Queries, Terms, first_pass, workers
+from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, writable
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
@@ -32,6 +33,12 @@ _COPIED_BYTES = 16 * 2**20
 _GROUP = 16
 # How far float32 may put a bound below a score.
 _ROUNDING = 1e-6
+# How many products are laid out side by side at a time.
+_AT_ONCE = 2_000_000
+# How many numbers of patterns are copied out at a time: with many equal scores all patterns are asked for.
+_COPIED = 8_000_000
+
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +162,7 @@ def associate(
     """The association weights of a passage's windows for a query state (d), adding up to one, and their products a with it."""
     query = state[None] if weights is None else weights.association(state[None])
     rows = np.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
-    products = row_products(patterns, query.astype(np.float32), rows)[:, 0]
+    products = _row_products(patterns, query.astype(np.float32), rows)[:, 0]
     return sparsemax(products, beta=beta).numpy(), products.numpy()
 
 
@@ -166,14 +173,14 @@ def _few(patterns: Patterns, pool: int) -> bool:
 
 def _search(patterns: Patterns, queries: Queries, terms: Terms, k: int, pool: int) -> list[Ranking]:
     found: dict[int, Ranking] = {}
-    with Workers(parallel=patterns.values.size > _WORTH_THREADS) as workers:
-        first = first_pass(patterns, queries, terms, workers)
+    with workers(parallel=patterns.values.size > _WORTH_THREADS) as each:
+        first = first_pass(patterns, queries, terms, each)
 
         def rank(which: Rows) -> None:
             found.update(_rank(patterns, queries, terms, first, which, min(k, pool), pool))
 
         numbers = np.arange(len(queries.states))
-        workers.each(rank, [numbers[start : start + _TOGETHER] for start in range(0, len(numbers), _TOGETHER)])
+        each(rank, [numbers[start : start + _TOGETHER] for start in range(0, len(numbers), _TOGETHER)])
     return [found[row] for row in range(len(queries.states))]
 
 
@@ -190,7 +197,7 @@ def _rank(
             left[:] = -math.inf
         wide = np.repeat(which[:, None], chosen.shape[1], axis=1)
         scores = np.full(chosen.shape, -math.inf)
-        scores[:, :k] = exact_scores(
+        scores[:, :k] = _exact_scores(
             patterns, queries, terms, first.products, wide[:, :k].ravel(), chosen[:, :k].ravel()
         ).reshape(-1, k)
         # The k-th score can only rise: of the rest, those matter whose bound is above it.
@@ -199,7 +206,7 @@ def _rank(
         more = bounds >= least[:, None]
         more[:, :k] = False
         if more.any():
-            scores[more] = exact_scores(patterns, queries, terms, first.products, wide[more], chosen[more])
+            scores[more] = _exact_scores(patterns, queries, terms, first.products, wide[more], chosen[more])
         needed = k + more.sum(axis=1)
         # Equal scores in the order of the numbers.
         most = int(needed.max())
@@ -236,3 +243,82 @@ def _best(bounds: Tensor, wanted: int) -> tuple[Rows, npt.NDArray[np.float64], n
     best = values.double().numpy()
     left = best[:, wanted].copy() if more > wanted else np.full(q, -math.inf)
     return sets[:, :wanted].numpy(), best[:, :wanted], left
+
+
+def _exact_scores(
+    patterns: Patterns, queries: Queries, terms: Terms, products: Tensor | None, which: Rows, sets: Rows
+) -> npt.NDArray[np.float64]:
+    """The second pass: w <x, y_0> + sum_j sparsemax(beta a)_j b_j + extra, of m pairs of a query and a passage.
+
+    Args:
+        patterns: Of n passages.
+        queries: q queries.
+        terms: What else a score is made of.
+        products: <x, y_0> and b of every row, (N, q), where the first pass kept them.
+        which: The query of each pair, (m,); the pairs of one query stand together.
+        sets: The passage of each pair, (m,).
+
+    Raises:
+        RetrievalError: A score is not finite, because a stored pattern is not.
+    """
+    sizes = patterns.offsets[sets + 1] - patterns.offsets[sets]
+    scores = np.empty(len(sets), dtype=np.float64)
+    step = max(1, _AT_ONCE // int(sizes.max(initial=1)))
+    for start in range(0, len(sets), step):
+        part = slice(start, start + step)
+        scores[part] = _score(patterns, queries, terms, products, which[part], sets[part], sizes[part])
+    if terms.extra is not None:
+        scores += terms.extra[which, sets]
+    # A bound that is NaN comes before all others, so that such a set is always among those scored.
+    broken = sets[~np.isfinite(scores)]
+    if len(broken):
+        raise RetrievalError(
+            f"Passage number {broken[0]} has no finite score: its stored pattern is damaged; build the memory again."
+        )
+    return scores
+
+
+def _score(
+    patterns: Patterns, queries: Queries, terms: Terms, products: Tensor | None, which: Rows, sets: Rows, sizes: Rows
+) -> npt.NDArray[np.float64]:
+    columns = np.arange(int(sizes.max()))
+    mask = columns < sizes[:, None]
+    # Places past a set's end repeat its first row, which is sure to have products.
+    rows = patterns.offsets[sets][:, None] + columns * mask
+    vectors = [] if products is not None else [queries.states, *([queries.readout] if queries.trained else [])]
+    if queries.association is not None:
+        vectors.append(queries.association)
+    tables = _recompute(patterns, vectors, rows, mask, which) if vectors else []
+    if products is not None:
+        tables.insert(0, products[torch.from_numpy(rows), torch.from_numpy(which)[:, None]].double())
+    whole, association = tables[0][:, 0], tables[-1][:, 1:]
+    readout = tables[1 if products is None and queries.trained else 0][:, 1:]
+    weights = sparsemax(association, beta=terms.beta, mask=torch.from_numpy(mask[:, 1:]))
+    scores: npt.NDArray[np.float64] = (terms.passage_weight * whole + (weights * readout).sum(dim=-1)).numpy()
+    return scores
+
+
+def _recompute(
+    patterns: Patterns, vectors: list[Vectors], rows: Rows, mask: npt.NDArray[np.bool_], which: Rows
+) -> list[Tensor]:
+    """Products of each pair's rows with its query's vectors, (m, rows); 0 where masked."""
+    kept, owners = rows[mask], np.repeat(which, mask.sum(axis=1))
+    found = torch.empty((len(kept), len(vectors)), dtype=torch.float64)
+    changes = np.flatnonzero(np.diff(owners)) + 1
+    cuts = np.unique([*changes, *range(0, len(owners), max(1, _COPIED // patterns.d)), len(owners)]).tolist()
+    for start, stop in itertools.pairwise(cuts):
+        query = np.stack([vector[owners[start]] for vector in vectors])
+        found[start:stop] = _row_products(patterns, query, kept[start:stop])
+    tables = []
+    for column in found.unbind(dim=1):
+        table = torch.zeros(mask.shape, dtype=torch.float64)
+        table[torch.from_numpy(mask)] = column
+        tables.append(table)
+    return tables
+
+
+def _row_products(patterns: Patterns, queries: Vectors, rows: Rows) -> Tensor:
+    """Exact products of the stored patterns of some rows with queries (p, d): (len(rows), p), float64."""
+    if patterns.scales is not None:
+        return torch.from_numpy(IntegerQueries.exact(queries).exact_products(patterns.values[rows], patterns.scales[rows]))
+    return (torch.from_numpy(patterns.take(rows)) @ torch.from_numpy(queries).T).double()

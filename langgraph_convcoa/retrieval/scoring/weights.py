@@ -12,7 +12,7 @@ from langgraph_convcoa.retrieval.encoders.base import Vectors
 
 @dataclass(frozen=True, eq=False)
 class HopfieldWeights:
-    """What training adds to the association (Pan et al. 2024b, section 4).
+    """Trained weights of the association (Pan et al. 2024b, section 4).
 
     z = sparsemax(beta x W_Q W_K^T Y^T) Y W_K W_V. Both products fall on the query's side, so that stored patterns stay as they
     are: a_j = <x W_Q W_K^T, y_j> and b_j = <x (W_K W_V)^T, y_j>.

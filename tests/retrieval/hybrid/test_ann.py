@@ -4,7 +4,7 @@ import pytest
 pytest.importorskip("usearch")
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.hybrid.ann import GONE, ANNIndex, search_candidates
+from langgraph_convcoa.retrieval.hybrid.ann import GONE, ANNIndex, ApproximateSettings, search_candidates
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 
@@ -27,8 +27,8 @@ def unit(rows):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def stage_of(patterns, **settings):
-    stage = ANNIndex(patterns.d, **settings)
+def stage_of(patterns, over="windows", **settings):
+    stage = ANNIndex(patterns.d, ApproximateSettings(over=over), **settings)
     stage.add(patterns)
     return stage
 
@@ -126,7 +126,12 @@ def test_a_saved_stage_is_the_same_and_can_be_changed(tmp_path):
     stage = stage_of(patterns, passage_weight=0.5)
     stage.save(path)
     loaded = ANNIndex.load(path)
-    assert (loaded.dimension, loaded.over, loaded.passage_weight, len(loaded)) == (DIMENSION, "windows", 0.5, len(stage))
+    assert (loaded.dimension, loaded.settings.over, loaded.passage_weight, len(loaded)) == (
+        DIMENSION,
+        "windows",
+        0.5,
+        len(stage),
+    )
     for a, b in zip(stage.candidates(states, 9), loaded.candidates(states, 9), strict=True):
         np.testing.assert_array_equal(a, b)
     loaded.remove(np.array([0]))

@@ -220,7 +220,7 @@ def test_a_graph_that_cannot_be_used_is_built_anew_and_kept(encoder, tmp_path, d
     assert ("rebuilt" in caplog.text) == (damage != "missing")
     stage = ANNIndex.load(file)
     assert len(stage.keys) == 400
-    assert stage.over == ("passages" if settings else "windows")
+    assert stage.settings.over == ("passages" if settings else "windows")
 
 
 def test_a_process_killed_while_documents_came_in_goes_on(encoder, tmp_path):

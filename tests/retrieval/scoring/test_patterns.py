@@ -53,7 +53,7 @@ def test_selected_sets_are_those_sets(dtype):
 
 def test_sizes():
     patterns = Patterns(np.zeros((5, 3), dtype=np.float32), np.array([0, 2, 5]))
-    assert (patterns.n, patterns.d, len(patterns)) == (2, 3, 2)
+    assert (patterns.n, patterns.d) == (2, 3)
 
 
 @pytest.mark.parametrize("offsets", [[], [0], [0, 4], [1, 5], [0, 1, 5], [0, 5, 5], [0, 6, 5], [[0, 5]]])
