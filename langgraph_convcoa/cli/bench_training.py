@@ -12,9 +12,7 @@ from langgraph_convcoa.cli.options import AsJson, NoCache
 
 
 def training(
-    data: Annotated[
-        list[Path], typer.Argument(metavar="DATA...", help="Folders or files of conversations.", show_default=False)
-    ],
+    data: Annotated[list[Path], typer.Argument(metavar="DATA...", help="Folders or files of conversations.")],
     methods: Annotated[
         str, typer.Option(metavar="A,B", help="head, query-encoder, dual-question, dual (both encoders).")
     ] = "head,dual-question",
@@ -23,8 +21,7 @@ def training(
     evaluations: Annotated[int, typer.Option(min=1, metavar="N", help="How often each is measured.")] = 10,
     questions: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many questions of the dev parts.")] = 500,
     distractors: Annotated[
-        str | None,
-        typer.Option(metavar="FILE:N", help="More passages to search: the first N of a corpus file.", show_default=False),
+        str | None, typer.Option(metavar="FILE:N", help="More passages to search: the first N of a corpus file.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of the order of the data.")] = 0,
     as_json: AsJson = False,

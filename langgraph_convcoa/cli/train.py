@@ -30,10 +30,9 @@ def train(
         typer.Argument(
             metavar="DATA...",
             help="Folders or files of conversations; of questions over titled articles, synthetic conversations are made.",
-            show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the model.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the model.")],
     head: Annotated[bool, _kind("--head", help="Only the head: weights on frozen vectors, in a minute or so.")] = False,
     full: Annotated[
         bool, _kind("--full", help="The whole encoder for questions and passages: they must be indexed again.")
