@@ -85,7 +85,15 @@ class Follower(ABC, Generic[_Index]):
     def purge(self, view: View) -> None:
         """After deletions: leave nothing of what was deleted in the file."""
         if self._kept() and not self.save(view):
-            self._remove()
+            self.discard()
+
+    def discard(self) -> None:
+        """Forget the index, and remove its file."""
+        with self._guard:
+            self._clear()
+            if self.path is not None:
+                with suppress(OSError):
+                    self.path.unlink()
 
     def _clear(self) -> None:
         self._index: _Index | None = None
@@ -152,11 +160,6 @@ class Follower(ABC, Generic[_Index]):
 
     def _kept(self) -> bool:
         return self.path is not None and self.path.is_file()
-
-    def _remove(self) -> None:
-        if self.path is not None:
-            with suppress(OSError):
-                self.path.unlink()
 
 
 class BM25Follower(Follower[BM25Index]):
@@ -295,8 +298,7 @@ class ANNFollower(Follower[ANNIndex]):
             if self._index is not None and not len(self._gone) and (self._index.keys != GONE).all():
                 return
             kept = self._kept()
-            self._clear()
-            self._remove()
+            self.discard()
         if kept:
             self.save(view, progress=True)
 

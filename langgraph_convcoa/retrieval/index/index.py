@@ -239,8 +239,10 @@ class Index(Corpus):
         with self._lock.held():
             compact(self.path, self.snapshot())
             self.bm25.purge(self.snapshot())
-            self._configure_ann()
-            self.ann.purge(self.snapshot())
+            if self._configure_ann():
+                self.ann.purge(self.snapshot())
+            else:
+                self.ann.discard()
 
     def save_lexical(self) -> bool:
         """Write the BM25 index to the folder, so that the next process need not read all passages for it.

@@ -290,6 +290,17 @@ def test_nothing_of_what_was_deleted_is_left_after_compacting(encoder, tmp_path)
     assert (len(stage.keys), stage.keys.min() >= 0, len(stage) < vectors) == (398, True, True)
 
 
+def test_a_graph_that_the_index_does_not_ask_for_goes_when_it_is_compacted(encoder, tmp_path):
+    path = tmp_path / "index"
+    HopfieldRetriever.from_documents(made(0, 200), encoder=encoder, path=path)
+    opened = HopfieldRetriever.from_pretrained(path, encoder=encoder, approximate=SETTINGS)
+    opened.invoke(QUESTIONS[0])
+    assert (path / APPROXIMATE_FILE).exists()
+    opened.compact()
+    assert not (path / APPROXIMATE_FILE).exists()
+    assert shared(ids(opened), ids(exact(opened))) >= 0.9
+
+
 def test_only_patterns_that_are_used_are_read_from_the_disk(encoder, tmp_path, monkeypatch):
     from langgraph_convcoa.retrieval.index import writer
 
