@@ -173,7 +173,9 @@ class Snapshot:
         if isinstance(condition, Mapping) and self._masks and self._masks[-1][0] == dict(condition):
             return self._masks[-1][1]
         mask = np.zeros(len(self.keys), dtype=np.bool_)
-        mask[self.numbers] = allowed_passages([passage.document for passage in read(self)], condition)
+        # One by one, so that memory stays bounded.
+        for number, passage in zip(self.numbers.tolist(), read(self), strict=True):
+            mask[number] = bool(allowed_passages([passage.document], condition))
         if isinstance(condition, Mapping):
             wanted = {name: value.copy() if hasattr(value, "copy") else value for name, value in condition.items()}
             self._masks[:] = [(wanted, mask)]
