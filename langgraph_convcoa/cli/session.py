@@ -233,7 +233,7 @@ def open_session(options: ConversationOptions, command: str) -> Session:
 
         actions.append(DataAnalysis(options.data))
     if web:
-        from langgraph_convcoa.actions.web.engines import as_search
+        from langgraph_convcoa.actions.web.search import as_search
 
         provider = as_search(web)
     retriever, titles = None, []

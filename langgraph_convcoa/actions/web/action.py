@@ -1,11 +1,10 @@
-"""The web-querying action and its settings (Pan et al. 2024b, section 3.4.1; Pan et al. 2024a, section 2.2.1)."""
+"""The web-querying action (Pan et al. 2024b, section 3.4.1; Pan et al. 2024a, section 2.2.1)."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,16 +15,14 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
-from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_convcoa.actions.base import ActionRequest
-from langgraph_convcoa.actions.web.body import PageError
 from langgraph_convcoa.actions.web.cache import WebCache
-from langgraph_convcoa.actions.web.engines import as_search
-from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits
+from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits, PageError
 from langgraph_convcoa.actions.web.pages import Page, read_page
 from langgraph_convcoa.actions.web.ranking import WebRanker
-from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult
+from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, as_search
+from langgraph_convcoa.actions.web.settings import WebQueryingSettings
 from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.documents.markup import load_extractor
@@ -40,24 +37,6 @@ _READ_AT_ONCE = 2
 """Pages whose text is looked for at a time: it is work of the processor, which more threads would only share."""
 _SNIPPET_SCORE = 0.1
 """Score of the first snippet; that of the n-th is an n-th of it. Below those of passages, which were read."""
-
-
-class WebQueryingSettings(BaseModel):
-    """Settings of the `web_querying` action for a run; what is left empty is as the action was made."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
-    results: int | None = Field(
-        default=None, ge=1, le=100, description="Results that a search is asked for; the action's when left empty."
-    )
-    pages: int | None = Field(
-        default=None, ge=1, le=100, description="Pages read at a depth, at most; the action's when left empty."
-    )
-    read_pages_first: bool | None = Field(
-        default=None,
-        description="Read pages at once. Left empty, as the action says: only where titles and snippets support nothing.",
-    )
 
 
 class WebQuerying:
@@ -127,12 +106,9 @@ class WebQuerying:
                 raise InputError(f"{setting} must be from 1 to 100, not {value}")
         if cache_seconds < 0:
             raise InputError(f"cache_seconds must be at least 0, not {cache_seconds}")
-        self.name = name
-        self.description = description
+        self.name, self.description = name, description
         self.search = as_search(search)
-        self.results = results
-        self.pages = pages
-        self.read_pages_first = read_pages_first
+        self.results, self.pages, self.read_pages_first = results, pages, read_pages_first
         self.cache_seconds = cache_seconds
         if isinstance(allow_private, str):
             allow_private = (allow_private,)
@@ -142,14 +118,9 @@ class WebQuerying:
         self._settings = f"{self._fetcher.guard.allow_private} {respect_robots} {self._fetcher.limits}"
         self._ranker = WebRanker(encoder)
         self._cache = WebCache(cache)
-        self._locks: weakref.WeakValueDictionary[tuple[int, str], asyncio.Lock] = weakref.WeakValueDictionary()
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
-        """Titles and snippets at depth 1, passages of pages at depth 2.
-
-        Raises:
-            RetrievalError: The search does not answer, or the encoder cannot be used.
-        """
+        """Titles and snippets at depth 1, passages of pages at depth 2; RetrievalError where search or encoder fail."""
         own = WebQueryingSettings.model_validate(dict(request.settings))
         pages_first = self.read_pages_first if own.read_pages_first is None else own.read_pages_first
         most = own.pages or self.pages
@@ -158,12 +129,12 @@ class WebQuerying:
         if request.depth == 1 and not pages_first:
             return snippets
         named = [result for result in results if result.url]
-        if not named:
-            return snippets if request.depth == 1 else []
         if request.depth == 1:
             chosen = named[:most]
         else:
             chosen = await asyncio.to_thread(self._ranker.choose, named, request.query, most)
+        if not chosen:
+            return snippets if request.depth == 1 else []
         # While the pages are on their way.
         loading = asyncio.ensure_future(asyncio.to_thread(self._ranker.load))
         # A failure is of interest only where there are pages to rank.
@@ -195,8 +166,6 @@ class WebQuerying:
 
     async def _read(self, results: Sequence[SearchResult]) -> list[Page]:
         """The pages that can be read, in the order of the results."""
-        if not results:
-            return []
         await asyncio.to_thread(load_extractor)
         async with self._fetcher.client() as client:
             tasks = [asyncio.create_task(self._page(client, result)) for result in results]
@@ -235,11 +204,7 @@ class WebQuerying:
 
     async def _once(self, key: str, work: Callable[[], Awaitable[Any]], seconds: float) -> Any:
         """The value of a key, made once however many ask for it at the same time."""
-        slot = (id(asyncio.get_running_loop()), key)
-        lock = self._locks.get(slot)
-        if lock is None:
-            lock = self._locks[slot] = asyncio.Lock()
-        async with lock:
+        async with self._fetcher.places(f"once {key}", 1):
             if (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
                 return kept
             value = await work()
@@ -257,7 +222,7 @@ def _keywords(request: ActionRequest) -> str:
 
 
 def _snippet(rank: int, result: SearchResult, search: str) -> Document:
-    # One statement: the title says what the snippet speaks of, and both may hold words of the question.
+    # Title and snippet as one statement: both may hold words of the question.
     text = ": ".join(part for part in (result.title, result.snippet) if part)
     identity = result.url or f"search:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
     metadata: dict[str, Any] = {

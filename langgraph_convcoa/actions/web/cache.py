@@ -28,14 +28,8 @@ _TIMEOUT = 5.0
 class WebCache:
     """JSON values by key, each until its own time; threads and processes may share one.
 
-    A file that cannot be read or written later on is a logged warning: the web is asked instead.
-
-    Args:
-        path: The file, which is made when missing; None keeps everything in memory only.
-        now: Seconds since the epoch.
-
-    Raises:
-        RetrievalError: The file cannot be made, or is another file.
+    Without a path all is kept in memory only. RetrievalError where the file cannot be made or is another file; where it
+    cannot be read or written later on, that is a logged warning: the web is asked instead.
 
     Example:
         >>> cache = WebCache()
@@ -50,8 +44,18 @@ class WebCache:
         self._lock = threading.Lock()
         self._memory: LRUCache[str, tuple[float, str]] = LRUCache(_IN_MEMORY)
         self._writes = 0
-        if self.path is not None:
-            _prepare(self.path)
+        if path is None:
+            return
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            with sqlite_connection(path, timeout=_TIMEOUT) as connection:
+                application, _ = prepare_sqlite(connection, _APPLICATION_ID, 0, _SCHEMA)
+        except OSError as error:
+            raise RetrievalError(f"The folder of the web cache {path} cannot be made: {error.strerror}.") from error
+        except sqlite3.Error as error:
+            raise RetrievalError(f"The web cache {path} cannot be used ({error}); delete it or name another file.") from error
+        if application != _APPLICATION_ID:
+            raise RetrievalError(f"{path} is an SQLite file but no web cache; name another file for the cache.")
 
     def get(self, key: str) -> Any | None:
         """The value of a key, None where there is none or its time is over."""
@@ -66,7 +70,6 @@ class WebCache:
         return json.loads(entry[1])
 
     def put(self, key: str, value: Any, seconds: float) -> None:
-        """Keep a value for so many seconds; 0 keeps nothing."""
         if seconds <= 0:
             return
         entry = (self._now() + seconds, json.dumps(value, ensure_ascii=False))
@@ -96,16 +99,3 @@ class WebCache:
             self._writes += 1
         except sqlite3.Error as error:
             _log.warning("The web cache %s cannot be written (%s); going on without it.", path, error)
-
-
-def _prepare(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with sqlite_connection(path, timeout=_TIMEOUT) as connection:
-            application, _ = prepare_sqlite(connection, _APPLICATION_ID, 0, _SCHEMA)
-    except OSError as error:
-        raise RetrievalError(f"The folder of the web cache {path} cannot be made: {error.strerror}.") from error
-    except sqlite3.Error as error:
-        raise RetrievalError(f"The web cache {path} cannot be used ({error}); delete it or name another file.") from error
-    if application != _APPLICATION_ID:
-        raise RetrievalError(f"{path} is an SQLite file but no web cache; name another file for the cache.")

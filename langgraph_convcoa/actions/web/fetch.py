@@ -1,23 +1,24 @@
-"""Fetching of pages over the network: checked addresses, redirects, limits, robots.txt (RFC 9309), retries."""
+"""Fetching of pages: checked addresses, redirects, limits, decompression within bounds, robots.txt (RFC 9309), retries."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import ssl
 import threading
 import weakref
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from urllib.robotparser import RobotFileParser
 
 import httpx
 from cachetools import TTLCache
 
-from langgraph_convcoa.actions.web.body import RETRIED, PageError, read_body, wait_before
 from langgraph_convcoa.actions.web.url_guard import Guard, GuardedTransport
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, RetrievalError
 
 USER_AGENT = "langgraph-convcoa/0.1 (question answering for a user)"
 _TYPES = frozenset(
@@ -28,9 +29,101 @@ _HEADERS = {
     "Accept-Encoding": "gzip, deflate",
     "Accept-Language": "en,*;q=0.5",
 }
+RETRIED = frozenset({429, 500, 502, 503, 504})
+"""Statuses after which asking again may help."""
+_FIRST_WAIT = 0.5
+_UNSUSPECTED = 500_000
+_MAX_RATIO = 100
+"""A body over so many bytes that is so many times its compressed size is no page."""
 _ROBOTS_BYTES = 500_000
 _ROBOTS_SECONDS = 3_600.0
 _ROBOTS_SITES = 1_000
+
+
+class PageError(RetrievalError):
+    """A page cannot be read, with the reason."""
+
+
+async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
+    """The decoded body, of which at most `max_bytes` are ever held; PageError where it is larger or a decompression bomb."""
+    declared = (response.headers.get("content-length") or "").strip()
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+    decoder = BodyDecoder(response.headers.get("content-encoding", ""), max_bytes)
+    async for chunk in response.aiter_raw(65_536):
+        decoder.feed(chunk)
+    return bytes(decoder.body)
+
+
+class BodyDecoder:
+    """Undoes gzip or deflate piece by piece, and stops at a limit rather than after it.
+
+    `max_bytes` counts before and after decoding; beyond it, and for another `Content-Encoding`, there is a PageError.
+
+    Example:
+        >>> decoder = BodyDecoder("gzip", 1_000)
+        >>> decoder.feed(zlib.compress(b"Sparsemax", wbits=31))
+        >>> bytes(decoder.body)
+        b'Sparsemax'
+    """
+
+    def __init__(self, encoding: str, max_bytes: int) -> None:
+        encoding = encoding.strip().lower()
+        if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise PageError("the page is compressed in a way that was not asked for")
+        self.body = bytearray()
+        self._max_bytes, self._received, self._encoding = max_bytes, 0, encoding
+        self._inflater = None if encoding in ("", "identity") else zlib.decompressobj(wbits=47)
+
+    def feed(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._received > self._max_bytes:
+            raise _too_large(self._max_bytes)
+        if self._inflater is None:
+            self._add(data)
+            return
+        while data:
+            try:
+                self._add(self._inflater.decompress(data, self._max_bytes - len(self.body) + 1))
+            except zlib.error as error:
+                # Some servers send deflate without its header.
+                if self._encoding != "deflate" or self.body or self._received > len(data):
+                    raise PageError("the page's compression is damaged") from error
+                self._encoding, self._inflater = "raw", zlib.decompressobj(wbits=-15)
+                continue
+            data = self._inflater.unused_data if self._encoding == "gzip" else b""
+            if data:
+                self._inflater = zlib.decompressobj(wbits=47)
+
+    def _add(self, piece: bytes) -> None:
+        self.body += piece
+        if len(self.body) > self._max_bytes:
+            raise _too_large(self._max_bytes)
+        if len(self.body) > max(_UNSUSPECTED, _MAX_RATIO * self._received):
+            raise PageError(f"the page grows more than {_MAX_RATIO} times when it is decompressed")
+
+
+def wait_before(attempt: int, response: httpx.Response | None = None) -> float:
+    """Seconds before the next attempt (0 is the first): as the server asks, else twice as long each time.
+
+    Example:
+        >>> wait_before(1), wait_before(0, httpx.Response(429, headers={"Retry-After": "7"}))
+        (1.0, 7.0)
+    """
+    own = _FIRST_WAIT * float(2**attempt)
+    said = (response.headers.get("retry-after") or "").strip() if response is not None else ""
+    if said.isdecimal():
+        return max(own, float(said[:9]))
+    try:
+        until = parsedate_to_datetime(said)
+    except (ValueError, OverflowError):
+        return own
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max(own, (until - datetime.now(UTC)).total_seconds())
+
+
+def _too_large(max_bytes: int) -> PageError:
+    return PageError(f"the page is larger than {max_bytes / 1e6:g} MB")
 
 
 @dataclass(frozen=True)
@@ -46,9 +139,6 @@ class FetchLimits:
         per_host: Requests to one host at a time.
         pdf_pages: Pages of a PDF that are read.
         characters: Of a page's text that are kept.
-
-    Raises:
-        InputError: One of them is out of range.
     """
 
     seconds: float = 6.0
@@ -79,27 +169,13 @@ class RawPage:
 
 
 class Fetcher:
-    """Fetches pages; may be used from several event loops.
-
-    Args:
-        guard: Which addresses are allowed.
-        limits: Of time, size and requests.
-        user_agent: Sent to sites with each request.
-        respect_robots: Leave out what a site's robots.txt forbids.
-    """
+    """Fetches pages; may be used from several event loops."""
 
     def __init__(
-        self,
-        guard: Guard,
-        limits: FetchLimits | None = None,
-        *,
-        user_agent: str = USER_AGENT,
-        respect_robots: bool = True,
+        self, guard: Guard, limits: FetchLimits | None = None, *, user_agent: str = USER_AGENT, respect_robots: bool = True
     ) -> None:
-        self.guard = guard
-        self.limits = limits or FetchLimits()
-        self._user_agent = user_agent
-        self._respect_robots = respect_robots
+        self.guard, self.limits = guard, limits or FetchLimits()
+        self._user_agent, self._respect_robots = user_agent, respect_robots
         self._robots: TTLCache[str, RobotFileParser] = TTLCache(_ROBOTS_SITES, _ROBOTS_SECONDS)
         self._robots_lock = threading.Lock()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
@@ -116,12 +192,7 @@ class Fetcher:
             yield client
 
     async def fetch(self, client: httpx.AsyncClient, url: str) -> RawPage:
-        """A page.
-
-        Raises:
-            PageError: It cannot be read within the limits.
-            BlockedURLError: It, or an address that it redirects to, is not allowed.
-        """
+        """A page; PageError where it cannot be read within the limits, BlockedURLError where an address is not allowed."""
         try:
             async with asyncio.timeout(self.limits.seconds) as clock:
                 return await self._follow(client, self.guard.check_url(url), clock)
@@ -192,16 +263,14 @@ class Fetcher:
             raise PageError("the page redirects to what is no URL") from error
 
     async def _rules(self, client: httpx.AsyncClient, place: httpx.URL) -> RobotFileParser:
-        rules = RobotFileParser(str(place))
         try:
             status, body = await self._robots_txt(client, place)
         except (httpx.TransportError, PageError, TimeoutError):
             status, body = 503, b""
-        if status >= 500 or status == 429:
-            # A site whose rules cannot be asked for allows nothing: RFC 9309, section 2.3.1.4.
-            rules.parse(["User-agent: *", "Disallow: /"])
-        else:
-            rules.parse(body.decode("utf-8-sig", "replace").splitlines())
+        # A site whose rules cannot be asked for allows nothing: RFC 9309, section 2.3.1.4.
+        closed = status >= 500 or status == 429
+        rules = RobotFileParser(str(place))
+        rules.parse(["User-agent: *", "Disallow: /"] if closed else body.decode("utf-8-sig", "replace").splitlines())
         return rules
 
     async def _robots_txt(self, client: httpx.AsyncClient, url: httpx.URL) -> tuple[int, bytes]:
@@ -216,10 +285,9 @@ class Fetcher:
         return 404, b""
 
     def places(self, key: str, count: int) -> asyncio.Semaphore:
-        """A semaphore with so many places, of this event loop."""
+        """The semaphore of this key and event loop, with so many places."""
         here = (id(asyncio.get_running_loop()), key)
-        places = self._slots.get(here)
-        if places is None:
+        if (places := self._slots.get(here)) is None:
             places = self._slots[here] = asyncio.Semaphore(count)
         return places
 
@@ -235,7 +303,5 @@ async def _paused(clock: asyncio.Timeout, places: asyncio.Semaphore) -> AsyncIte
         yield
 
 
-@functools.cache
-def _ssl_context() -> ssl.SSLContext:
-    # Reads the certificates of the system or of certifi, which takes a while.
-    return httpx.create_ssl_context()
+# Reading the certificates of the system or of certifi takes a while.
+_ssl_context = functools.cache(httpx.create_ssl_context)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from langgraph_convcoa.actions.web.body import PageError
-from langgraph_convcoa.actions.web.fetch import FetchLimits, RawPage
+from langgraph_convcoa.actions.web.fetch import FetchLimits, PageError, RawPage
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.formats import read_pdf
 from langgraph_convcoa.retrieval.documents.markup import decode_page, main_text
@@ -54,14 +53,7 @@ _LONGEST = 20_000
 
 @dataclass(frozen=True)
 class Page:
-    """A page as it was read.
-
-    Attributes:
-        url: Where it was found, after redirects.
-        title: Empty where it has none.
-        text: Paragraphs, one a line or more.
-        date: Of publication, as YYYY-MM-DD; empty where it is not known.
-    """
+    """A page as it was read: its address after redirects, and its date of publication as YYYY-MM-DD where it is known."""
 
     url: str
     title: str
@@ -70,12 +62,9 @@ class Page:
 
 
 def read_page(raw: RawPage, limits: FetchLimits) -> Page:
-    """The text of a page: HTML, PDF or plain text.
+    """The text of a page (HTML, PDF or plain text); PageError where it holds none or is not what it says.
 
     Sentences that give instructions to a model are left out, as is what a visitor does not see.
-
-    Raises:
-        PageError: It holds no text, or is not what it says.
 
     Example:
         >>> raw = RawPage("https://example.org/a", "text/plain", "", b"Sparsemax was introduced in 2016.")

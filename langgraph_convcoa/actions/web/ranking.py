@@ -24,15 +24,7 @@ _MOST_PASSAGES = 60
 
 
 class WebRanker:
-    """Ranks search results and passages against Sub|guess.
-
-    Args:
-        encoder: As for `HopfieldRetriever`; all-MiniLM-L6-v2 when None. It is loaded with the first ranking.
-
-    Raises:
-        InputError: It is no encoder; on use.
-        RetrievalError: It cannot be loaded or cannot encode; on use.
-    """
+    """Ranks search results and passages against Sub|guess; the encoder is loaded, and its errors raised, on first use."""
 
     def __init__(self, encoder: Encoder | Embeddings | str | None = None) -> None:
         self._given = encoder
@@ -59,20 +51,22 @@ class WebRanker:
         return [results[i] for i in order][:n]
 
     def passages(self, pages: Sequence[Page], query: str, k: int) -> list[Document]:
-        """The best passages of pages, each page split into memory sets; with `source`, `title` and `date`."""
+        """The best passages of pages, each page a multi-vector document; with `source`, `title` and `date`."""
         from langgraph_convcoa.retrieval.documents.split import split_documents
+        from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
         from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
         encoder = self._loaded()
         documents = {}
-        for page in pages:
-            if page.text.strip():
-                metadata = {"source": page.url, "title": page.title, "date": page.date}
-                kept = {key: value for key, value in metadata.items() if value}
-                documents[page.url] = Document(page.text, id=page.url, metadata=kept)
+        for page in (page for page in pages if page.text.strip()):
+            metadata = {"source": page.url, "title": page.title, "date": page.date}
+            documents[page.url] = Document(page.text, id=page.url, metadata={key: v for key, v in metadata.items() if v})
         if not documents:
             return []
-        parts = _promising(split_documents(documents.values(), encoder), query)
+        parts = split_documents(documents.values(), encoder)
+        if len(parts) > _MOST_PASSAGES:
+            scores = BM25Index(parts).scores([query])[0]
+            parts = [parts[int(i)] for i in np.sort(np.argsort(-scores, kind="stable")[:_MOST_PASSAGES])]
         return HopfieldRetriever.from_documents(parts, encoder=encoder, k=k).invoke(query)
 
     def _loaded(self) -> Encoder:
@@ -84,13 +78,3 @@ class WebRanker:
                 # Sub-questions of a turn often lead to the same pages.
                 self._encoder = RecentEncoder(as_encoder(self._given), _REMEMBERED)
             return self._encoder
-
-
-def _promising(passages: list[Document], query: str) -> list[Document]:
-    if len(passages) <= _MOST_PASSAGES:
-        return passages
-    from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
-
-    scores = BM25Index(passages).scores([query])[0]
-    best = np.sort(np.argsort(-scores, kind="stable")[:_MOST_PASSAGES])
-    return [passages[int(i)] for i in best]

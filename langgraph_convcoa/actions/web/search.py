@@ -1,20 +1,28 @@
-"""Web searches: their interface and results, and any search tool or function as one."""
+"""Web searches: ddgs, SearXNG, Tavily and Google, and any LangChain tool or function as one."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import httpx
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
 
+from langgraph_convcoa.actions.web.fetch import RETRIED, PageError, read_body, wait_before
 from langgraph_convcoa.actions.web.pages import clean, plausible_date, without_instructions
+from langgraph_convcoa.errors import InputError, RetrievalError
 
+_MAX_BYTES = 3_000_000
+_RETRIES = 2
+_LONGEST_WAIT = 5.0
 _TITLE, _SNIPPET, _URL = 300, 2_000, 2_048
 _TITLES = ("title", "name", "heading")
 _URLS = ("url", "link", "href", "source")
@@ -25,14 +33,7 @@ _LISTS = ("results", "items", "organic", "organic_results", "web", "data")
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A page that a search found.
-
-    Attributes:
-        title: Of the page.
-        url: Of the page; empty for an answer of the search itself.
-        snippet: The part of the page that the search shows.
-        date: Of publication, as YYYY-MM-DD; empty where the search does not tell.
-    """
+    """A page that a search found; `url` is empty for an answer of the search itself, `date` is YYYY-MM-DD or empty."""
 
     title: str
     url: str
@@ -42,26 +43,62 @@ class SearchResult:
     @classmethod
     def of(cls, title: object, url: object, snippet: object, date: object = "") -> SearchResult:
         """A result from what a search sent: on one line, within bounds, without instructions to a model."""
-        head, body = (_line(text, most) for text, most in ((title, _TITLE), (snippet, _SNIPPET)))
-        return cls(head, str(url or "").strip()[:_URL], body, plausible_date(date))
 
+        def line(text: object, most: int) -> str:
+            return without_instructions(" ".join(clean(text if isinstance(text, str) else "").split())[:most])[0]
 
-def _line(text: object, most: int) -> str:
-    return without_instructions(" ".join(clean(text if isinstance(text, str) else "").split())[:most])[0]
+        return cls(line(title, _TITLE), str(url or "").strip()[:_URL], line(snippet, _SNIPPET), plausible_date(date))
 
 
 @runtime_checkable
 class SearchProvider(Protocol):
-    """A web search. Any object with these members is one."""
+    """A web search: `search` gives n results at most, best first; `name` is the key of its results in the cache."""
 
     @property
-    def name(self) -> str:
-        """Key of its results in the cache."""
-        ...
+    def name(self) -> str: ...
 
-    async def search(self, query: str, n: int) -> list[SearchResult]:
-        """The best n results at most, best first."""
-        ...
+    async def search(self, query: str, n: int) -> list[SearchResult]: ...
+
+
+def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., Any] | str) -> SearchProvider:
+    """A search from what a user names; InputError where there is none of the name, or its key is missing.
+
+    That is "ddgs" (no key), "tavily", "google", "searxng" (its address in SEARXNG_URL), the base URL of a SearXNG, a
+    LangChain tool or retriever, a function `f(query)` or `f(query, n)`, plain or async, or an object with `search`.
+
+    Example:
+        >>> as_search("https://searx.example.org").name
+        'searxng https://searx.example.org'
+    """
+    if isinstance(search, str):
+        return _named(search.strip())
+    if isinstance(search, BaseTool | BaseRetriever):
+        return ToolSearch(search)
+    if isinstance(search, SearchProvider):
+        if not inspect.iscoroutinefunction(search.search):
+            raise InputError(f"the search {search.name!r} needs an async search: write `async def search(self, query, n)`")
+        return search
+    if callable(search):
+        return ToolSearch(search)
+    raise InputError(
+        f"a search must be a name, a SearXNG address, a LangChain tool or a function, not {type(search).__name__}"
+    )
+
+
+def _named(name: str) -> SearchProvider:
+    lower = name.lower()
+    if lower.startswith(("http://", "https://")):
+        return SearXNG(name)
+    if lower == "searxng":
+        if not (address := os.environ.get("SEARXNG_URL")):
+            raise InputError("set SEARXNG_URL, or name your SearXNG by its address, such as http://127.0.0.1:8888")
+        return SearXNG(address)
+    known: dict[str, Callable[[], SearchProvider]] = {
+        "ddgs": DuckDuckGo, "duckduckgo": DuckDuckGo, "tavily": Tavily, "google": GoogleSearch
+    }  # fmt: skip
+    if lower not in known:
+        raise InputError(f"there is no search {name[:60]!r}: use ddgs, tavily, google, or the address of a SearXNG")
+    return known[lower]()
 
 
 class ToolSearch:
@@ -82,17 +119,163 @@ class ToolSearch:
         self.name = f"tool {given}"
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        return parse_results(await self._call(query, n))[:n]
-
-    async def _call(self, query: str, n: int) -> Any:
         tool = self._tool
         if isinstance(tool, BaseTool):
-            return await tool.ainvoke({"query": query} if "query" in tool.args else query)
-        if isinstance(tool, BaseRetriever):
-            return await tool.ainvoke(query)
-        arguments = (query, n) if _takes_two(tool) else (query,)
-        found = await asyncio.to_thread(tool, *arguments) if not inspect.iscoroutinefunction(tool) else tool(*arguments)
-        return await found if inspect.isawaitable(found) else found
+            found = await tool.ainvoke({"query": query} if "query" in tool.args else query)
+        elif isinstance(tool, BaseRetriever):
+            found = await tool.ainvoke(query)
+        else:
+            arguments = (query, n) if _takes_two(tool) else (query,)
+            found = await asyncio.to_thread(tool, *arguments) if not inspect.iscoroutinefunction(tool) else tool(*arguments)
+            found = await found if inspect.isawaitable(found) else found
+        return parse_results(found)[:n]
+
+
+class DuckDuckGo:
+    """Searches without a key, through the ddgs package, which asks several public search engines.
+
+    `backend` names those as ddgs does, such as "brave,wikipedia"; `region` is like "de-de", `timeout` in seconds an engine.
+    """
+
+    def __init__(self, *, backend: str = "auto", region: str = "us-en", timeout: float = 5.0) -> None:
+        self.backend, self.region, self.timeout = backend, region, timeout
+        self.name = f"ddgs {backend} {region}"
+
+    async def search(self, query: str, n: int) -> list[SearchResult]:
+        return await asyncio.to_thread(self._search, query, n)
+
+    def _search(self, query: str, n: int) -> list[SearchResult]:
+        try:
+            from ddgs import DDGS
+            from ddgs.exceptions import DDGSException
+        except ImportError as error:
+            raise RetrievalError('searching the web needs ddgs: pip install "langgraph-convcoa[web]"') from error
+        try:
+            engines = DDGS(timeout=max(1, round(self.timeout)))
+            found = engines.text(query, max_results=n, backend=self.backend, region=self.region)
+        except DDGSException as error:
+            if "no results" in str(error).lower():
+                return []
+            reason = " ".join(str(error).split())[:100] or type(error).__name__
+            raise RetrievalError(
+                f"the search engines did not answer ({reason}): try again later, or use another search"
+            ) from error
+        return parse_results(found)[:n]
+
+
+class _Service:
+    """A search service that answers with JSON. It is the user's choice and no page: its answer is checked, its address not."""
+
+    def __init__(self, service: str, base_url: str, timeout: float, shown: str, parameters: Mapping[str, Any] | None) -> None:
+        self.service, self.base_url, self.timeout = service, base_url.rstrip("/"), timeout
+        self.parameters = dict(parameters or {})
+        self.name = " ".join([shown, *(f"{key}={value}" for key, value in sorted(self.parameters.items()))])
+
+    async def _ask(
+        self, method: str, path: str, results: str, n: int, hints: Mapping[int, str], **request: Any
+    ) -> list[SearchResult]:
+        """The entries under `results`; the messages of errors hold neither the key nor the question."""
+        service, seconds = self.service, self.timeout
+        try:
+            client = httpx.AsyncClient(timeout=seconds, trust_env=False, headers={"Accept-Encoding": "gzip, deflate"})
+            async with asyncio.timeout(seconds), client:
+                for attempt in range(_RETRIES + 1):
+                    async with client.stream(method, f"{self.base_url}/{path}", **request) as response:
+                        if response.status_code == 200:
+                            # Decompressed here, within bounds, as for a page.
+                            body = await read_body(response, _MAX_BYTES)
+                            found = httpx.Response(200, content=body).json()
+                            entries = found.get(results) if isinstance(found, dict) else None
+                            entries = entries if isinstance(entries, list) else []
+                            return parse_results([entry for entry in entries if isinstance(entry, dict)])[:n]
+                        status, wait = response.status_code, wait_before(attempt, response)
+                    if status not in RETRIED or attempt == _RETRIES or wait > _LONGEST_WAIT:
+                        raise RetrievalError(hints.get(status) or f"{service} answered with status {status}: try again later")
+                    await asyncio.sleep(wait)
+        except TimeoutError as error:
+            raise RetrievalError(f"{service} did not answer within {seconds:g} s") from error
+        except httpx.TransportError as error:
+            raise RetrievalError(f"{service} cannot be reached ({type(error).__name__}): check its address") from error
+        except PageError as error:
+            raise RetrievalError(f"{service}: {str(error).replace('the page', 'its answer')}") from error
+        except (ValueError, httpx.InvalidURL) as error:
+            raise RetrievalError(f"{service} did not answer with JSON: check its address") from error
+        raise AssertionError
+
+
+class SearXNG(_Service):
+    """Searches with a SearXNG server, whose settings must name `json` under `search: formats`.
+
+    Its address may be a private one; `parameters` are further ones of its API, such as {"categories": "news"}.
+
+    Example:
+        >>> SearXNG("http://127.0.0.1:8888/").name
+        'searxng http://127.0.0.1:8888'
+    """
+
+    def __init__(self, base_url: str, *, parameters: Mapping[str, str] | None = None, timeout: float = 10.0) -> None:
+        try:
+            parsed = httpx.URL(base_url)
+        except httpx.InvalidURL as error:
+            raise InputError(f"the SearXNG address {base_url[:100]!r} is no URL") from error
+        if parsed.scheme not in ("http", "https") or not parsed.host or "%" in parsed.host:
+            raise InputError(f"the SearXNG address {base_url[:100]!r} must begin with http:// or https://")
+        # Without user and password: the name is cited, and is a key of the cache.
+        shown = str(parsed.copy_with(userinfo=b"")).rstrip("/")
+        super().__init__("SearXNG", base_url, timeout, f"searxng {shown}", parameters)
+
+    async def search(self, query: str, n: int) -> list[SearchResult]:
+        parameters = {**self.parameters, "q": query, "format": "json"}
+        hint = {403: "SearXNG does not give JSON: add json to search.formats in its settings.yml"}
+        return await self._ask("GET", "search", "results", n, hint, params=parameters)
+
+
+class Tavily(_Service):
+    """Searches with Tavily, by the key of TAVILY_API_KEY unless one is given; `parameters` as for `SearXNG`."""
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        base_url: str = "https://api.tavily.com",
+        timeout: float = 10.0,
+    ) -> None:
+        self._key = api_key or os.environ.get("TAVILY_API_KEY") or ""
+        if not self._key:
+            raise InputError("Tavily needs a key: set TAVILY_API_KEY, or use ddgs, which needs none")
+        super().__init__("Tavily", base_url, timeout, "tavily", parameters)
+
+    async def search(self, query: str, n: int) -> list[SearchResult]:
+        body = {**self.parameters, "query": query[:400], "max_results": min(n, 20)}
+        headers = {"Authorization": f"Bearer {self._key}"}
+        hint = {401: "Tavily refuses the key: check TAVILY_API_KEY"}
+        return await self._ask("POST", "search", "results", n, hint, json=body, headers=headers)
+
+
+class GoogleSearch(_Service):
+    """Searches with a Google Programmable Search Engine, by GOOGLE_API_KEY and GOOGLE_CSE_ID unless others are given."""
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        cse_id: str | None = None,
+        *,
+        base_url: str = "https://www.googleapis.com",
+        timeout: float = 10.0,
+    ) -> None:
+        self._key = api_key or os.environ.get("GOOGLE_API_KEY") or ""
+        self._engine = cse_id or os.environ.get("GOOGLE_CSE_ID") or ""
+        if not (self._key and self._engine):
+            raise InputError("Google needs GOOGLE_API_KEY and GOOGLE_CSE_ID: set both, or use ddgs, which needs no key")
+        super().__init__("Google", base_url, timeout, f"google {self._engine}", None)
+
+    async def search(self, query: str, n: int) -> list[SearchResult]:
+        parameters = {"cx": self._engine, "q": query[:2_000], "num": str(min(n, 10))}
+        hint = {400: "Google refuses the request: check GOOGLE_API_KEY and GOOGLE_CSE_ID"}
+        # In a header, so that the key is in no address that is logged.
+        headers = {"X-Goog-Api-Key": self._key}
+        return await self._ask("GET", "customsearch/v1", "items", n, hint, params=parameters, headers=headers)
 
 
 def parse_results(found: Any) -> list[SearchResult]:
@@ -127,21 +310,16 @@ def _result(entry: Any) -> SearchResult | None:
         entry = {"snippet": entry}
     if not isinstance(entry, Mapping):
         return None
-    title, url, snippet, date = (_first(entry, keys) for keys in (_TITLES, _URLS, _SNIPPETS, _DATES))
-    result = SearchResult.of(title, url, snippet, date or _published(entry))
+    title, url, snippet, date = (
+        next((value for key in keys if isinstance(value := entry.get(key), str) and value.strip()), "")
+        for keys in (_TITLES, _URLS, _SNIPPETS, _DATES)
+    )
+    if not date:
+        # Where Google tells it; anything else there has another form.
+        with suppress(AttributeError, IndexError, KeyError, TypeError):
+            date = str(entry["pagemap"]["metatags"][0].get("article:published_time") or "")
+    result = SearchResult.of(title, url, snippet, date)
     return result if result.title or result.snippet else None
-
-
-def _first(entry: Mapping[Any, Any], keys: tuple[str, ...]) -> str:
-    return next((value for key in keys if isinstance(value := entry.get(key), str) and value.strip()), "")
-
-
-def _published(entry: Mapping[Any, Any]) -> str:
-    """The date of publication in a result of Google."""
-    tags = entry.get("pagemap")
-    tags = tags.get("metatags") if isinstance(tags, Mapping) else None
-    first = tags[0] if isinstance(tags, list) and tags and isinstance(tags[0], Mapping) else {}
-    return str(first.get("article:published_time") or "")
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:

@@ -29,24 +29,21 @@ _WITH_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d{1,5})")
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?", re.IGNORECASE)
 _NUMERIC = re.compile(r"(^|\.)(0x[0-9a-f]*|[0-9]+)\.?$", re.IGNORECASE)
 _METADATA = tuple(
-    ipaddress.ip_network(network)
-    for network in ("168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128")
+    map(
+        ipaddress.ip_network,
+        ("168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128"),
+    )
 )
-_REFUSED_NETWORKS = (
-    *_METADATA,
-    *(
-        ipaddress.ip_network(network)
-        for network in (
-            "192.0.0.0/24",  # protocol assignments
-            "192.88.99.0/24",  # relays of 6to4
-            "2002::/16",  # 6to4
-            "2001::/32",  # Teredo
-            "64:ff9b:1::/48",  # NAT64 of a local network
-            "::/96",  # IPv4-compatible
-            "fec0::/10",  # site-local
-        )
-    ),
+_UNUSABLE = (
+    "192.0.0.0/24",  # protocol assignments
+    "192.88.99.0/24",  # relays of 6to4
+    "2002::/16",  # 6to4
+    "2001::/32",  # Teredo
+    "64:ff9b:1::/48",  # NAT64 of a local network
+    "::/96",  # IPv4-compatible
+    "fec0::/10",  # site-local
 )
+_REFUSED_NETWORKS = (*_METADATA, *map(ipaddress.ip_network, _UNUSABLE))
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
@@ -56,10 +53,7 @@ class BlockedURLError(RetrievalError):
 
 
 def is_public(address: str | IPAddress) -> bool:
-    """Whether an address is one of the public internet, also where it wraps another one.
-
-    Args:
-        address: IPv4 or IPv6, as text or parsed.
+    """Whether an address (IPv4 or IPv6) is one of the public internet, also where it wraps another one.
 
     Example:
         >>> is_public("93.184.215.14"), is_public("127.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("64:ff9b::a9fe:a9fe")
@@ -109,11 +103,7 @@ def _unwrapped(address: str | IPAddress) -> IPAddress | None:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host, from the system's resolver.
-
-    Raises:
-        OSError: The name has none.
-    """
+    """The addresses of a host from the system's resolver; OSError where there are none."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
@@ -122,13 +112,9 @@ async def resolve(host: str, port: int) -> list[str]:
 class Guard:
     """Decides about URLs, and about the addresses behind them.
 
-    Attributes:
-        allow_private: What is allowed besides public addresses on the ports 80 and 443: True for everything that is not a
-            link-local or a metadata address, or a list of hosts and networks: "wiki.intern", "10.1.0.0/16", "127.0.0.1:8080".
-        resolver: Resolves names; the system's by default.
-
-    Raises:
-        InputError: An entry of `allow_private` is neither a host nor a network.
+    `allow_private` is what is allowed besides public addresses on the ports 80 and 443: True for everything that is not a
+    link-local or a metadata address, or hosts and networks: "wiki.intern", "10.1.0.0/16", "127.0.0.1:8080". An entry that is
+    neither is an InputError.
     """
 
     allow_private: bool | tuple[str, ...] = False
@@ -140,10 +126,9 @@ class Guard:
             object.__setattr__(self, "_allowed", tuple(_Allowed.parse(entry) for entry in self.allow_private))
 
     def check_url(self, url: str | httpx.URL) -> httpx.URL:
-        """The URL, parsed as it will be used, when its form is allowed; what it resolves to is checked on connecting.
+        """The URL, parsed as it will be used; what it resolves to is checked on connecting.
 
-        Raises:
-            BlockedURLError: Another scheme than http(s), a user name, or a host in a disguised form.
+        BlockedURLError for another scheme than http(s), a user name, or a host in a disguised form.
 
         Example:
             >>> Guard().check_url("https://example.org/a b").raw_path
@@ -165,16 +150,17 @@ class Guard:
         # Port 0 would be taken for none.
         if parsed.port is not None and not 0 < parsed.port < 65_536:
             raise BlockedURLError(f"port {parsed.port} is not allowed")
-        _check_host(parsed.raw_host.decode("ascii"))
+        host = parsed.raw_host.decode("ascii")
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            # Resolvers take 127.1, 0x7f000001 and 2130706433 for addresses; nobody writes a page's address like that.
+            if len(host) > 253 or not _NAME.fullmatch(host) or _NUMERIC.search(host):
+                raise BlockedURLError("the address has no valid host name") from None
         return parsed.copy_with(fragment=None)
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """The addresses of a host, every one of them allowed on that port.
-
-        Raises:
-            BlockedURLError: One of them is not.
-            OSError: It has none.
-        """
+        """The addresses of a host; BlockedURLError unless all are allowed on that port, OSError where there are none."""
         try:
             found = [str(ipaddress.ip_address(host))]
         except ValueError:
@@ -182,19 +168,15 @@ class Guard:
         if not found:
             raise OSError(f"{host} has no address")
         for address in found:
-            self._check_address(host, address, port)
+            never = never_holds_pages(address)
+            if not never and (self.allow_private is True or any(entry.holds(host, address, port) for entry in self._allowed)):
+                continue
+            if never or not is_public(address):
+                # Without the address: where a name leads inside the user's network is not for the answer.
+                raise BlockedURLError("the address leads to a private or local network")
+            if port not in _PORTS:
+                raise BlockedURLError(f"port {port} is not allowed")
         return found
-
-    def _check_address(self, host: str, address: str, port: int) -> None:
-        if never_holds_pages(address):
-            # Without the address: where a name leads inside the user's network is not for the answer.
-            raise BlockedURLError("the address leads to a private or local network")
-        if self.allow_private is True or any(entry.holds(host, address, port) for entry in self._allowed):
-            return
-        if not is_public(address):
-            raise BlockedURLError("the address leads to a private or local network")
-        if port not in _PORTS:
-            raise BlockedURLError(f"port {port} is not allowed")
 
 
 @dataclass(frozen=True)
@@ -227,15 +209,6 @@ class _Allowed:
             return host.lower().removesuffix(".") == self.host.removesuffix(".")
         parsed = _unwrapped(address)
         return parsed is not None and parsed in self.network
-
-
-def _check_host(host: str) -> None:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        # Resolvers take 127.1, 0x7f000001 and 2130706433 for addresses; nobody writes a page's address like that.
-        if len(host) > 253 or not _NAME.fullmatch(host) or _NUMERIC.search(host):
-            raise BlockedURLError("the address has no valid host name") from None
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
@@ -285,12 +258,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
 
 class GuardedTransport(httpx.AsyncHTTPTransport):
-    """Sends requests over connections of a `GuardedBackend`; a proxy of the environment is not used.
-
-    Args:
-        guard: Which addresses are allowed.
-        ssl_context: For https.
-    """
+    """Sends requests over connections of a `GuardedBackend`; a proxy of the environment is not used."""
 
     def __init__(self, guard: Guard, ssl_context: ssl.SSLContext) -> None:
         super().__init__(verify=ssl_context, trust_env=False)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.actions.web.body import BodyDecoder, PageError, wait_before
+from langgraph_convcoa.actions.web.fetch import BodyDecoder, PageError, wait_before
 
 
 def decoded(encoding: str, data: bytes, limit: int = 10_000_000, step: int = 1_000) -> bytes:

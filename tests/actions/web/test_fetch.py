@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_convcoa.actions.web.body import PageError
-from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits, RawPage
+from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits, PageError, RawPage
 from langgraph_convcoa.errors import InputError
 from tests.actions.web.site import Served, Site
 

@@ -6,8 +6,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from langgraph_convcoa.actions.web.body import PageError
-from langgraph_convcoa.actions.web.fetch import FetchLimits, RawPage
+from langgraph_convcoa.actions.web.fetch import FetchLimits, PageError, RawPage
 from langgraph_convcoa.actions.web.pages import clean, plausible_date, read_page, without_instructions
 from langgraph_convcoa.retrieval.documents.markup import decode_page
 from tests.actions.web.site import ORDER, article, pdf

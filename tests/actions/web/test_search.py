@@ -13,8 +13,16 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import tool
 
-from langgraph_convcoa.actions.web.engines import DuckDuckGo, GoogleSearch, SearXNG, Tavily, as_search
-from langgraph_convcoa.actions.web.search import SearchResult, ToolSearch, parse_results
+from langgraph_convcoa.actions.web.search import (
+    DuckDuckGo,
+    GoogleSearch,
+    SearchResult,
+    SearXNG,
+    Tavily,
+    ToolSearch,
+    as_search,
+    parse_results,
+)
 from langgraph_convcoa.errors import InputError, RetrievalError
 from tests.actions.web.site import Served, Site
 

@@ -11,8 +11,8 @@ import pytest
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.web.action import WebQuerying
-from langgraph_convcoa.actions.web.engines import SearXNG
 from langgraph_convcoa.actions.web.fetch import FetchLimits
+from langgraph_convcoa.actions.web.search import SearXNG
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.graph import build_graph
 from tests.actions.web.site import ANSWER, INJECTED, Canary, Served, Site, article, bad_and_good_pages

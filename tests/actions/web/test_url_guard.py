@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.actions.web.body import PageError
-from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits
+from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits, PageError
 from langgraph_convcoa.actions.web.url_guard import BlockedURLError, Guard, is_public, never_holds_pages, resolve
 from langgraph_convcoa.errors import InputError
 from tests.actions.web.site import Canary, Served, Site, article

@@ -1,0 +1,23 @@
+"""Settings of the web-querying action for a run, importable without the action's own dependencies."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class WebQueryingSettings(BaseModel):
+    """Settings of the `web_querying` action for a run; what is left empty is as the action was made."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
+    results: int | None = Field(
+        default=None, ge=1, le=100, description="Results that a search is asked for; the action's when left empty."
+    )
+    pages: int | None = Field(
+        default=None, ge=1, le=100, description="Pages read at a depth, at most; the action's when left empty."
+    )
+    read_pages_first: bool | None = Field(
+        default=None,
+        description="Read pages at once. Left empty, as the action says: only where titles and snippets support nothing.",
+    )
