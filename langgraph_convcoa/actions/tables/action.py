@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
     from langgraph_convcoa.actions.tables.engine import Engine
-    from langgraph_convcoa.actions.tables.lookup import LookUp
     from langgraph_convcoa.actions.tables.sources import Sources
     from langgraph_convcoa.actions.tables.sql_guard import CheckedQuery
 
+_MOST_ROWS = 100_000
 _NAMES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgres": "PostgreSQL", "mysql": "MySQL", "tsql": "SQL Server"}
 
 
 class DataAnalysisSettings(BaseModel):
-    """Limits of the queries of a `DataAnalysis`; those that a run sets go before the action's own."""
+    """Limits of the queries of a `DataAnalysis` that a run sets, in place of the action's own."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,8 +51,8 @@ class DataAnalysis:
         name: What the planner and the chain call this action.
         description: What the tables are about, for the planner, in front of their columns.
         sample_values: Show the planner, and so the model's provider, a few values of each column.
-        max_rows: Rows of a result that are kept, at most 1000.
-        timeout: Seconds a query may take, at most 3600.
+        max_rows: Rows of a result that are kept, at most 100,000.
+        timeout: Seconds a query may take.
         memory_limit: Memory that tables of files and the queries over them may take together.
         threads: Threads of a query over files.
         schema_budget: Characters of the tables' description at most.
@@ -92,11 +93,10 @@ class DataAnalysis:
         threads: int = 2,
         schema_budget: int = 6_000,
     ) -> None:
-        try:
-            self._settings = DataAnalysisSettings(max_rows=max_rows, timeout=timeout)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise InputError(f"{first['loc'][0]}: {first['msg']}, not {first['input']}") from None
+        if not 1 <= max_rows <= _MOST_ROWS:
+            raise InputError(f"max_rows must be from 1 to {_MOST_ROWS}, not {max_rows}")
+        if not 0 < timeout < math.inf:
+            raise InputError(f"timeout must be a number of seconds above 0, not {timeout}")
         if schema_budget < 200:
             raise InputError(f"schema_budget must be at least 200, not {schema_budget}")
         from langgraph_convcoa.actions.tables.sources import open_sources
@@ -105,6 +105,7 @@ class DataAnalysis:
         self._about = description
         self._sample_values = sample_values
         self._budget = schema_budget
+        self._limits = {"max_rows": max_rows, "timeout": timeout}
         self._engines: list[Engine] = open_sources(sources, tables, memory_limit, threads)
 
     def description(self) -> str:
@@ -138,7 +139,7 @@ class DataAnalysis:
     def _retrieve(self, request: ActionRequest) -> Document:
         from langgraph_convcoa.actions.tables.evidence import evidence_from, in_words
 
-        limits = {**self._settings.model_dump(), **{name: value for name, value in request.settings.items() if value}}
+        limits = self._limits | {name: value for name, value in request.settings.items() if value}
         max_rows, timeout = int(limits["max_rows"]), float(limits["timeout"])
         sql = request.action_input.strip()
         engine, query = self._checked(sql or self._looked_up(request.sub_question, max_rows, timeout), max_rows)
@@ -165,20 +166,15 @@ class DataAnalysis:
         """The query for a question that names values of the tables, over the database where most of its words are found."""
         from langgraph_convcoa.actions.tables.lookup import find_look_up
 
-        found: list[tuple[LookUp, str]] = []
-        reasons: list[str] = []
+        tried = []
         for engine in self._engines:
-            look_up = find_look_up(
-                question, engine.tables(), partial(engine.run, max_rows=max_rows, seconds=timeout), engine.dialect
-            )
-            if isinstance(look_up, str):
-                reasons.append(look_up)
-            else:
-                found.append((look_up, engine.dialect))
+            run = partial(engine.run, max_rows=max_rows, seconds=timeout)
+            tried.append((find_look_up(question, engine.tables(), run, engine.dialect), engine.dialect))
+        found = [(look_up, dialect) for look_up, dialect in tried if not isinstance(look_up, str)]
         if not found:
             raise ActionInputError(
                 "no SQL was written for the tables, and without it they only give values that a question names "
-                f"({reasons[0]}); a chat model writes SQL"
+                f"({tried[0][0]}); a chat model writes SQL"
             )
         best, dialect = max(found, key=lambda pair: len(pair[0].filters))
         return best.sql(dialect)

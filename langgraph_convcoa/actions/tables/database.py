@@ -24,6 +24,8 @@ _DIALECTS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql", "ms
 _SAMPLED_ROWS = 200
 _CONNECT_SECONDS = 10
 _FRESH_SECONDS = 60.0
+_MOST_MILLISECONDS = 2_000_000_000
+"""A little less than PostgreSQL takes for a limit of time."""
 _LONGEST_SQLITE_VALUE = 1_000_000
 _CANCELLED = ("57014", "25P03")
 _SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
@@ -34,13 +36,8 @@ class DatabaseTables:
 
     SQLite files are opened read-only with an authorizer that lets only these tables be read; PostgreSQL and MySQL run a query
     in a read-only transaction with a time limit. Other databases rely on the SQL guard: give a user who may only read.
-
-    Args:
-        url: A SQLAlchemy URL.
-        names: The tables that may be read, "table" or "schema.table"; all of the default schema where left out.
-
-    Raises:
-        TableError: The URL cannot be used, or the database cannot be reached. No message shows user, password or options.
+    `names` are the tables that may be read ("table", "schema.table"; None: all of the default schema). No message of a
+    TableError shows user, password or options.
     """
 
     def __init__(self, url: str | URL, names: Sequence[str] | None = None) -> None:
@@ -83,7 +80,7 @@ class DatabaseTables:
                         finally:
                             late = event.is_set()
                 except DBAPIError as error:
-                    if late or _sqlstate(error) in _CANCELLED:
+                    if late or getattr(error.orig, "sqlstate", "") in _CANCELLED:
                         raise TimeoutError(f"the query took more than {seconds:g} s") from None
                     if error.connection_invalidated:
                         raise
@@ -109,18 +106,16 @@ class DatabaseTables:
                 creator=lambda: open_sqlite(path.resolve(), "ro", timeout=5.0, any_thread=True),
                 poolclass=NullPool,
             )
-        options: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 2}
-        if self.dialect == "postgres":
-            options["connect_args"] = {"connect_timeout": _CONNECT_SECONDS}
+        limits = {"connect_timeout": _CONNECT_SECONDS} if self.dialect == "postgres" else {}
         try:
-            return create_engine(self._url, **options)
+            return create_engine(self._url, pool_pre_ping=True, pool_size=2, connect_args=limits)
         except (SQLAlchemyError, ImportError, TypeError) as error:
             reason = self._told(error)
             raise TableError(f"{self.source} cannot be opened: {reason}; check the URL and install its driver") from None
 
     @contextmanager
     def _read_only(self, seconds: float) -> Iterator[Connection]:
-        milliseconds = max(1, int(seconds * 1000))
+        milliseconds = max(1, int(min(seconds * 1000, _MOST_MILLISECONDS)))
         before = {
             "postgres": (
                 "SET TRANSACTION READ ONLY",
@@ -174,9 +169,7 @@ class DatabaseTables:
 
         about = inspect(connection)
         self.default_schema = about.default_schema_name or "" if self._file is None else "main"
-        wanted = self._names
-        if wanted is None:
-            wanted = [*about.get_table_names(), *about.get_view_names()]
+        wanted = self._names if self._names is not None else [*about.get_table_names(), *about.get_view_names()]
         tables = []
         for full in wanted:
             schema, _, name = full.rpartition(".")
@@ -197,10 +190,9 @@ class DatabaseTables:
         except NotImplementedError:
             comment = ""
         query: Any = select(*(column(c["name"]) for c in columns)).select_from(table(name, schema=schema or None))
-        rows: Sequence[Any] = ()
         try:
             with connection.begin_nested() if self.dialect == "postgres" else nullcontext():
-                rows = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
+                rows: Sequence[Any] = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
         except DBAPIError:
             # A table that this user may not read is described without values; a query then says so.
             rows = ()
@@ -208,15 +200,13 @@ class DatabaseTables:
         return Table(name, columns_of(described, rows), self.source, schema, comment)
 
     def _unreachable(self, error: Exception) -> TableError:
-        return TableError(
-            f"{self.source} cannot be read: {self._told(error)}; check that it runs and that the user may read it"
-        )
+        reason = self._told(error)
+        return TableError(f"{self.source} cannot be read: {reason}; check that it runs and that the user may read it")
 
     def _told(self, error: BaseException) -> str:
         """An error's first line, without what the URL keeps secret."""
         text = first_line(getattr(error, "orig", None) or error)
-        hidden = [str(value) for key, value in self._url.query.items() if _SECRET_KEY.search(key)]
-        secrets = [str(self._url.password or ""), *hidden]
+        secrets = [str(self._url.password or ""), *(str(v) for k, v in self._url.query.items() if _SECRET_KEY.search(k))]
         for secret in sorted(secrets, key=len, reverse=True):
             for form in {secret, quote(secret, safe=""), unquote(secret)}:
                 text = text.replace(form, "[hidden]") if form else text
@@ -243,7 +233,3 @@ def _shown(url: URL) -> str:
         return str(url.database or "sqlite")
     host = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}"
     return f"{url.get_backend_name()}://{host}/{url.database or ''}"
-
-
-def _sqlstate(error: Any) -> str:
-    return str(getattr(getattr(error, "orig", None), "sqlstate", "") or "")

@@ -62,12 +62,8 @@ class Result:
 
 
 class Engine(Protocol):
-    """One place with tables.
-
-    Attributes:
-        source: What a citation calls it; without user, password and options.
-        dialect: sqlglot's name of its SQL.
-        default_schema: A schema that its tables may be called with, or nothing.
+    """One place with tables: `source` is its name in citations, without user, password and options; `dialect` is sqlglot's
+    name of its SQL; its tables may be called with `default_schema` ("" for none).
     """
 
     source: str
@@ -79,13 +75,7 @@ class Engine(Protocol):
         ...
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
-        """Run a query that the guard wrote.
-
-        Raises:
-            ActionInputError: The database refuses it.
-            TimeoutError: It took longer than `seconds`.
-            TableError: The database cannot be reached.
-        """
+        """Run a query that the guard wrote; ActionInputError where it is refused, TimeoutError where it takes too long."""
         ...
 
     def close(self) -> None: ...
@@ -100,7 +90,7 @@ def interrupted_after(seconds: float, interrupt: Callable[[], None]) -> Iterator
     late, done = threading.Event(), threading.Event()
 
     def watch() -> None:
-        if done.wait(seconds):
+        if done.wait(min(seconds, threading.TIMEOUT_MAX)):
             return
         late.set()
         while not done.is_set():
@@ -123,9 +113,7 @@ def columns_of(described: Iterable[tuple[str, str, str]], rows: Sequence[Sequenc
         >>> columns_of([("region", "VARCHAR", "")], [["North"], ["North"], [None], [3]])[0].samples
         ('"North"', '3')
     """
-    return tuple(
-        Column(name, type_, _samples(row[n] for row in rows), comment) for n, (name, type_, comment) in enumerate(described)
-    )
+    return tuple(Column(name, kind, _samples(row[n] for row in rows), note) for n, (name, kind, note) in enumerate(described))
 
 
 def _samples(values: Iterable[object]) -> tuple[str, ...]:

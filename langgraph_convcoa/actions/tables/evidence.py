@@ -18,16 +18,8 @@ _SENTENCES = 20
 _LONGEST_CELL = 200
 _LONGEST_TEXT = 8_000
 _LONGEST_QUOTE = 1_500
-_AGGREGATES = {
-    "Sum": "total",
-    "Avg": "average",
-    "Count": "number of",
-    "Max": "highest",
-    "Min": "lowest",
-    "Median": "median",
-    "Stddev": "standard deviation of",
-    "Variance": "variance of",
-}
+_AGGREGATES = {"Sum": "total", "Avg": "average", "Count": "number of", "Max": "highest", "Min": "lowest", "Median": "median"}
+_AGGREGATES |= {"Stddev": "standard deviation of", "Variance": "variance of"}
 
 
 def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "", look_up: bool = False) -> Document:
@@ -46,11 +38,14 @@ def evidence_from(result: Result, query: str, source: str, action: str, *, words
         | 3 |
     """
     query = " ".join(query.split())
-    quote = f"{query} gives {_spoken(result)}"[:_LONGEST_QUOTE] + (f" ({words[:_LONGEST_CELL]})" if words else "")
+    first = result.rows[:_SENTENCES]
+    spoken = [", ".join(f"{n} {shown(value)}" for n, value in zip(result.columns, row, strict=True)) for row in first]
+    more = ["and further rows"] if len(spoken) > _QUOTED_ROWS or result.more else []
+    given = "; ".join([*spoken[:_QUOTED_ROWS], *more]) if spoken else "no rows"
+    quote = f"{query} gives {given}"[:_LONGEST_QUOTE] + (f" ({words[:_LONGEST_CELL]})" if words else "")
     lines, cut = _table(result)
     if look_up:
-        rows = result.rows[:_SENTENCES]
-        lines, cut = [f"{_spoken_row(result.columns, row)}." for row in rows] or ["There is no such row."], len(rows)
+        lines, cut = [f"{row}." for row in spoken] or ["There is no such row."], len(spoken)
     note = f"\n(the first {cut} rows; there are more)" if cut < len(result.rows) or result.more else ""
     table = "\n".join(lines)
     id_ = f"{action}:{hashlib.sha256(f'{source} {query}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
@@ -80,18 +75,6 @@ def shown(value: Any) -> str:
         return f"({len(value)} bytes)"
     text = " ".join(str(value)[: 4 * _LONGEST_CELL].split())
     return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
-
-
-def _spoken(result: Result) -> str:
-    if not result.rows:
-        return "no rows"
-    rows = [_spoken_row(result.columns, row) for row in result.rows[:_QUOTED_ROWS]]
-    more = len(result.rows) > _QUOTED_ROWS or result.more
-    return "; ".join(rows) + ("; and further rows" if more else "")
-
-
-def _spoken_row(columns: Sequence[str], row: Sequence[Any]) -> str:
-    return ", ".join(f"{name} {shown(value)}" for name, value in zip(columns, row, strict=True))
 
 
 def _table(result: Result) -> tuple[list[str], int]:

@@ -29,16 +29,8 @@ class DuckDBTables:
     """Tables of files, or of a DuckDB database, that queries can read and nothing else.
 
     Once the tables are there, files of the machine, extensions and settings are out of reach, and every query runs in a
-    read-only transaction.
-
-    Args:
-        files: Name of a table -> CSV, TSV, Parquet, JSON or Excel file (each sheet of several becomes `name_sheet`).
-        database: A DuckDB database instead, opened read-only.
-        memory_limit: Memory of DuckDB, such as "1GB"; nothing is written to disk beyond it.
-        threads: Threads of a query.
-
-    Raises:
-        TableError: A file cannot be read.
+    read-only transaction; nothing is written to disk beyond `memory_limit`. `files` are by the name of their table (each sheet
+    of several becomes `name_sheet`); a `database` in their place is opened read-only.
     """
 
     dialect = "duckdb"
@@ -105,13 +97,8 @@ class DuckDBTables:
     def _open(self) -> None:
         import duckdb
 
-        settings: dict[str, Any] = {
-            **self._limits,
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "allow_community_extensions": "false",
-            "temp_directory": "",
-        }
+        closed = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
+        settings: dict[str, Any] = {**self._limits, **dict.fromkeys(closed, "false"), "temp_directory": ""}
         self._stamp = _stamp(self._files.values())
         try:
             self._connection = duckdb.connect(
@@ -224,11 +211,7 @@ def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]
 
 
 def _stamp(paths: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
-    found = []
-    for path in paths:
-        try:
-            about = path.stat()
-        except OSError as error:
-            raise TableError(f"{path} cannot be opened ({error.strerror}): give another file") from None
-        found.append((str(path), about.st_mtime_ns, about.st_size))
-    return tuple(found)
+    try:
+        return tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
+    except OSError as error:
+        raise TableError(f"{error.filename} cannot be opened ({error.strerror}): give another file") from None

@@ -54,12 +54,6 @@ def find_look_up(question: str, tables: Sequence[Table], run: Run, dialect: str)
     """The look-up that a question asks for, or the reason why it asks for none.
 
     Every content word of the question must be a word of a column's or the table's name, or of a value that some row has.
-
-    Args:
-        question: A self-contained question.
-        tables: Where to look.
-        run: Runs the queries that see which values there are.
-        dialect: sqlglot's name of the database's SQL.
     """
     asked = words(question)[:_MOST_WORDS]
     found = [_in_table(question, asked, table, run, dialect) for table in tables]

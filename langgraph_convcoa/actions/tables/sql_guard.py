@@ -71,17 +71,10 @@ class CheckedQuery:
 
 
 def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: int, default_schema: str = "") -> CheckedQuery:
-    """Let exactly one SELECT over the given tables through.
+    """Let exactly one SELECT over the given tables through, with at most `max_rows` rows.
 
-    Args:
-        sql: What a model wrote; a Markdown fence around it is taken off.
-        dialect: sqlglot's name of the database's SQL.
-        tables: The tables that may be read.
-        max_rows: Rows that a result is limited to.
-        default_schema: A schema that tables without one may be called with ("public").
-
-    Raises:
-        ActionInputError: The query is refused; the message says why, for whoever writes another.
+    A Markdown fence around it is taken off; tables without a schema may be called with `default_schema` ("public"). The
+    message of an ActionInputError says why the query is refused, for whoever writes another.
 
     Example:
         >>> from langgraph_convcoa.actions.tables.engine import Column
@@ -154,14 +147,9 @@ def _parsed(sql: str, dialect: str) -> exp.Expr:
 
 def _names(tables: Sequence[Table], default_schema: str) -> dict[str, Table]:
     """The tables by what they may be called, as created and in any case ("sales" and "SALES" are two in PostgreSQL)."""
-    exact = {name: table for table in tables for name in _callable(table, default_schema)}
+    exact = {table.full_name: table for table in tables}
+    exact |= {f"{default_schema}.{table.name}": table for table in tables if default_schema and not table.schema}
     return {name.casefold(): table for name, table in exact.items()} | exact
-
-
-def _callable(table: Table, default_schema: str) -> list[str]:
-    if table.schema:
-        return [table.full_name]
-    return [table.name, f"{default_schema}.{table.name}"] if default_schema else [table.name]
 
 
 def _ctes(root: exp.Expr, names: Mapping[str, Table]) -> dict[str, str]:
