@@ -73,26 +73,13 @@ class Differences:
         change = self.tensors[name].float()
         return change * self.tensors[name + _SCALES] if name + _SCALES in self.tensors else change
 
-    def scaled(self, share: float) -> Differences:
-        """A share of the differences: weights between those of the encoder and the trained ones.
-
-        Example:
-            >>> found = Differences.between({"w": torch.zeros(1, 2)}, {"w": torch.tensor([[0.5, 1.27]])})
-            >>> found.scaled(0.5).added("w").tolist()
-            [[0.25, 0.6349999904632568]]
-        """
-        return Differences(
-            {name: tensor if tensor.dtype == torch.int8 else share * tensor for name, tensor in self.tensors.items()},
-            self.base_hash,
-        )
-
-    def add_to(self, weights: Mapping[str, Tensor], base: str, *, check: bool = True) -> None:
+    def add_to(self, weights: Mapping[str, Tensor], base: str) -> None:
         """Add the differences to an encoder's weights, in place.
 
         Raises:
             RetrievalError: They are not the weights that the differences were taken from.
         """
-        if check and fingerprint(weights) != self.base_hash:
+        if fingerprint(weights) != self.base_hash:
             raise RetrievalError(
                 f"The query encoder was trained from other weights than those of the encoder {base!r} here; "
                 "train one for this encoder, or use model='untrained'."
@@ -139,35 +126,10 @@ class QueryEncoder:
         return f"QueryEncoder({self.base!r}, {self.reading!r})"
 
     @classmethod
-    def of(cls, module: QueryEncoderModule, base: str, *, share: float = 1.0) -> QueryEncoder:
-        """The query encoder of a trained module: its differences from the encoder, rounded to 8 bits.
-
-        With a `share` below 1 the weights are averaged with those of the encoder, which is often better on questions of
-        another kind than those trained on (Wortsman et al. 2022, WiSE-FT).
-        """
+    def of(cls, module: QueryEncoderModule, base: str) -> QueryEncoder:
+        """The query encoder of a trained module: its differences from the encoder, rounded to 8 bits."""
         untrained = QueryEncoderModule.of(base, module.text.reading, device="cpu")
-        found = Differences.between(untrained.learned(), module.learned())
-        return cls(base, found if share == 1 else found.scaled(share), module.text.reading)
-
-    def averaged(self, other: QueryEncoder) -> QueryEncoder:
-        """The query encoder half-way to another one of the same encoder: the mean of their weights.
-
-        Raises:
-            RetrievalError: They are of different encoders, or read differently.
-        """
-        other.check_alike(self.differences.base_hash, self.reading)
-        module = QueryEncoderModule.of(self.base, self.reading, device="cpu")
-        for query_encoder in (self, other):
-            query_encoder.differences.scaled(0.5).add_to(module.learned(), self.base, check=query_encoder is self)
-        return QueryEncoder.of(module, self.base)
-
-    def check_alike(self, base_hash: str, reading: Reading) -> None:
-        """Raise RetrievalError where this query encoder is not of the encoder with this hash, or does not read so."""
-        if (self.differences.base_hash, self.reading) != (base_hash, reading):
-            raise RetrievalError(
-                "The two query encoders are of different encoders, or read differently: "
-                "they have no average, and neither can be trained on from the other."
-            )
+        return cls(base, Differences.between(untrained.learned(), module.learned()), module.text.reading)
 
     @classmethod
     def load(cls, path: str | Path, *, base: str | None = None, device: str | None = None) -> QueryEncoder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -99,29 +98,26 @@ class QueryEncoderModule(nn.Module):
     Args:
         model: The encoder's model, which becomes the query encoder: take one that is used for nothing else.
         reading: How much of a question and its history is read.
-        frozen_layers: How many of the lowest layers are not trained.
 
     Raises:
         RetrievalError: The model is not one transformer with named layers.
     """
 
-    def __init__(self, model: SentenceTransformer, reading: Reading, *, frozen_layers: int = 0) -> None:
+    def __init__(self, model: SentenceTransformer, reading: Reading) -> None:
         super().__init__()
         self.model = model
         self.text = QueryText(counting_copy(model), reading)
         for name, parameter in self.transformer.named_parameters():
-            parts = name.split(".")
-            layer = next((int(part) for before, part in pairwise(parts) if before == "layer" and part.isdigit()), None)
-            parameter.requires_grad_(not name.startswith(_KEPT) and (layer is None or layer >= frozen_layers))
+            parameter.requires_grad_(not name.startswith(_KEPT))
         for module in self.transformer.modules():
             # Few steps of training, and the vectors of the frozen encoder have none either.
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
 
     @classmethod
-    def of(cls, base: str, reading: Reading, *, device: str | None = None, frozen_layers: int = 0) -> QueryEncoderModule:
+    def of(cls, base: str, reading: Reading, *, device: str | None = None) -> QueryEncoderModule:
         """A query encoder that is still the encoder of this name or folder."""
-        return cls(SentenceTransformerEncoder(base, device, dtype="float32").model, reading, frozen_layers=frozen_layers)
+        return cls(SentenceTransformerEncoder(base, device, dtype="float32").model, reading)
 
     @property
     def transformer(self) -> nn.Module:

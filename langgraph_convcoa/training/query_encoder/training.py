@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from langgraph_convcoa.datasets.queries import Dataset
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import encode_patterns
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
@@ -89,8 +89,13 @@ def train_query_encoder(
     job.check()
     module = QueryEncoderModule.of(kept.model_name, chosen.reading, device="cpu")
     if start is not None and start.query_encoder is not None:
-        start.query_encoder.check_alike(weights_fingerprint(module.learned()), chosen.reading)
-        start.query_encoder.differences.add_to(module.learned(), kept.model_name)
+        trained = start.query_encoder
+        if (trained.differences.base_hash, trained.reading) != (weights_fingerprint(module.learned()), chosen.reading):
+            raise RetrievalError(
+                f"The query encoder of the model {start.source} is of another encoder, or reads differently: "
+                "its training cannot be continued with this one."
+            )
+        trained.differences.add_to(module.learned(), kept.model_name)
     distilled = _distilled(data, single_turn, chosen)
     targets = {target: row for row, target in enumerate(dict.fromkeys(one.rewrite.strip() for one in distilled))}
     vectors = encode_patterns(AsQueries(kept), list(targets), job.cache, job.progress)

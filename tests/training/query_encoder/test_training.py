@@ -269,7 +269,7 @@ def test_a_query_encoder_that_cannot_be_trained_further_is_told_before_training(
         "langgraph_convcoa.training.query_encoder.training.train", lambda *_, **__: pytest.fail("it was trained")
     )
     other = RetrieverModel(base, query_encoder=QueryEncoder(base, Differences({}, "another encoder's"), READING))
-    with pytest.raises(RetrievalError, match="neither can be trained on from the other"):
+    with pytest.raises(RetrievalError, match="training cannot be continued"):
         train_query_encoder(conversations(), encoder=base, settings=chosen(), start=other, job=CPU)
     with pytest.raises(InputError, match="no query encoder to start from"):
         train_query_encoder(conversations(), encoder=base, settings=chosen(), start=RetrieverModel(base), job=CPU)
