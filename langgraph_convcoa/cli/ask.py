@@ -13,9 +13,7 @@ from langgraph_convcoa.cli.session import open_session
 
 @grouped(ConversationOptions)
 def ask(
-    options: ConversationOptions,
-    question: Annotated[str, typer.Argument(help="The question.")],
-    as_json: AsJson = False,
+    options: ConversationOptions, question: Annotated[str, typer.Argument(help="The question.")], as_json: AsJson = False
 ) -> None:
     """Answer one question.
 

@@ -12,16 +12,7 @@ from pathlib import Path
 
 import typer
 
-from langgraph_convcoa.cli.console import (
-    consoles,
-    print_json,
-    report,
-    run_turn,
-    show_rounds,
-    show_sources,
-    show_why,
-    warn,
-)
+from langgraph_convcoa.cli.console import consoles, print_json, report, run_turn, show_rounds, show_sources, show_why, warn
 from langgraph_convcoa.cli.options import AsJson, ConversationOptions, grouped, proper_text
 from langgraph_convcoa.cli.session import Session, open_session
 from langgraph_convcoa.errors import ConvCoAError, InputError
@@ -81,12 +72,7 @@ def _kept(options: ConversationOptions) -> ConversationOptions:
 
 
 class Chat:
-    """A conversation whose questions and /commands come from standard input; only answers go to standard output.
-
-    Args:
-        session: The open session.
-        as_json: Print each turn as one line of JSON.
-    """
+    """A conversation whose questions and /commands come from standard input; only answers go to standard output."""
 
     def __init__(self, session: Session, as_json: bool = False) -> None:
         self._session = session

@@ -22,12 +22,7 @@ _LOGGER = logging.getLogger(__name__)
 def open_retriever(
     docs: str, *, k: int = 5, max_mb: float = 50.0, cache: bool = True, progress: bool = False
 ) -> HopfieldRetriever:
-    """A retriever over the documents, or the index, at a path; "demo" is the demonstration's where no such path exists.
-
-    Raises:
-        DocumentError: The documents cannot be read.
-        RetrievalError: They cannot be encoded, or the index cannot be opened.
-    """
+    """A retriever over the documents, or the index, at a path; "demo" is the demonstration's where no such path exists."""
     from langgraph_convcoa.retrieval.documents.load import load_documents
     from langgraph_convcoa.retrieval.index.database import is_index
 
@@ -43,11 +38,7 @@ def open_retriever(
 
 
 def documents_of(docs: str | None, index: Path | None) -> str:
-    """The path that `--docs` or `--index` names; nothing where neither is given.
-
-    Raises:
-        InputError: Both are given, or the folder holds no index.
-    """
+    """The path that `--docs` or `--index` names; nothing where neither is given."""
     if index is None:
         return docs or ""
     if docs:
@@ -88,11 +79,7 @@ def cache_folder() -> Path:
 
 
 def read_history(path: Path) -> list[BaseMessage] | list[tuple[str, str]]:
-    """Earlier turns from a JSON file: [question, answer] pairs or {"role", "content"} messages, oldest first.
-
-    Raises:
-        InputError: The file cannot be read, or holds something else.
-    """
+    """Earlier turns from a JSON file: [question, answer] pairs or {"role", "content"} messages, oldest first."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:

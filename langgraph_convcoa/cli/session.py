@@ -46,18 +46,8 @@ class Session(StoredGraph):
 
     Turns run on an event loop of the session's own, so that Ctrl-C cancels a turn at once, even inside a model's request.
     Every step of a turn is in the store before the next begins, so that a turn that was killed is resumed where it was.
-
-    Args:
-        graph: What `build_graph` returns.
-        context: The settings of every turn.
-        thread: The name of the thread in the store.
-        store: An SQLite file or a "postgresql://" address; without one the conversation lives as long as the session.
-        titles: The titles of the documents, to suggest a question from.
-        actions: The actions of the graph that are closed with the session.
-        sources: A fingerprint of the documents, tables and web search; a turn begun over other ones is not resumed.
-
-    Raises:
-        StoreError: On entering, when the store cannot be used.
+    `sources` is a fingerprint of documents, tables and web search: a turn begun over other ones is not resumed. `titles` are
+    those of documents, to suggest a question from; `actions` are closed with the session.
     """
 
     def __init__(
@@ -96,24 +86,14 @@ class Session(StoredGraph):
     def ask(self, question: str, view: View | None = None) -> dict[str, Any]:
         """Run one turn. The question of a turn that was interrupted, asked again, resumes that turn.
 
-        Args:
-            question: The user's question.
-            view: Told of progress events and of the answer's tokens as they come.
-
-        Returns:
-            The graph's output: `answer`, `citations`, `chain`, `knowledge_set` and `usage`.
-
-        Raises:
-            ConvCoAError: The turn failed; what the thread knew before stays as it was.
+        Returns `answer`, `citations`, `chain`, `knowledge_set` and `usage`; where it raises, the thread stays as it was.
         """
         return self._run(self._turn(question, view))
 
     def resume(self, view: View | None = None) -> dict[str, Any]:
         """Resume the turn that was interrupted; model calls whose results are stored are not made again.
 
-        Raises:
-            InputError: There is none.
-            ConvCoAError: The turn failed once more.
+        InputError where there is none.
         """
         return self._run(self._turn(None, view))
 
@@ -175,11 +155,7 @@ class Session(StoredGraph):
         output: Mapping[str, Any] = {}
         # LangGraph types a stream of several modes as of one; with a list, its items are pairs of mode and part.
         stream: Any = self._compiled.astream(
-            given,
-            self._config,
-            context=self._context,
-            stream_mode=["messages", "custom", "values"],
-            durability="sync",
+            given, self._config, context=self._context, stream_mode=["messages", "custom", "values"], durability="sync"
         )
         # Closed at once when the turn is cancelled, not when the garbage collector comes by.
         async with aclosing(stream) as parts:
@@ -206,13 +182,6 @@ def open_session(options: ConversationOptions, command: str) -> Session:
     """A session over documents, tables and the web, answered by a model or, without one, by extraction.
 
     What can go wrong fast is tried before the documents are encoded: the store, then the model, then the tables.
-
-    Args:
-        options: See `ConversationOptions`.
-        command: The command and its arguments, for the message where the options name no source.
-
-    Raises:
-        ConvCoAError: The store, the model, the documents or an option cannot be used.
     """
     options.check(command)
     docs = documents_of(options.docs, options.index)

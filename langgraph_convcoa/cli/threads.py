@@ -136,9 +136,7 @@ def import_thread(
 
 @app.command()
 def delete(
-    thread: _Name,
-    store: _Store = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    thread: _Name, store: _Store = None, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 ) -> None:
     """Delete a conversation with everything that the store's files hold of it.
 

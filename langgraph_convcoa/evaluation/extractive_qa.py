@@ -43,18 +43,7 @@ class Printed(NamedTuple):
 
 @dataclass(frozen=True)
 class QAReport(Report):
-    """Figures of extracted answers; shares lie in [0, 1], the interval is a 95% bootstrap interval over the conversations.
-
-    Attributes:
-        questions: How many questions were asked.
-        cover, cover_interval: Share of answers that hold the gold answer after SQuAD's normalisation.
-        cover_strict: Share of answers that hold the gold answer as it is written, letter by letter.
-        hit_rate: Share of questions with a gold passage among those retrieved.
-        refused: Share of answers without a citation.
-        words_mean, words_max: Words of the printed answers between white space, citation marks left out.
-        seconds: Mean seconds a question, loading and encoding of the corpus left out.
-        passages: Size of the corpus.
-    """
+    """Figures of extracted answers; shares lie in [0, 1], the interval is a 95% bootstrap interval over the conversations."""
 
     data: str
     split: str
@@ -63,14 +52,14 @@ class QAReport(Report):
     seed: int
     passages: int
     questions: int
-    cover: float
+    cover: float  # share of answers that hold the gold answer after SQuAD's normalisation
     cover_interval: tuple[float, float]
-    cover_strict: float
-    hit_rate: float
-    refused: float
-    words_mean: float
+    cover_strict: float  # share of answers that hold the gold answer as it is written, letter by letter
+    hit_rate: float  # share of questions with a gold passage among those retrieved
+    refused: float  # share of answers without a citation
+    words_mean: float  # mean words of the printed answers between white space, citation marks left out
     words_max: int
-    seconds: float
+    seconds: float  # mean seconds a question, loading and encoding of the corpus left out
 
     def tables(self) -> list[Table]:
         low, high = self.cover_interval
@@ -97,21 +86,7 @@ def evaluate_qa(
     cache: PatternCache | None = None,
     progress: Progress = True,
 ) -> QAReport:
-    """Ask the graph, which extracts its answers, a random sample of a data set's questions over its whole corpus.
-
-    Args:
-        data_folder: The data set, see `load_dataset`.
-        split: Only questions of this split; all when None.
-        sample: How many questions with an answer are drawn, without replacement; all where there are fewer.
-        seed: Of the draw.
-        k: Passages retrieved a sub-question; the graph's default when None.
-        encoder: Of the passages and of the sentences that are chosen; all-MiniLM-L6-v2 when None.
-        cache: Where encoded passages are kept between runs.
-        progress: Of the encoding and of the questions.
-
-    Raises:
-        InputError: The data cannot be read or hold no question with an answer, or a number is out of range.
-    """
+    """Ask the graph, which extracts its answers, a random sample of a data set's questions over its whole corpus."""
     for name, value in (("sample", sample), ("k", k)):
         if value is not None and value < 1:
             raise InputError(f"{name} must be at least 1, not {value}.")
@@ -140,11 +115,7 @@ def evaluate_qa(
 
 
 def sample_questions(queries: Sequence[Query], sample: int, seed: int) -> list[Query]:
-    """A random draw of the questions whose answer is known.
-
-    Raises:
-        InputError: There are none.
-    """
+    """A random draw of the questions whose answer is known."""
     known = [query for query in queries if query.answer.strip()]
     if not known:
         raise InputError("The data hold no question with an answer, so there is nothing to compare with.")

@@ -47,46 +47,30 @@ ModelLike = str | BaseChatModel
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What is measured.
+    """What is measured."""
 
-    Attributes:
-        data: The data set, see `load_dataset`.
-        models: Chat models or their names; every method is run over each.
-        methods: Names, see `methods.registry`; the others are tested against the first.
-        base_url: An OpenAI-compatible server that has the models.
-        judge: A chat model that judges answers (GPT-EM), or its name; none when None.
-        judge_base_url: Its server; that of the models when None.
-        split: Only questions of this split, see `load_part`; all when None.
-        sample: About how many questions: whole conversations are drawn until there are so many; all when None.
-        seed: Of the draw, of the examples, and of intervals and tests.
-        retriever: What is searched in place of the data's own passages, with a name for the settings.
-        k: Passages a search.
-        sweeps: Such as "threshold=0.3,0.5" and "k=1,3,5", of ours.
-        prices: Of tokens.
-        run: How to run.
-        out: The run's folder; one in `RUNS` when None, named after the data, the model and a digest of the settings that all
-            rows share. Other methods, sweeps and a judge may join a run.
-        fresh: Start again where the folder holds a run.
-        retry_failed: Ask the questions again that failed in earlier starts, or have no verdict of the judge, and what came
-            after them; what was replied before is not asked for again.
-    """
-
-    data: str | Path
-    models: Sequence[ModelLike]
+    data: str | Path  # the data set, see `load_dataset`
+    models: Sequence[ModelLike]  # chat models or their names; every method is run over each
+    # Names, see `methods.registry`; the others are tested against the first.
     methods: Sequence[str] = ("closed-book", "history-aware-rag", "ours")
-    base_url: str | None = None
-    judge: ModelLike | None = None
-    judge_base_url: str | None = None
-    split: str | None = "dev"
-    sample: int | None = 1000
-    seed: int = 0
+    base_url: str | None = None  # an OpenAI-compatible server that has the models
+    judge: ModelLike | None = None  # a chat model that judges answers (GPT-EM), or its name; none when None
+    judge_base_url: str | None = None  # its server; that of the models when None
+    split: str | None = "dev"  # only questions of this split, see `load_part`; all when None
+    sample: int | None = 1000  # about how many questions: whole conversations are drawn until there are so many; all when None
+    seed: int = 0  # of the draw, of the examples, and of intervals and tests
+    # What is searched in place of the data's own passages, with a name for the settings.
     retriever: tuple[str, Callable[[int], BaseRetriever]] | None = None
     k: int = MODEL_K
-    sweeps: Sequence[str] = ()
+    sweeps: Sequence[str] = ()  # such as "threshold=0.3,0.5" and "k=1,3,5", of ours
     prices: Prices | None = None
     run: RunSettings = field(default_factory=RunSettings)
+    # The run's folder; one in `RUNS` when None, named after the data, the model and a digest of the settings that all rows
+    # share. Other methods, sweeps and a judge may join a run.
     out: str | Path | None = None
-    fresh: bool = False
+    fresh: bool = False  # start again where the folder holds a run
+    # Ask the questions again that failed in earlier starts, or have no verdict of the judge, and what came after them; what
+    # was replied before is not asked for again.
     retry_failed: bool = False
 
     def __post_init__(self) -> None:
@@ -105,20 +89,8 @@ def evaluate_methods(
 ) -> RunReport:
     """Run methods over the same questions, model and retriever, and report; a run that was stopped is resumed.
 
-    Args:
-        plan: What is measured.
-        encoder: Of the data's own passages; all-MiniLM-L6-v2 when None.
-        cache: Where encoded passages are kept between runs.
-        progress: Of the encoding and of the questions.
-        notify: Called with messages for a person.
-
-    Returns:
-        The report; it is in the run's folder too, as Markdown, HTML and JSON.
-
-    Raises:
-        InputError: The data, the methods, a setting or the run's folder cannot be used.
-        ModelError: A model cannot be built, or answers nothing at all.
-        KeyboardInterrupt: After Ctrl-C; the same call resumes the run.
+    The report is in the run's folder too, as Markdown, HTML and JSON. After Ctrl-C (KeyboardInterrupt) the same call resumes
+    the run.
     """
     tell = notify or (lambda _message: None)
     check_methods(plan.methods)

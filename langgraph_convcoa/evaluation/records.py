@@ -14,35 +14,22 @@ History = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Turn:
-    """A question of a conversation, as a method sees it, without the right answer.
-
-    Attributes:
-        id, conversation: Ids of the question and of its conversation.
-        question: As it was put.
-        history: The answers in it are the method's own, or the gold ones.
-    """
+    """A question of a conversation, as a method sees it, without the right answer."""
 
     id: str
     conversation: str
     question: str
-    history: History = ()
+    history: History = ()  # the answers in it are the method's own, or the gold ones
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method made of a question.
+    """What a method made of a question."""
 
-    Attributes:
-        answer: As it would be shown to a user.
-        passages: Ids of what was retrieved, in the order of retrieval, each once.
-        chain: The solved sub-questions, of methods that verify guesses.
-        malformed: Replies of the model that could not be read as the method asks for them.
-    """
-
-    answer: str
-    passages: tuple[str, ...] = ()
-    chain: tuple[ChainItem, ...] = ()
-    malformed: int = 0
+    answer: str  # as it would be shown to a user
+    passages: tuple[str, ...] = ()  # ids of what was retrieved, in the order of retrieval, each once
+    chain: tuple[ChainItem, ...] = ()  # the solved sub-questions, of methods that verify guesses
+    malformed: int = 0  # replies of the model that could not be read as the method asks for them
 
 
 @dataclass(frozen=True)
@@ -61,34 +48,22 @@ class Costs:
 
 @dataclass(frozen=True)
 class Answered:
-    """One question, answered by one method; a line of a run's results.
-
-    Attributes:
-        method: The method's name.
-        id, conversation, question: Those of the question.
-        round: Its place in its conversation, from 1.
-        references: The answers that count as right; empty where none is known.
-        gold: Ids of the passages that answer it.
-        answer, passages, chain, malformed: The outcome.
-        costs: What it cost.
-        error: Why there is no answer, in one line; empty where there is one.
-        metrics: Measures of the answer by name, such as "em" and "f1".
-    """
+    """One question, answered by one method; a line of a run's results."""
 
     method: str
     id: str
     conversation: str
     question: str
-    round: int
-    references: tuple[str, ...]
-    gold: tuple[str, ...] = ()
+    round: int  # its place in its conversation, from 1
+    references: tuple[str, ...]  # the answers that count as right; empty where none is known
+    gold: tuple[str, ...] = ()  # ids of the passages that answer it
     answer: str = ""
     passages: tuple[str, ...] = ()
     chain: tuple[ChainItem, ...] = ()
     malformed: int = 0
     costs: Costs = field(default_factory=Costs)
-    error: str = ""
-    metrics: dict[str, float] = field(default_factory=dict)
+    error: str = ""  # why there is no answer, in one line; empty where there is one
+    metrics: dict[str, float] = field(default_factory=dict)  # measures of the answer by name, such as "em" and "f1"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""

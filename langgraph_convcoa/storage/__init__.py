@@ -12,12 +12,6 @@ from langgraph_convcoa.storage.base import ConversationStore
 def open_store(where: str | Path | None) -> ConversationStore:
     """The store that a path or an address names; nothing is opened or made yet.
 
-    Args:
-        where: An SQLite file, a "postgresql://user@host/database" address, or None for memory.
-
-    Raises:
-        StoreError: It is neither.
-
     Example:
         >>> open_store("postgresql://reader:secret@db.example.org/talks").label
         'postgresql://db.example.org/talks'
@@ -42,11 +36,7 @@ def open_store(where: str | Path | None) -> ConversationStore:
 
 
 def default_store() -> Path:
-    """The file in the user's data folder, or in the folder that CONVCOA_DATA_DIR names, for threads kept without `--store`.
-
-    Raises:
-        StoreError: Its folder cannot be made.
-    """
+    """The file in the user's data folder, or in the folder that CONVCOA_DATA_DIR names, for threads kept without `--store`."""
     from platformdirs import user_data_dir
 
     folder = Path(os.environ.get("CONVCOA_DATA_DIR") or user_data_dir("langgraph-convcoa", appauthor=False))

@@ -24,12 +24,9 @@ class ConversationStore:
     """Threads in memory, for as long as the program runs; the base of the stores that last.
 
     Everything that can go wrong with a store is a `StoreError` that names it.
-
-    Attributes:
-        label: The store as messages name it; never with a password.
     """
 
-    label: str = "memory"
+    label: str = "memory"  # the store as messages name it; never with a password
 
     def check(self) -> None:
         """Raise StoreError where the store cannot be used, before minutes are spent on anything else."""
@@ -89,9 +86,6 @@ def later_format(what: str, version: object) -> str:
 
 def thread_name(name: str) -> str:
     r"""A thread's name as it is stored; any characters are allowed, those of paths too, for none becomes part of a path.
-
-    Raises:
-        InputError: It is empty, too long, or holds a character that no database stores.
 
     Example:
         >>> thread_name("../work: a/b")

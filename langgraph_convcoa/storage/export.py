@@ -31,9 +31,7 @@ def lasting_fields() -> dict[str, TypeAdapter[Any]]:
 def thread_as_file(thread: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """A thread's state as an object for JSON.
 
-    Args:
-        thread: Its name.
-        values: `graph.get_state(config).values`. What an unfinished turn left in it is not part of the thread.
+    `values` is `graph.get_state(config).values`; what an unfinished turn left in it is not part of the thread.
     """
     state = {
         name: adapter.dump_python(values[name], mode="json", warnings=False)
@@ -48,9 +46,6 @@ def file_as_values(data: Any) -> dict[str, Any]:
     """The state that a file's object holds, for `graph.update_state(config, values, as_node="remember")`.
 
     A bare contextual knowledge set, the papers' JSON, is taken too: its rounds become the messages.
-
-    Raises:
-        InputError: It is no such file, of a later format, or damaged.
 
     Example:
         >>> values = file_as_values({"Contextual knowledge set": []})
@@ -100,11 +95,7 @@ def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_thread_file(path: Path) -> Any:
-    """The object in a file that should be an exported thread, for `file_as_values`.
-
-    Raises:
-        InputError: It cannot be read, or is no JSON.
-    """
+    """The object in a file that should be an exported thread, for `file_as_values`."""
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -114,11 +105,7 @@ def read_thread_file(path: Path) -> Any:
 
 
 def write_thread_file(data: Mapping[str, Any], path: Path) -> None:
-    """Write an exported thread: as Markdown where the file's name ends in .md, else as JSON.
-
-    Raises:
-        InputError: The file is there already, or cannot be written.
-    """
+    """Write an exported thread: as Markdown where the file's name ends in .md, else as JSON."""
     text = thread_as_markdown(data) if path.suffix == ".md" else json.dumps(data, ensure_ascii=False, indent=2) + "\n"
     try:
         with path.open("x", encoding="utf-8") as file:

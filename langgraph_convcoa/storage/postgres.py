@@ -33,10 +33,8 @@ class PostgresStore(ConversationStore):
 
     A turn holds an advisory lock on its thread, so that programs on any number of machines take turns; the lock ends with its
     connection, also where the program is killed.
-
-    Args:
-        address: A "postgresql://user@host:port/database" address. The password is better kept in PGPASSWORD or ~/.pgpass,
-            since others on the machine see a command's arguments.
+    The password is better kept in PGPASSWORD or ~/.pgpass than in the address, since others on the machine see a command's
+    arguments.
     """
 
     def __init__(self, address: str) -> None:
@@ -51,11 +49,7 @@ class PostgresStore(ConversationStore):
         return f"PostgresStore({self.label!r})"
 
     def check(self) -> None:
-        """Connect once.
-
-        Raises:
-            StoreError: There is no server, it refuses, or the package for it is missing.
-        """
+        """Connect once; StoreError without a server, where it refuses, or without the extra `postgres`."""
         if any(find_spec(name) is None for name in ("psycopg", "psycopg_pool", "langgraph.checkpoint.postgres")):
             raise StoreError('a PostgreSQL store needs the extra postgres: pip install "langgraph-convcoa[postgres]"')
         import psycopg

@@ -46,9 +46,6 @@ class SqliteStore(ConversationStore):
     The file is stamped with the format of what it holds, so that an older release does not misread a newer one's threads.
     Only the last checkpoint of a finished turn is kept: each holds the whole thread, and a file that keeps all of them
     grows with the square of the rounds.
-
-    Args:
-        path: The file; made when missing, its folder not.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,12 +53,7 @@ class SqliteStore(ConversationStore):
         self.label = str(path)
 
     def check(self) -> None:
-        """See that the file can serve as a store before anything is written to it.
-
-        Raises:
-            StoreError: It is a folder, no database, another program's database, locked, of a later release, or cannot be
-                written; or the package for it is missing.
-        """
+        """See that the file can serve as a store before anything is written to it."""
         path = self.path
         if find_spec("aiosqlite") is None or find_spec("langgraph.checkpoint.sqlite") is None:
             raise StoreError('an SQLite store needs the extra sqlite: pip install "langgraph-convcoa[sqlite]"')
@@ -137,8 +129,7 @@ class SqliteStore(ConversationStore):
     def scrub(self) -> None:
         """Rebuild the file without its free pages, and empty its write-ahead log.
 
-        Raises:
-            StoreError: Another program is reading the file, so that the log cannot be emptied yet.
+        StoreError while another program reads the file, so that the log cannot be emptied.
         """
         if not self.path.exists():
             return

@@ -59,11 +59,7 @@ def unfinished_question(snapshot: StateSnapshot) -> str:
 
 
 class StoredGraph:
-    """A conversation graph with an open store, run on an event loop of its own; the base of `Threads` and of a session.
-
-    Args:
-        store: An SQLite file, a "postgresql://" address, None for memory, or a store.
-    """
+    """A conversation graph with an open store, run on an event loop of its own; the base of `Threads` and of a session."""
 
     def __init__(self, store: str | Path | ConversationStore | None) -> None:
         self.store = store if isinstance(store, ConversationStore) else open_store(store)
@@ -140,33 +136,18 @@ class StoredGraph:
 
 @dataclass(frozen=True)
 class ThreadSummary:
-    """A line of the list of threads.
-
-    Attributes:
-        thread: Its name.
-        rounds: How many rounds were answered.
-        first_question: What the conversation began with.
-        last_question: What was asked last.
-        time: When the last round was answered, as ISO 8601; "" where that is not known.
-        unfinished: The question of a turn that was interrupted; "" where there is none.
-    """
+    """A line of the list of threads."""
 
     thread: str
     rounds: int
     first_question: str
     last_question: str
-    time: str
-    unfinished: str
+    time: str  # when the last round was answered, as ISO 8601; "" where that is not known
+    unfinished: str  # the question of a turn that was interrupted; "" where there is none
 
 
 class Threads(StoredGraph):
     """The conversations in a store.
-
-    Args:
-        store: An SQLite file, a "postgresql://" address, or a store.
-
-    Raises:
-        StoreError: On entering, when the store cannot be used.
 
     Example:
         >>> import tempfile, pathlib
@@ -199,33 +180,17 @@ class Threads(StoredGraph):
         return [_summary(name, await self._snapshot(name)) for name in names]
 
     def show(self, thread: str) -> list[Round]:
-        """The rounds of a thread, oldest first.
-
-        Raises:
-            InputError: There is no such thread.
-        """
+        """The rounds of a thread, oldest first."""
         return rounds_of(self._run(self._existing(storable(thread))).values)
 
     def export(self, thread: str) -> dict[str, Any]:
-        """A thread as an object for JSON, which `add` takes; what an unfinished turn left is not part of it.
-
-        Raises:
-            InputError: There is no such thread.
-        """
+        """A thread as an object for JSON, which `add` takes; what an unfinished turn left is not part of it."""
         from langgraph_convcoa.storage.export import thread_as_file
 
         return thread_as_file(storable(thread), self._run(self._existing(storable(thread))).values)
 
     def add(self, data: Any, thread: str | None = None) -> str:
-        """Store an exported thread; the name it has then.
-
-        Args:
-            data: What `export` gave, or a contextual knowledge set.
-            thread: A name other than the one it was exported under.
-
-        Raises:
-            InputError: The data is no thread, or a thread of that name is there already.
-        """
+        """Store an exported thread; the name it has then."""
         from langgraph_convcoa.storage.export import file_as_values
 
         values = file_as_values(data)
@@ -243,9 +208,7 @@ class Threads(StoredGraph):
     def delete(self, thread: str) -> None:
         """Delete a thread with all that the store's files hold of it, what it shared with others of its user too.
 
-        Raises:
-            InputError: There is no such thread.
-            StoreError: Another program is in a turn of it, or keeps the file from being rebuilt.
+        StoreError while another program is in a turn of it, or keeps the file from being rebuilt.
         """
         self._run(self._delete(storable(thread)))
 

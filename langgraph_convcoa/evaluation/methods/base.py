@@ -39,27 +39,17 @@ _LONGEST_QUERY = 2_000
 
 @dataclass(frozen=True)
 class Kit:
-    """The means of a run, the same for all of its methods.
-
-    Attributes:
-        model: The language model.
-        retriever: What is searched; None for a run without a corpus.
-        k: Passages a search.
-        max_steps: Most rounds of a method that repeats until it is done (ReAct, self-ask, search-in-the-chain).
-        samples: Replies of self-consistency, and branches of tree of thoughts.
-        settings: Of ours.
-        examples: Questions with their answers, for few-shot prompts; of another part of the data than what is asked.
-        actions: Further actions of ours beside the retriever, such as the web or tables.
-    """
+    """The means of a run, the same for all of its methods."""
 
     model: BaseChatModel
-    retriever: BaseRetriever | None = None
-    k: int = 5
-    max_steps: int = 6
-    samples: int = 5
-    settings: ConvCoAContext = field(default_factory=ConvCoAContext)
+    retriever: BaseRetriever | None = None  # what is searched; None for a run without a corpus
+    k: int = 5  # passages a search
+    max_steps: int = 6  # most rounds of a method that repeats until it is done (ReAct, self-ask, search-in-the-chain)
+    samples: int = 5  # replies of self-consistency, and branches of tree of thoughts
+    settings: ConvCoAContext = field(default_factory=ConvCoAContext)  # of ours
+    # Questions with their answers, for few-shot prompts; of another part of the data than what is asked.
     examples: Sequence[tuple[str, str]] = ()
-    actions: Sequence[Action] = ()
+    actions: Sequence[Action] = ()  # further actions of ours beside the retriever, such as the web or tables
 
     def all_actions(self) -> list[Action]:
         """The actions that ours can take: the retriever's, and the further ones."""
@@ -118,15 +108,7 @@ class _Shared:
 
 
 class Asking:
-    """One question in the hands of a method: it asks, searches, and counts what it could not read.
-
-    Attributes:
-        kit: The means of the run.
-        turn: The question with its history.
-        question: As it was put.
-        context: The conversation before it, as text with a blank line after it; "" at its beginning.
-        malformed: Replies that could not be read; the method adds to it.
-    """
+    """One question in the hands of a method: it asks, searches, and counts what it could not read."""
 
     def __init__(self, kit: Kit, turn: Turn, shared: _Shared) -> None:
         self.kit = kit
@@ -140,13 +122,8 @@ class Asking:
     async def reply(self, prompt: str | Sequence[BaseMessage], *, stop: Sequence[str] = (), sample: int | None = None) -> str:
         """Ask the model.
 
-        Args:
-            prompt: A text, or the messages of an exchange.
-            stop: Where the reply ends; cut here too, since not every server obeys.
-            sample: Draw the reply at `SAMPLING_TEMPERATURE`, as the sample of this number.
-
-        Raises:
-            ModelError: The model does not answer.
+        The reply is cut at `stop` here too, since not every server obeys; with `sample`, its number, it is drawn at
+        `SAMPLING_TEMPERATURE`.
         """
         messages: list[BaseMessage] = [HumanMessage(prompt)] if isinstance(prompt, str) else list(prompt)
         options: dict[str, Any] = {"stop": list(stop)} if stop else {}
@@ -181,9 +158,7 @@ class Asking:
     async def search(self, query: str, guess: str = "") -> list[Document]:
         """The passages for a query, best first, each with an id and a quote; none for an empty query.
 
-        Args:
-            query: What to look for.
-            guess: An answer that is to be supported; searched for with the query.
+        A guess is searched for with the query.
         """
         query = " ".join(query.split())[:_LONGEST_QUERY]
         action = self._shared.action

@@ -114,14 +114,7 @@ def make_ours(kit: Kit, name: str = "ours", *, left_out: str = "") -> Method:
     """The graph with the kit's means.
 
     Malformed are plans that were asked for again, and corrections that left a sub-question to its best evidence.
-
-    Args:
-        kit: The model, the retriever and the actions.
-        name: One of `ABLATIONS`, or of ours without an action.
-        left_out: That action.
-
-    Raises:
-        InputError: No action is left.
+    `name` is one of `ABLATIONS`, or of ours without the action `left_out`; InputError where no action is left.
     """
     ablation = ABLATIONS.get(name, ABLATIONS["ours"])
     actions = [action for action in kit.all_actions() if action.name != left_out]

@@ -20,19 +20,14 @@ _WITHOUT = "ours-without-"
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """A method that can be asked for by name.
+    """A method that can be asked for by name."""
 
-    Attributes:
-        description: One line, with the number of its model calls.
-        module: The module of this package that has it, imported when it is first needed; a method is the function of its name.
-        searches: Whether it needs a retriever.
-        remembers: Whether it keeps more of a conversation than its history: one that is resumed in the middle, in a new
-            process, must see the earlier questions again, in order.
-    """
-
-    description: str
+    description: str  # one line, with the number of its model calls
+    # The module of this package that has it, imported when it is first needed; a method is the function of its name.
     module: str
-    searches: bool = True
+    searches: bool = True  # whether it needs a retriever
+    # Whether it keeps more of a conversation than its history: one that is resumed in the middle, in a new process, must see
+    # the earlier questions again, in order.
     remembers: bool = False
 
 
@@ -80,12 +75,7 @@ METHODS: Mapping[str, MethodEntry] = MappingProxyType(
 def make_method(name: str, kit: Kit) -> Method:
     """Make a method.
 
-    Args:
-        name: One of `METHODS`, or "ours-without-ACTION" for one of the kit's actions.
-        kit: The model, the retriever and the limits.
-
-    Raises:
-        InputError: There is no such method, or the kit lacks what it needs.
+    InputError where there is no such method, or the kit lacks what it needs.
     """
     actions = [action.name for action in kit.all_actions()]
     check_methods([name], actions)
@@ -107,12 +97,7 @@ def make_method(name: str, kit: Kit) -> Method:
 def check_methods(names: Iterable[str], actions: Sequence[str] = ()) -> None:
     """See that every name is known, before anything is loaded.
 
-    Args:
-        names: As the user gave them.
-        actions: Names of the actions that there will be; one may be left out where another is left.
-
-    Raises:
-        InputError: One is unknown; the message names those that are known.
+    One of the `actions` can be left out where another is left.
 
     Example:
         >>> check_methods(["ours", "react"])

@@ -28,14 +28,7 @@ def contradicts(question: str, earlier: str, later: str) -> bool | None:
     of a few words other words. An answer that says less is no contradiction ("1815" after "10 December 1815").
 
     Limits: other words for one name ("USA", "United States") are taken for another; reasons and manners are not compared.
-
-    Args:
-        question: What both answer, standing alone.
-        earlier: An answer.
-        later: Another.
-
-    Returns:
-        None where the two cannot be compared: one of them refuses, or gives no value of the kind that is asked for.
+    None where the two cannot be compared: one of them refuses, or gives no value of the kind that is asked for.
 
     Example:
         >>> contradicts("When was she born?", "10 December 1815", "In 1816 [1]."), contradicts("When?", "1815", "in May 1815")

@@ -26,25 +26,14 @@ _OPPOSITE = {"1": r"\b0\b", "0": r"\b1\b", "yes": r"\bno\b", "no": r"\byes\b"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """A judge's word on an answer.
+    """A judge's word on an answer."""
 
-    Attributes:
-        right: Whether the answer holds the right one; None where the reply says neither.
-        reply: The reply, shortened; empty where the judge was not asked.
-    """
-
-    right: bool | None
-    reply: str = ""
+    right: bool | None  # whether the answer holds the right one; None where the reply says neither
+    reply: str = ""  # the reply, shortened; empty where the judge was not asked
 
 
 class Judge:
     """A chat model as judge of answers; it may be another one than the model whose answers they are.
-
-    Args:
-        model: A chat model or a name, see `load_chat_model`.
-
-    Raises:
-        ModelError: It cannot be built.
 
     Example:
         >>> import asyncio
@@ -60,14 +49,7 @@ class Judge:
     async def judge(self, question: str, references: Sequence[str], answer: str) -> Verdict:
         """Ask whether an answer is right: one call of the model, none for an empty answer, which is wrong.
 
-        Args:
-            question: As it was put, or a form of it that stands alone.
-            references: The answers that count as right.
-            answer: As printed; the judge does not see its citation marks.
-
-        Raises:
-            InputError: There is no reference.
-            ModelError: The model does not answer.
+        The judge does not see citation marks. Raises InputError without a reference.
         """
         right = [_one_line(reference) for reference in dict.fromkeys(references) if reference.strip()]
         if not right:
@@ -104,23 +86,14 @@ def read_verdict(reply: str) -> Verdict:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement of a judge with a measure of strings.
+    """Agreement of a judge with a measure of strings."""
 
-    Attributes:
-        measure: The measure, such as "em".
-        answers: How many have both.
-        share: Share of them on which both say the same.
-        kappa: The same beyond chance (Cohen 1960); None where both say one and the same of all answers.
-        only_judge: Right for the judge alone.
-        only_measure: Right for the measure alone.
-    """
-
-    measure: str
-    answers: int
-    share: float
-    kappa: float | None
-    only_judge: int
-    only_measure: int
+    measure: str  # such as "em"
+    answers: int  # how many have both
+    share: float  # share of them on which both say the same
+    kappa: float | None  # the same beyond chance (Cohen 1960); None where both say one and the same of all answers
+    only_judge: int  # right for the judge alone
+    only_measure: int  # right for the measure alone
 
 
 def judge_agreement(answers: Sequence[Answered], measures: Sequence[str] = ("em", "cover_em")) -> list[Agreement]:

@@ -21,23 +21,14 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @dataclass(frozen=True)
 class Misled:
-    """The effect of retrieval on the questions that both methods answered and whose right answer is known.
+    """The effect of retrieval on the questions that both methods answered and whose right answer is known."""
 
-    Attributes:
-        questions: How many these are.
-        known: Right without retrieval.
-        misled: Right without retrieval and wrong with it.
-        helped: Wrong without retrieval and right with it.
-        left_out: Questions of one of the two that have no measure on both sides.
-        share, share_of_known: Misled among all questions, and among those that the model knew by itself; 0 of none.
-    """
-
-    questions: int
-    known: int
-    misled: int
-    helped: int
-    left_out: int
-    share: float
+    questions: int  # how many these are
+    known: int  # right without retrieval
+    misled: int  # right without retrieval and wrong with it
+    helped: int  # wrong without retrieval and right with it
+    left_out: int  # questions of one of the two that have no measure on both sides
+    share: float  # misled among all questions, and among those that the model knew by itself; 0 of none
     share_of_known: float
 
 
@@ -48,11 +39,7 @@ def misled_by_retrieval(
 
     The papers give percentages and no formula. Here a question is misled when the same model answers it right without
     retrieval and wrong with it; both shares are given, of all questions and of those that it knew.
-
-    Args:
-        closed_book: The answers of a method without retrieval, such as "closed-book".
-        with_retrieval: Those of a method with it, over the same model and questions, in any order.
-        measure: Which measure says right, from 0.5 on: "cover_em", "em" or the judge's "gpt_em".
+    An answer is right from 0.5 of `measure` on: "cover_em", "em" or the judge's "gpt_em".
 
     Example:
         >>> def row(number, right):
@@ -83,19 +70,12 @@ def _right(answers: Iterable[Answered], measure: str) -> dict[str, bool]:
 
 @dataclass(frozen=True)
 class Contradictions:
-    """Answers of a method against its own earlier ones.
+    """Answers of a method against its own earlier ones."""
 
-    Attributes:
-        answers: Answers with an answered turn of the same conversation before them.
-        comparable: Those of them on a question, or a sub-question, that an earlier turn had answered.
-        contradicting: Those of them that say another thing there.
-        share: Contradicting among all answers that have earlier ones; 0 of none.
-    """
-
-    answers: int
-    comparable: int
-    contradicting: int
-    share: float
+    answers: int  # answers with an answered turn of the same conversation before them
+    comparable: int  # those of them on a question, or a sub-question, that an earlier turn had answered
+    contradicting: int  # those of them that say another thing there
+    share: float  # contradicting among all answers that have earlier ones; 0 of none
 
 
 def contradictions(answers: Sequence[Answered]) -> Contradictions:
@@ -105,9 +85,6 @@ def contradictions(answers: Sequence[Answered]) -> Contradictions:
     question than an earlier turn of its conversation gave for the same one. What turns say of unlike questions is not
     compared, so this is less than the paper's ratio, and can be compared between methods only; methods that show a chain have
     more to compare.
-
-    Args:
-        answers: Those of one method; conversations may be mixed.
 
     Example:
         >>> def row(round, question, answer):
@@ -141,24 +118,15 @@ def _statements(turn: Answered) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class VerificationStatistics:
-    """Outcomes of the sub-questions of a method that verifies guesses.
+    """Outcomes of the sub-questions of a method that verifies guesses."""
 
-    Attributes:
-        turns: Questions with a chain.
-        items: Sub-questions of all chains.
-        counts: Sub-questions by status.
-        guesses: Sub-questions for which the model had a guess.
-        kept_known, kept_right: Guesses kept of which it is known whether they are right, and those that are.
-        corrected_known, corrected_right: The same of guesses that were replaced.
-    """
-
-    turns: int
-    items: int
-    counts: dict[Status, int]
-    guesses: int
-    kept_known: int
+    turns: int  # questions with a chain
+    items: int  # sub-questions of all chains
+    counts: dict[Status, int]  # sub-questions by status
+    guesses: int  # sub-questions for which the model had a guess
+    kept_known: int  # guesses kept of which it is known whether they are right, and those that are
     kept_right: int
-    corrected_known: int
+    corrected_known: int  # the same of guesses that were replaced
     corrected_right: int
 
 
@@ -167,9 +135,6 @@ def verification_statistics(answers: Sequence[Answered]) -> VerificationStatisti
 
     Whether a guess is right is known where its sub-question is the question itself, alone in its chain or in the same words,
     and the question has references; then it is right when it holds one of them (cover-EM).
-
-    Args:
-        answers: Those of one method.
 
     Example:
         >>> item = {"action": "a", "sub_question": "When?", "guess_answer": "1815", "answer": "1815", "status": "kept"}

@@ -13,11 +13,7 @@ import numpy.typing as npt
 
 from langgraph_convcoa.evaluation.metrics.answers import MEASURES, corpus_bleu
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED, judge_agreement
-from langgraph_convcoa.evaluation.metrics.ratios import (
-    contradictions,
-    misled_by_retrieval,
-    verification_statistics,
-)
+from langgraph_convcoa.evaluation.metrics.ratios import contradictions, misled_by_retrieval, verification_statistics
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
 from langgraph_convcoa.evaluation.records import Answered, found_gold
 from langgraph_convcoa.evaluation.runs.sweeps import Variant
@@ -40,18 +36,12 @@ class Prices:
 
 @dataclass(frozen=True)
 class Quality:
-    """A measure of a method, in [0, 1].
+    """A measure of a method, in [0, 1]."""
 
-    Attributes:
-        mean: Over the questions with a known answer; one that failed counts 0.
-        low, high: 95% interval, by a bootstrap over conversations.
-        p: Of a paired randomisation test against the baseline on the questions that both were asked; None for the baseline.
-        questions: How many.
-    """
-
-    mean: float
-    low: float
+    mean: float  # over the questions with a known answer; one that failed counts 0
+    low: float  # 95% interval, by a bootstrap over conversations
     high: float
+    # Of a paired randomisation test against the baseline on the questions that both were asked; None for the baseline.
     p: float | None
     questions: int
 
@@ -83,81 +73,47 @@ class Round:
 
 @dataclass(frozen=True)
 class MethodFigures:
-    """All figures of a method.
-
-    Attributes:
-        method: The row's name.
-        asked: Questions asked, those that failed included.
-        failed: Questions without an answer, for the model or the method failed.
-        errors: The commonest reasons with their counts.
-        malformed: Replies of the model that were not as asked for.
-        malformed_questions: Questions with such a reply.
-        without_reference: Questions whose right answer is not known; they count in the costs alone.
-        unjudged: Answers of which the judge said neither yes nor no, or failed.
-        quality: By measure.
-        corpus_bleu: BLEU of all answers together; None where none could be compared.
-        gold_found: Share of the questions with known passages for which one of them was retrieved; None of no such question.
-        costs: Per question.
-        rounds: By round.
-        sub_questions: Mean length of the chains; None for methods without.
-        verification: Outcomes of the sub-questions; None for methods without a chain.
-        misled: Against closed-book over the same model; None where that is not among the methods, or this one retrieves not.
-        contradictions: With the method's own earlier answers.
-        agreement: Of the judge with exact match and cover-EM.
-    """
+    """All figures of a method."""
 
     method: str
-    asked: int
-    failed: int
-    errors: dict[str, int]
-    malformed: int
-    malformed_questions: int
-    without_reference: int
-    unjudged: int
-    quality: dict[str, Quality]
-    corpus_bleu: float | None
+    asked: int  # questions asked, those that failed included
+    failed: int  # questions without an answer, for the model or the method failed
+    errors: dict[str, int]  # the commonest reasons with their counts
+    malformed: int  # replies of the model that were not as asked for
+    malformed_questions: int  # questions with such a reply
+    without_reference: int  # questions whose right answer is not known; they count in the costs alone
+    unjudged: int  # answers of which the judge said neither yes nor no, or failed
+    quality: dict[str, Quality]  # by measure
+    corpus_bleu: float | None  # BLEU of all answers together; None where none could be compared
+    # Share of the questions with known passages for which one of them was retrieved; None of no such question.
     gold_found: float | None
     costs: MeanCosts
     rounds: tuple[Round, ...]
-    sub_questions: float | None
-    verification: dict[str, Any] | None
+    sub_questions: float | None  # mean length of the chains; None for methods without
+    verification: dict[str, Any] | None  # outcomes of the sub-questions; None for methods without a chain
+    # Against closed-book over the same model; None where that is not among the methods, or this one retrieves not.
     misled: dict[str, Any] | None
-    contradictions: dict[str, Any]
-    agreement: list[dict[str, Any]]
+    contradictions: dict[str, Any]  # with the method's own earlier answers
+    agreement: list[dict[str, Any]]  # of the judge with exact match and cover-EM
 
 
 @dataclass(frozen=True)
 class RunFigures:
-    """The figures of a run by method, which its tables and plots show.
+    """The figures of a run by method, which its tables and plots show."""
 
-    Attributes:
-        methods: The figures of each row, in order; rows without an answer yet are left out.
-        rows: What each row is.
-        measure: What says right in the curves and ratios: the judge's verdict, cover-EM without a judge.
-        baseline: The row that the others are tested against.
-        prices: Of a million tokens.
-    """
-
-    methods: tuple[MethodFigures, ...]
+    methods: tuple[MethodFigures, ...]  # the figures of each row, in order; rows without an answer yet are left out
     rows: tuple[Variant, ...]
-    measure: str
-    baseline: str
-    prices: Prices | None = None
+    measure: str  # what says right in the curves and ratios: the judge's verdict, cover-EM without a judge
+    baseline: str  # the row that the others are tested against
+    prices: Prices | None = None  # of a million tokens
 
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """The measures of a method's answers, for tests between methods.
+    """The measures of a method's answers, for tests between methods."""
 
-    Attributes:
-        places: Numbers of the questions in the run, rising, (n,).
-        measures: (n, m) in the order of the names; not a number where there is none.
-        names: m names.
-        conversations: The conversation of each question.
-    """
-
-    places: npt.NDArray[np.int64]
-    measures: npt.NDArray[np.float64]
+    places: npt.NDArray[np.int64]  # numbers of the questions in the run, rising, (n,)
+    measures: npt.NDArray[np.float64]  # (n, m) in the order of the names; not a number where there is none
     names: tuple[str, ...]
     conversations: tuple[str, ...]
 
@@ -209,15 +165,8 @@ def figures_of(
 ) -> MethodFigures:
     """The figures of a method.
 
-    Args:
-        method: The row's name.
-        answers: Its answers, in the order of the run; at least one.
-        values: Of these answers.
-        baseline: Those of the method to test against.
-        closed_book: The answers without retrieval of the same model.
-        measure: What says right in the curve of rounds and in the ratios.
-        prices: Of tokens.
-        seed: Of the intervals and tests.
+    Answers are in the order of the run, at least one; `closed_book` are those without retrieval of the same model; `measure`
+    says right in the curve of rounds and in the ratios.
     """
     known = [answer for answer in answers if answer.references]
     given = [answer for answer in known if not answer.error]

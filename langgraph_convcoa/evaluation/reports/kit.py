@@ -31,21 +31,13 @@ _NO_MATPLOTLIB = 'Pictures need matplotlib: pip install "langgraph-convcoa[evalu
 
 @dataclass(frozen=True)
 class Table:
-    """A table as Markdown, in an HTML page, and at a terminal, where rich prints it.
+    """A table as Markdown, in an HTML page, and at a terminal, where rich prints it."""
 
-    Attributes:
-        title: Of the table; may be empty.
-        columns: Names of the columns.
-        rows: Cells, as many as columns.
-        note: What the figures are, in a sentence or two.
-        left: How many columns at the left hold text; the others are figures.
-    """
-
-    title: str
+    title: str  # may be empty
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    note: str = ""
-    left: int = 1
+    note: str = ""  # what the figures are, in a sentence or two
+    left: int = 1  # how many columns at the left hold text; the others are figures
 
     def markdown(self) -> str:
         r"""The table in Markdown; what a cell holds cannot end it.
@@ -121,11 +113,7 @@ def ratio(part: int, whole: int) -> str:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty matplotlib figure, in inches.
-
-    Raises:
-        InputError: matplotlib is not installed.
-    """
+    """An empty matplotlib figure, in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -150,30 +138,18 @@ def can_draw() -> bool:
 
 
 def check_picture(path: str | Path) -> None:
-    """See that a picture can be drawn into a file, before minutes are spent on what it shows.
-
-    Raises:
-        InputError: matplotlib is not installed, the folder does not exist, or the file's ending is none of a picture.
-    """
+    """See that a picture can be drawn into a file, before minutes are spent on what it shows."""
     known = new_figure(1, 1).canvas.get_supported_filetypes()
     _check(Path(path), "picture", sorted(f".{ending}" for ending in known))
 
 
 def check_page(path: str | Path) -> None:
-    """See that a page can be written to a file, before minutes are spent on what it holds.
-
-    Raises:
-        InputError: The folder does not exist, or the file is neither .md nor .html.
-    """
+    """See that a page can be written to a file, before minutes are spent on what it holds."""
     _check(Path(path), "report", [".md", ".html", ".htm"])
 
 
 def save_picture(figure: Figure, path: str | Path) -> None:
-    """Write a figure to a file in the format of its ending, such as .png, .svg or .pdf.
-
-    Raises:
-        InputError: It cannot be written.
-    """
+    """Write a figure to a file in the format of its ending, such as .png, .svg or .pdf."""
     try:
         figure.savefig(path, dpi=130)
     except (OSError, ValueError) as error:
@@ -182,16 +158,10 @@ def save_picture(figure: Figure, path: str | Path) -> None:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a page.
+    """A picture of a page."""
 
-    Attributes:
-        name: Of its file, without an ending.
-        title: What it shows; also what is said in its place.
-        png: The picture.
-    """
-
-    name: str
-    title: str
+    name: str  # of its file, without an ending
+    title: str  # what it shows; also what is said in its place
     png: bytes
 
     @classmethod
@@ -205,18 +175,13 @@ class Picture:
 
 @dataclass(frozen=True)
 class Page:
-    """A report to read, as Markdown with pictures in files beside it or as one HTML file that needs nothing else.
-
-    Attributes:
-        title, summary: What was measured.
-        tables, pictures: In order.
-        settings: What else decides the figures, in a table or as JSON at the end.
-    """
+    """A report to read, as Markdown with pictures in files beside it or as one HTML file that needs nothing else."""
 
     title: str
     summary: str
     tables: Sequence[Table]
     pictures: Sequence[Picture] = ()
+    # What else decides the figures, in a table or as JSON at the end.
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def markdown(self) -> str:
@@ -240,11 +205,7 @@ class Page:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the page, as Markdown where the file ends in .md, else as HTML.
-
-        Raises:
-            InputError: It cannot be written.
-        """
+        """Write the page, as Markdown where the file ends in .md, else as HTML."""
         path = Path(path)
         is_markdown = path.suffix.lower() == ".md"
         try:

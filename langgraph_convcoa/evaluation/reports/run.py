@@ -25,22 +25,14 @@ from langgraph_convcoa.evaluation.runs.sweeps import Variant
 
 @dataclass(frozen=True, kw_only=True)
 class RunReport(RunFigures, Report):
-    """A run with its figures.
+    """A run with its figures."""
 
-    Attributes:
-        settings: What was asked of whom, as in the run's folder.
-        folder: Where the answers are.
-        questions, conversations: How many are to be asked.
-        left_out: Questions of conversations without any known answer, which are not asked.
-        planned, answered: How many answers there are to be, and how many there are.
-    """
-
-    settings: dict[str, Any]
-    folder: str
-    questions: int
+    settings: dict[str, Any]  # what was asked of whom, as in the run's folder
+    folder: str  # where the answers are
+    questions: int  # how many are to be asked
     conversations: int
-    left_out: int
-    planned: int
+    left_out: int  # questions of conversations without any known answer, which are not asked
+    planned: int  # how many answers there are to be
     answered: int
 
     @property
@@ -78,11 +70,7 @@ class RunReport(RunFigures, Report):
 
 
 def write_report(report: RunReport, folder: str | Path) -> list[Path]:
-    """Write `report.md` with its pictures beside it, `report.html` and `report.json` into a folder that exists.
-
-    Raises:
-        InputError: They cannot be written.
-    """
+    """Write `report.md` with its pictures beside it, `report.html` and `report.json` into a folder that exists."""
     places = [Path(folder) / f"report.{ending}" for ending in ("md", "html", "json")]
     page = report.page()
     for place in places[:2]:
@@ -106,16 +94,7 @@ def report_of(
 ) -> RunReport:
     """Compute the report of what the folder holds; the same answers give the same report, whatever their order there.
 
-    Args:
-        folder: The run.
-        drawn: What is asked.
-        rows: Who is asked, in the order of the report; the others are tested against the first.
-        judged: Whether there is a judge.
-        prices: Of tokens.
-        seed: Of intervals and tests.
-
-    Raises:
-        InputError: There is no answer yet.
+    The rows are in the order of the report; the others are tested against the first.
     """
     order = {one.id: place for place, one in enumerate(q for c in drawn.conversations for q in c.questions)}
     places = folder.places()

@@ -9,14 +9,7 @@ from langgraph_convcoa.evaluation.reports.figures import LAST_ROUND, MethodFigur
 from langgraph_convcoa.evaluation.reports.kit import Table, percent, ratio, shown
 from langgraph_convcoa.evaluation.runs.sweeps import SWEPT
 
-NAMES = {
-    "em": "EM",
-    "cover_em": "cover-EM",
-    "f1": "F1",
-    "rouge_l": "ROUGE-L",
-    "bleu": "BLEU",
-    "gpt_em": "GPT-EM",
-}
+NAMES = {"em": "EM", "cover_em": "cover-EM", "f1": "F1", "rouge_l": "ROUGE-L", "bleu": "BLEU", "gpt_em": "GPT-EM"}
 """The measures by the names that the papers give them."""
 
 _Column = Callable[[MethodFigures], str]

@@ -23,15 +23,10 @@ class Conversation:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The questions of a run.
+    """The questions of a run."""
 
-    Attributes:
-        conversations: In the order of the data.
-        left_out: Questions of conversations that have no known answer at all; they are not asked.
-    """
-
-    conversations: tuple[Conversation, ...]
-    left_out: int = 0
+    conversations: tuple[Conversation, ...]  # in the order of the data
+    left_out: int = 0  # questions of conversations that have no known answer at all; they are not asked
 
     @property
     def questions(self) -> int:
@@ -52,14 +47,7 @@ def draw(queries: Sequence[Query], sample: int | None = None, seed: int = 0) -> 
     """Whole conversations, drawn at random until they hold `sample` questions: none is cut in the middle.
 
     A question without a known answer is asked where others of its conversation have one, since these may build on it.
-
-    Args:
-        queries: Of a data set; the questions of a conversation in order, or with a number `turn`.
-        sample: About how many questions, at least this many where there are so many; None for all.
-        seed: Of the draw.
-
-    Raises:
-        InputError: No question has a known answer.
+    `sample` is the least number of questions, None for all. InputError where no question has a known answer.
 
     Example:
         >>> rows = [Query(f"{c}{n}", "?", answer="x", conversation=c) for c in "abc" for n in (1, 2)]
@@ -93,15 +81,8 @@ def references_of(query: Query) -> tuple[str, ...]:
 def own_history(question: Query, earlier: Sequence[Query], answers: Mapping[str, str | None]) -> History:
     """The history with the method's own answers in place of those that the data give.
 
-    Args:
-        question: What is to be asked.
-        earlier: The questions of its conversation that were asked before it in this run, in order.
-        answers: What the method answered, by question id; None where it failed.
-
-    Returns:
-        The pairs of the data in their order. An earlier question that was asked in this run has the method's own answer, or
-        is left out where the method failed; one that was not asked (of a conversation whose beginning is only in the data)
-        stays.
+    An earlier question of this run has the method's own answer, or is left out where the method failed; one that was not asked
+    in this run (of a conversation whose beginning is only in the data) stays as it is.
 
     Example:
         >>> first, second = Query("1", "Who?"), Query("2", "When?", (("Hello?", "Hi."), ("Who?", "Ada")))

@@ -67,12 +67,6 @@ class Patience:
     Answers are passed on by `take`; hopeless failures are held back until a question that was begun after them is answered,
     and after `limit` of them the run has to stop: nothing of them is written down, so that a run with the right key asks those
     questions again.
-
-    Args:
-        limit: How many in a row.
-
-    Attributes:
-        failures: How many questions failed hopelessly so far.
     """
 
     def __init__(self, limit: int = PATIENCE) -> None:
@@ -83,14 +77,8 @@ class Patience:
     def take(self, answered: Answered, error: Exception | None, begun: int | None = None) -> list[Answered]:
         """What is to be written down now.
 
-        Args:
-            answered: The question.
-            error: Why it failed, if it did.
-            begun: What `failures` was when the question was begun: an answer that was under way already when a key was
-                withdrawn says nothing of the failures since. As of now when None.
-
-        Raises:
-            ModelError: Too many in a row failed hopelessly.
+        `begun` is what `failures` was when the question was begun (now when None): an answer that was under way when a key was
+        withdrawn says nothing of the failures since. Raises ModelError when too many in a row failed hopelessly.
         """
         if error is None or not hopeless(error):
             begun = self.failures if begun is None else begun
@@ -106,8 +94,7 @@ class Patience:
     def close(self, answers: int) -> list[Answered]:
         """What is to be written down at the end of a run that wrote down `answers` so far.
 
-        Raises:
-            ModelError: All that was asked failed hopelessly.
+        Raises ModelError where all failed hopelessly.
         """
         if self._held and not answers:
             raise self._stop()

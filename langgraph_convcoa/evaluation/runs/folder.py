@@ -28,20 +28,8 @@ class RunFolder:
 
     `settings.json` says what the run is, `answers.jsonl` has a line for each question and method, on disk before the next one
     counts, and `replies.sqlite` the model's replies. A line that a kill tore is dropped, its question asked again.
-
-    Args:
-        path: The folder; made when missing.
-        settings: What decides the answers. A folder of a run with other settings is refused; other methods and sweeps may
-            join a run, and a judge one that had none.
-        fresh: Start again, whatever the folder holds of an earlier run.
-
-    Attributes:
-        replies: The reply cache.
-        judged: Whether a judge gave verdicts in earlier starts of the run.
-
-    Raises:
-        InputError: The folder holds a run with other settings, or something else; another process is writing into it; or it
-            cannot be read or written.
+    A folder with other settings (but `MAY_CHANGE`), with something else in it, or that another process writes to is refused
+    (InputError). `judged` says whether a judge gave verdicts in earlier starts of the run.
     """
 
     def __init__(self, path: str | Path, settings: Mapping[str, Any], *, fresh: bool = False) -> None:
@@ -108,8 +96,7 @@ class RunFolder:
     def drop_failed(self, measure: str | None = None) -> int:
         """Forget the questions that failed, and what came after them in their conversations; how many that are.
 
-        Args:
-            measure: Answers that could have this measure and have it not, a judge's verdict, count as failed too.
+        Answers that could have `measure` and have it not, a judge's verdict, count as failed too.
         """
         failed: set[tuple[str, str]] = set()
         dropped = 0

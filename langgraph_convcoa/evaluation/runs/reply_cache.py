@@ -43,15 +43,6 @@ class ReplyCache(BaseCache):
     The key is a digest of the messages, the model with its settings (an API key is none of them) and the number of the sample
     (`methods.base.SAMPLE`), so that the file holds no prompt. A reply is on disk before whoever asked gets it.
 
-    Args:
-        path: The file; made when missing.
-
-    Attributes:
-        tokens: What all replies cost.
-
-    Raises:
-        ReplyCacheError: The file is damaged, is no such cache, or cannot be opened; or, later, read or written.
-
     Example:
         >>> import pathlib, tempfile
         >>> from langchain_core.language_models import FakeListChatModel

@@ -34,17 +34,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a run is carried out; none of it but `gold_history` changes an answer.
+    """How a run is carried out; none of it but `gold_history` changes an answer."""
 
-    Attributes:
-        concurrency: Conversations at the same time.
-        gold_history: Earlier turns have the answers of the data, in place of the method's own.
-        max_tokens: No question is begun once the replies that were paid for, those of earlier starts of the run included, come
-            to this many tokens, input and output together; None for no limit.
-    """
-
-    concurrency: int = 8
-    gold_history: bool = False
+    concurrency: int = 8  # conversations at the same time
+    gold_history: bool = False  # earlier turns have the answers of the data, in place of the method's own
+    # No question is begun once the replies that were paid for, those of earlier starts of the run included, come to this many
+    # tokens, input and output together; None for no limit.
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -55,27 +50,17 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes:
-        answered: Answers that are written down, those of earlier starts included.
-        planned: How many there are to be: questions times methods.
-        stopped: Why it stopped before, empty where it did not.
-    """
-
-    answered: int
-    planned: int
-    stopped: str = ""
+    answered: int  # answers that are written down, those of earlier starts included
+    planned: int  # how many there are to be: questions times methods
+    stopped: str = ""  # why it stopped before, empty where it did not
 
 
 class Measures:
     """Measures answers; a judge that fails, or says neither yes nor no, leaves its measure out, and the report counts that.
 
-    Args:
-        judge: Asked about each answer; none when None.
-
-    Raises:
-        ModelError: So many verdicts in a row failed for want of a key, a model or a server that no other will come.
+    Raises ModelError when so many verdicts in a row failed for want of a key, a model or a server that no other will come.
 
     Example:
         >>> found = asyncio.run(Measures()("Who?", ("Ada Lovelace",), "It was Ada Lovelace [1]."))
@@ -122,22 +107,8 @@ def run_methods(
     A conversation is one piece of work: one method after another goes through it, turn by turn, so that a run which stops
     early has the same conversations of all methods. A question that fails is written down with its error, and the run
     continues. Ctrl-C lets the questions under way finish and then raises KeyboardInterrupt; a second one does so at once.
-
-    Args:
-        methods: By the name that their answers get.
-        drawn: What is asked.
-        folder: Where answers are written down; what is there is not asked again.
-        measure: Of each answer that has references; it is called in the run, so that a judge can be a model.
-        models: The model of each method, to name it in messages.
-        remembering: Methods that keep more of a conversation than its history; see `registry.remembers`.
-        settings: How to run.
-        progress: A bar, a callback or nothing.
-        notify: Called with messages for a person.
-
-    Raises:
-        InputError: An answer or a reply cannot be written down.
-        ModelError: Nothing but failures for want of a key, a model or a server (see `Patience`).
-        KeyboardInterrupt: After Ctrl-C; what was answered is kept.
+    `remembering` names the methods that keep more of a conversation than its history (see `registry.remembers`). Raises
+    ModelError where there is nothing but failures for want of a key, a model or a server (see `Patience`).
     """
     tell = notify or (lambda _message: None)
     with interruptions() as interrupted:

@@ -16,30 +16,18 @@ _MOST_PASSAGES = 100
 
 @dataclass(frozen=True)
 class Variant:
-    """A row: a method over a model, with a setting of its own or without.
+    """A row: a method over a model, with a setting of its own or without."""
 
-    Attributes:
-        label: What its answers are called.
-        method: The method's name.
-        model: Which model, by its place among those of the run.
-        k: Passages a search; the run's when None.
-        threshold: T of ours; the calibrated one when None.
-        swept: Name of the setting that is swept, empty for none.
-    """
-
-    label: str
+    label: str  # what its answers are called
     method: str
-    model: int = 0
-    k: int | None = None
-    threshold: float | None = None
-    swept: str = ""
+    model: int = 0  # which model, by its place among those of the run
+    k: int | None = None  # passages a search; the run's when None
+    threshold: float | None = None  # T of ours; the calibrated one when None
+    swept: str = ""  # name of the setting that is swept, empty for none
 
 
 def parse_sweeps(texts: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """Sweeps as they are written on the command line.
-
-    Raises:
-        InputError: A sweep is of something else, twice the same, or its values are out of range.
 
     Example:
         >>> parse_sweeps(["threshold=0.3,0.75", "k=1,5"])
@@ -68,13 +56,7 @@ def variants(
 ) -> list[Variant]:
     """The rows of a run, in the order of its report.
 
-    Args:
-        methods: Names, each once.
-        models: Names; rows name theirs where there are several (Pan et al. 2024b, table 10).
-        sweeps: Values by setting, of ours.
-
-    Raises:
-        InputError: A method or a model is there twice or none is, or there is nothing to sweep.
+    Rows name their model where there are several (Pan et al. 2024b, table 10).
 
     Example:
         >>> [row.label for row in variants(["react", "ours"], sweeps={"threshold": (0.3, 0.75)})]
