@@ -18,13 +18,9 @@ _REMEMBERED_CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class Asked:
-    """The question of a turn.
+    """The question of a turn, the id of the message that asks it (or will stand for it), and earlier pairs, oldest first.
 
-    Attributes:
-        question: Its text.
-        message_id: The id of the message that asks it, or of the one that will stand for it.
-        history: Earlier pairs of question and answer, oldest first.
-        removals: Messages of abandoned turns to take out, in the form that the messages reducer reads.
+    `removals` are the messages of abandoned turns to take out, in the form that the messages reducer reads.
     """
 
     question: str
@@ -36,13 +32,8 @@ class Asked:
 def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> Asked:
     """Find the question and the answered turns before it.
 
-    A question of its own comes first; else the last messages must be the user's, and several in a row are one question. A
-    message that an abandoned turn asked, or that could not be asked at all, is discarded.
-
-    Args:
-        question: The question, where it is given by itself.
-        messages: The conversation.
-        abandoned: The id of the message that an unfinished turn of this thread asked.
+    A question of its own comes first; else the last messages must be the user's, and several in a row are one question. The
+    message that an unfinished turn asked (`abandoned`, its id), or that could not be asked at all, is discarded.
 
     Raises:
         InputError: No question, an empty one, or one longer than `LONGEST_QUESTION`.
@@ -61,7 +52,8 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
             asked_now = question is None and message is last
             unusable = not 0 < len(message.text.strip()) <= LONGEST_QUESTION
             if not asked_now and message.id and (message.id == abandoned or unusable):
-                removals.append(_removal(message.id))
+                # As a dict, so that a message stream does not show the removal.
+                removals.append({"role": "remove", "content": "", "id": message.id})
             else:
                 pending.append(message)
         elif isinstance(message, AIMessage) and pending and message.text:
@@ -82,8 +74,3 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
             f"the question has {len(question):,} characters, {LONGEST_QUESTION:,} at most: put long texts into the documents"
         )
     return Asked(question.strip(), message_id, history[-_REMEMBERED_PAIRS:], removals)
-
-
-def _removal(id_: str) -> dict[str, str]:
-    # As a dict, so that a message stream does not show the removal.
-    return {"role": "remove", "content": "", "id": id_}

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from cachetools import LRUCache
-from langchain_core.documents import Document
 
 from langgraph_convcoa.memory.dynamic import DynamicHistory, Recalled, Triple
-from langgraph_convcoa.memory.evidence import RememberedEvidence, integrate
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
-from langgraph_convcoa.memory.recall import Asked, RecalledAnswer, recall_answers
 from langgraph_convcoa.memory.vectors import QueryEncoder, TextVectors
 
 RECENT = 3
@@ -27,27 +23,12 @@ _CONVERSATIONS = 64
 _LONGEST = 2_000
 
 
-@dataclass(frozen=True)
-class Recollection:
-    """What a turn starts with.
-
-    Attributes:
-        view: The JSON of the chosen rounds for a prompt, oldest first; "" for none.
-        history: Pairs of question and answer for retrieval and verification, oldest first.
-    """
-
-    view: str
-    history: list[tuple[str, str]]
-
-
 class ConversationMemory:
     """The history memory of conversations, made from their knowledge sets.
 
     It keeps nothing that is not in the knowledge set: vectors and clusters stay in the process by their content, so that a
     turn adds one round to them, and are rebuilt after a restart. What a turn costs does not grow with the conversation.
-
-    Args:
-        encoder: Encodes questions, or gives the encoder when it is first needed; without one, words are compared.
+    `encoder` encodes questions, or gives the encoder when it is first needed; without one, words are compared.
 
     Example:
         >>> memory, knowledge = ConversationMemory(), ContextualKnowledgeSet()
@@ -70,23 +51,17 @@ class ConversationMemory:
         *,
         budget_tokens: int = 1500,
         capacity: int = 200,
-    ) -> Recollection:
-        """The view of the knowledge set and the history that fit a question.
+    ) -> tuple[str, list[tuple[str, str]]]:
+        """The view of the knowledge set for a prompt (JSON, "" for none), and the history for retrieval and verification.
 
-        Args:
-            knowledge: What the conversation has established.
-            question: The present question.
-            pairs: The last turns of the conversation, oldest first.
-            budget_tokens: Of the view.
-            capacity: Rounds that the history memory keeps.
+        `pairs` are the last turns of the conversation, oldest first; `capacity` is how many rounds the history memory keeps.
         """
         found = self.relevant(knowledge, question, k=RELEVANT + RECENT, capacity=capacity)
         last = [entry["round"] for entry in knowledge.rounds[-RECENT:]]
         early = [recalled.triple.key for recalled in found if recalled.triple.key not in last][:RELEVANT]
         # The last two first, so that a follow-up is understood; then what is about the question.
         wanted = [*last[::-1][:2], *early, *last[::-1][2:]]
-        view = knowledge.view(question, budget_tokens, wanted)
-        return Recollection(view, self._history(knowledge, pairs, found))
+        return knowledge.view(question, budget_tokens, wanted), _history(knowledge, pairs, found)
 
     def relevant(
         self, knowledge: ContextualKnowledgeSet, question: str, k: int = RELEVANT, capacity: int = 200
@@ -111,41 +86,24 @@ class ConversationMemory:
                 return history.retrieve(question, vector, k)
         return self.relevant(knowledge, question, k, capacity)
 
-    def recall(
-        self,
-        knowledge: ContextualKnowledgeSet,
-        asked: Sequence[Asked],
-        evidence: Sequence[RememberedEvidence],
-        *,
-        max_age: float | None = None,
-        capacity: int = 200,
-    ) -> list[RecalledAnswer]:
-        """The self-contained sub-questions that an earlier round answered already; see `recall_answers`."""
-        return recall_answers(asked, knowledge.rounds[-capacity:], evidence, self.vectors, max_age=max_age)
-
     def topic(self, knowledge: ContextualKnowledgeSet, question: str, *, leans: bool, capacity: int = 200) -> set[int]:
         """The rounds on the topic of a question; a question that depends on the conversation stays with the last round's."""
         found = self.relevant(knowledge, question, RELEVANT + RECENT, capacity)
         rounds = {recalled.triple.key for recalled in found if recalled.relevance >= _ABOUT}
         return rounds | ({knowledge.rounds[-1]["round"]} if leans and knowledge.rounds else set())
 
-    def integrate(
-        self, question: str, fresh: Sequence[Document], evidence: Sequence[RememberedEvidence], rounds: set[int]
-    ) -> tuple[list[Document], int]:
-        """Fresh evidence with the best of the earlier; see `langgraph_convcoa.memory.evidence.integrate`."""
-        return integrate(question, fresh, evidence, rounds, self.vectors)
 
-    def _history(
-        self, knowledge: ContextualKnowledgeSet, pairs: Sequence[tuple[str, str]], found: Sequence[Recalled]
-    ) -> list[tuple[str, str]]:
-        """All of a short conversation; of a long one the last turns, and before them those on the question's topic."""
-        if len(knowledge.rounds) <= _PAIRS:
-            return list(pairs)
-        recent = list(pairs)[-_RECENT_PAIRS:]
-        before = {entry["round"]: entry for entry in knowledge.rounds[: -len(recent) or None]}
-        keys = [r.triple.key for r in found if r.triple.key in before and r.relevance >= _ABOUT][: _PAIRS - _RECENT_PAIRS]
-        early = [(before[key]["original_question"][:_LONGEST], before[key]["answer"][:_LONGEST]) for key in sorted(keys)]
-        return [*early, *recent]
+def _history(
+    knowledge: ContextualKnowledgeSet, pairs: Sequence[tuple[str, str]], found: Sequence[Recalled]
+) -> list[tuple[str, str]]:
+    """All of a short conversation; of a long one the last turns, and before them those on the question's topic."""
+    if len(knowledge.rounds) <= _PAIRS:
+        return list(pairs)
+    recent = list(pairs)[-_RECENT_PAIRS:]
+    before = {entry["round"]: entry for entry in knowledge.rounds[: -len(recent) or None]}
+    keys = [r.triple.key for r in found if r.triple.key in before and r.relevance >= _ABOUT][: _PAIRS - _RECENT_PAIRS]
+    early = [(before[key]["original_question"][:_LONGEST], before[key]["answer"][:_LONGEST]) for key in sorted(keys)]
+    return [*early, *recent]
 
 
 def _keys(rounds: Sequence[Round], capacity: int) -> list[tuple[int, int]]:

@@ -1,14 +1,14 @@
-"""The dynamic historical information database H of a conversation (Zhang et al. 2025, eq. 3, 4-5, 11-14)."""
+"""The dynamic historical information database of a conversation, its query clusters and thought chains (Zhang et al. 2025)."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from langgraph_convcoa.memory.clusters import ClusterTree, ThoughtChains
 from langgraph_convcoa.memory.vectors import Vectors
 from langgraph_convcoa.text.words import content_words
 
@@ -34,18 +34,12 @@ class Triple:
 
     @property
     def text(self) -> str:
-        """What is encoded: the question and the start of the response."""
         return f"{self.query.strip()} {self.response.strip()[:ANSWER_CHARACTERS]}".strip()
 
 
 @dataclass(frozen=True)
 class Recalled:
-    """A triple that was found for a question.
-
-    Attributes:
-        triple: The triple.
-        relevance: Cosine to its pattern plus the share of the question's words that it holds.
-    """
+    """A triple and its relevance: cosine to its pattern plus the share of the question's words that it holds."""
 
     triple: Triple
     relevance: float
@@ -54,9 +48,7 @@ class Recalled:
 class DynamicHistory:
     """The triples of a conversation, in clusters and in chains, and what they say about a question.
 
-    Args:
-        capacity: N of eq. 14: triples kept.
-        alpha: Weight of relevance against recency (eq. 13).
+    `capacity` is N of eq. 14, the triples kept; `alpha` weighs relevance against recency (eq. 13).
 
     Example:
         >>> from langgraph_convcoa.memory.vectors import word_vectors
@@ -64,8 +56,7 @@ class DynamicHistory:
         >>> for key, (q, r) in enumerate([("Who wrote Faust?", "Goethe."), ("What is BM25?", "A ranking function.")], 1):
         ...     triple = Triple(key, q, r)
         ...     history.update(triple, word_vectors([triple.text])[0])
-        >>> found = history.retrieve("When did Goethe write it?", word_vectors(["Goethe write"])[0], k=1)
-        >>> found[0].triple.key
+        >>> history.retrieve("When did Goethe write it?", word_vectors(["Goethe write"])[0], k=1)[0].triple.key
         1
     """
 
@@ -85,16 +76,11 @@ class DynamicHistory:
 
     @property
     def dimension(self) -> int:
-        """Of the patterns, d; 0 before the first."""
+        """Of the patterns; 0 before the first."""
         return int(self._patterns.shape[1])
 
     def update(self, triple: Triple, vector: Vectors) -> None:
-        """Take a triple in; beyond the capacity the one with the least weight goes (eq. 11-14).
-
-        Args:
-            triple: The round that has ended.
-            vector: Of its text, (d,).
-        """
+        """Add a triple with its text's vector, (d,); beyond the capacity the one with the least weight goes (eq. 11-14)."""
         pattern = vector
         words = dict.fromkeys(content_words(triple.text), 1.0)
         if self.triples:
@@ -139,26 +125,18 @@ class DynamicHistory:
         return np.asarray(self.alpha * self.relevances(question, vector) + (1 - self.alpha) * recency, dtype=np.float32)
 
     def retrieve(self, question: str, vector: Vectors, k: int = 5) -> list[Recalled]:
-        """D_h of eq. 5: what hierarchical matching and chain of thought tracking find, best weight first.
+        """D_h of eq. 5: what hierarchical matching and chain of thought tracking find, best weight first (algorithm 1).
 
-        Algorithm 1: the leaves under the best categories and summaries (lines 7-14), the triples most similar to the question
-        with the chains that they belong to (lines 16-20), and the best chain as a whole (eq. 23-24).
-
-        Args:
-            question: The question.
-            vector: Of the question, (d,).
-            k: How many triples.
+        The leaves under the best categories and summaries (lines 7-14), the triples most similar to the question with their
+        chains (lines 16-20), and the best chain as a whole (eq. 23-24).
         """
         if not self.triples or k < 1:
             return []
         relevance, weights = self.relevances(question, vector), self.weights(question, vector)
         similar = np.argsort(-relevance, kind="stable")[: max(k, _RELATED)]
         best = self.chains.best(vector)
-        keys = {
-            *self.clusters.match(vector),
-            *(key for place in similar for key in self.chains.of(self.triples[int(place)].key)),
-            *(best.members if best is not None else ()),
-        }
+        keys = {*self.clusters.match(vector), *(best.members if best is not None else ())}
+        keys.update(key for place in similar for key in self.chains.of(self.triples[int(place)].key))
         places = [place for place, triple in enumerate(self.triples) if triple.key in keys]
         found = sorted(places, key=lambda place: (-float(weights[place]), -place))[:k]
         return [Recalled(self.triples[place], float(relevance[place])) for place in found]
@@ -166,3 +144,128 @@ class DynamicHistory:
 
 def _unit(vector: Vectors) -> Vectors:
     return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-9), dtype=np.float32)
+
+
+@dataclass(eq=False)
+class Cluster:
+    """Members, by key, and the sum of their vectors, whose direction is the centroid's; a chain keeps its members in order."""
+
+    total: Vectors
+    members: list[int] = field(default_factory=list)
+    summaries: list[Cluster] = field(default_factory=list)
+
+    @property
+    def centroid(self) -> Vectors:
+        """(d,), of length one."""
+        return _unit(self.total)
+
+    def similarity(self, query: Vectors) -> float:
+        """Cosine to the mean of the members (eq. 23)."""
+        return float(self.total @ query) / max(float(np.linalg.norm(self.total)), 1e-9)
+
+    def add(self, key: int, vector: Vectors) -> None:
+        self.members.append(key)
+        self.total = self.total + vector
+
+
+class ClusterTree:
+    """Categories, the summaries of each, and in these the queries: three levels that grow query by query (eq. 15-20).
+
+    A query joins the nearest category when its cosine to the centroid suffices, else it opens one; then the nearest summary in
+    it, more strictly. Above `most` categories (or summaries of one) the two nearest are merged, so that the cost of matching
+    does not grow with the history.
+    """
+
+    def __init__(self, category_similarity: float = 0.35, summary_similarity: float = 0.6, most: int = 32) -> None:
+        self.categories: list[Cluster] = []
+        self._least = category_similarity, summary_similarity
+        self._most = most
+
+    def add(self, key: int, vector: Vectors) -> None:
+        """UpdateClusters of algorithm 1 (eq. 15)."""
+        category = _join(self.categories, key, vector, self._least[0], self._most)
+        _join(category.summaries, key, vector, self._least[1], self._most)
+
+    def remove(self, key: int, vector: Vectors) -> None:
+        for category in list(self.categories):
+            if key in category.members:
+                _leave(category.summaries, key, vector)
+        _leave(self.categories, key, vector)
+
+    def match(self, query: Vectors, categories: int = 3, summaries: int = 3) -> list[int]:
+        """Keys under the best categories and the best summaries of each, in no order (eq. 18-20; eq. 18 and 19 take one)."""
+        nearest = _nearest(self.categories, query, categories)
+        return [key for category in nearest for s in _nearest(category.summaries, query, summaries) for key in s.members]
+
+
+class ThoughtChains:
+    """The chains of a conversation: a triple continues the chain that it is related to, else it begins one (eq. 21-24).
+
+    Related is what is similar enough to a chain's mean, the present chain's by `inertia` less. Beyond `most` chains the one
+    that rested longest is given up; its triples stay in the memory.
+    """
+
+    def __init__(self, similarity: float = 0.4, inertia: float = 0.1, most: int = 32) -> None:
+        self.chains: list[Cluster] = []
+        self._similarity, self._inertia, self._most = similarity, inertia, most
+
+    def add(self, key: int, vector: Vectors) -> None:
+        """Continue the most related chain, or begin one. The chain that was continued last stands last."""
+        best, score = None, -np.inf
+        for n, chain in enumerate(self.chains):
+            found = chain.similarity(vector) + (self._inertia if n == len(self.chains) - 1 else 0.0)
+            if found >= self._similarity and found > score:
+                best, score = chain, found
+        if best is None:
+            best = Cluster(np.zeros_like(vector))
+        else:
+            self.chains.remove(best)
+        best.add(key, vector)
+        self.chains.append(best)
+        del self.chains[: max(0, len(self.chains) - self._most)]
+
+    def remove(self, key: int, vector: Vectors) -> None:
+        _leave(self.chains, key, vector)
+
+    def best(self, query: Vectors) -> Cluster | None:
+        """T* of eq. 23; None where there is no chain."""
+        return max(self.chains, key=lambda chain: chain.similarity(query), default=None)
+
+    def of(self, key: int) -> list[int]:
+        """ExtractCoT of algorithm 1: the triples of the chain that holds one, itself among them."""
+        return next((list(chain.members) for chain in self.chains if key in chain.members), [key])
+
+
+def _nearest(clusters: Sequence[Cluster], query: Vectors, count: int) -> list[Cluster]:
+    if not clusters:
+        return []
+    similarities = np.stack([cluster.centroid for cluster in clusters]) @ query
+    return [clusters[n] for n in np.argsort(-similarities, kind="stable")[:count]]
+
+
+def _join(clusters: list[Cluster], key: int, vector: Vectors, least: float, most: int) -> Cluster:
+    nearest = _nearest(clusters, vector, 1)
+    if nearest and float(nearest[0].centroid @ vector) >= least:
+        nearest[0].add(key, vector)
+        return nearest[0]
+    clusters.append(Cluster(vector.copy(), [key]))
+    if len(clusters) <= most:
+        return clusters[-1]
+    centroids = np.stack([cluster.centroid for cluster in clusters])
+    similarities = centroids @ centroids.T
+    np.fill_diagonal(similarities, -np.inf)
+    first, second = sorted(int(n) for n in np.unravel_index(int(similarities.argmax()), similarities.shape))
+    gone, kept = clusters.pop(second), clusters[first]
+    kept.total = kept.total + gone.total
+    kept.members += gone.members
+    kept.summaries += gone.summaries
+    return next(cluster for cluster in clusters if key in cluster.members)
+
+
+def _leave(clusters: list[Cluster], key: int, vector: Vectors) -> None:
+    for cluster in list(clusters):
+        if key in cluster.members:
+            cluster.members.remove(key)
+            cluster.total = cluster.total - vector
+            if not cluster.members:
+                clusters.remove(cluster)

@@ -32,20 +32,13 @@ class RememberedEvidence(TypedDict):
 
 
 def remember_evidence(
-    memory: Sequence[RememberedEvidence],
-    found: Iterable[tuple[str, Document]],
-    number: int,
-    capacity: int,
+    memory: Sequence[RememberedEvidence], found: Iterable[tuple[str, Document]], number: int, capacity: int
 ) -> list[RememberedEvidence]:
     """M_t of eq. 2 within a capacity: what was found last stays, and no text is kept twice.
 
-    Args:
-        memory: What earlier turns left, oldest first.
-        found: What this turn found, as pairs of action and document, best first.
-        number: The round.
-        capacity: Pieces kept.
+    `memory` is what earlier turns left, oldest first; `found`, pairs of action and document, what round `number` found, best
+    first.
     """
-    kept = {entry["text"]: entry for entry in memory}
     fresh: dict[str, RememberedEvidence] = {}
     for action, document in found:
         text = document.page_content
@@ -60,7 +53,9 @@ def remember_evidence(
                 "round": number,
             }
     # The best of a turn stands last, so that it goes last.
-    merged = [entry for text, entry in kept.items() if text not in fresh] + list(fresh.values())[::-1]
+    merged = [entry for text, entry in {e["text"]: e for e in memory}.items() if text not in fresh] + list(fresh.values())[
+        ::-1
+    ]
     return merged[-capacity:] if capacity else []
 
 
@@ -82,18 +77,8 @@ def integrate(
 ) -> tuple[list[Document], int]:
     """Replace low-ranked fresh evidence by earlier evidence that is closer to the question (section 4.2).
 
-    Topic switches: only what the given rounds found is considered, the rounds that the history memory holds to be about the
-    question, so that a new topic, which has none, gets no old evidence.
-
-    Args:
-        question: The sub-question.
-        fresh: What was retrieved for it now, best first.
-        memory: What earlier turns retrieved.
-        rounds: Earlier rounds on the same topic.
-        vectors: Encodes the question and what is compared: title and quote, or the start of the text.
-
-    Returns:
-        The evidence, as many pieces as before, and how many of them are earlier ones.
+    Topic switches: only what the given rounds found is considered, those on the question's topic, so that a new topic gets no
+    old evidence. Returns the evidence, as many pieces as before and best first, and how many of them are earlier ones.
     """
     low = len(fresh) // SHARE
     known = {document.page_content for document in fresh} | {str(document.id) for document in fresh}

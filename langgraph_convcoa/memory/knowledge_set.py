@@ -85,9 +85,8 @@ class ContextualKnowledgeSet:
                 _check(entry)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             reason = f": {error}" if isinstance(error, _NotARound) else ""
-            raise InputError(
-                f"not a contextual knowledge set: expected a JSON object with the key {ROOT!r}{reason}"
-            ) from error
+            message = f"not a contextual knowledge set: expected a JSON object with the key {ROOT!r}{reason}"
+            raise InputError(message) from error
         return cls(rounds)
 
     def add_round(
@@ -125,9 +124,7 @@ class ContextualKnowledgeSet:
 
     def export(self, *, strict: bool = False) -> KnowledgeSetJSON:
         """The set as JSON; with `strict`, the papers' fields only."""
-        if not strict:
-            return {ROOT: self.rounds}
-        return {ROOT: [_strict(entry) for entry in self.rounds]}
+        return {ROOT: [_strict(entry) for entry in self.rounds] if strict else self.rounds}
 
     def view(self, question: str = "", budget_tokens: int = 1500, rounds: Sequence[int] | None = None) -> str:
         """Rounds that fit a budget of tokens, oldest first, as the JSON that goes into a prompt; "" for none.
@@ -198,16 +195,16 @@ def _tokens(rounds: list[Round]) -> int:
 def _shortened(entry: Round, budget_tokens: int) -> list[Round]:
     """The last round is never left out for its length: a follow-up needs it. Its texts are cut until it fits."""
     for length in (4000, 2000, 1000, 500, 250, 120, 60):
-
-        def cut(value: Any, length: int = length) -> Any:
-            if isinstance(value, dict):
-                return {key: cut(item) for key, item in value.items()}
-            return value if not isinstance(value, str) or len(value) <= length else f"{value[:length]}…"
-
-        shorter = [cut(_strict(entry))]
+        shorter = [_cut(_strict(entry), length)]
         if _tokens(shorter) <= budget_tokens:
             return shorter
     return []
+
+
+def _cut(value: Any, length: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _cut(item, length) for key, item in value.items()}
+    return value if not isinstance(value, str) or len(value) <= length else f"{value[:length]}…"
 
 
 def _strict(entry: Round) -> Round:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from langchain_core.documents import Document
@@ -29,17 +28,8 @@ class RecalledAnswer(TypedDict):
     documents: list[Document]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A sub-question of the present plan."""
-
-    index: int
-    action: str
-    sub_question: str
-
-
 def recall_answers(
-    asked: Sequence[Asked],
+    asked: Sequence[tuple[int, str, str]],
     rounds: Sequence[Round],
     evidence: Sequence[RememberedEvidence],
     vectors: TextVectors,
@@ -51,47 +41,36 @@ def recall_answers(
     """The sub-questions that a round answered already, the latest round first.
 
     Only answers that evidence supported count, found by the same action, and not what was itself recalled, so that the age is
-    that of the look-up.
-
-    Args:
-        asked: Self-contained sub-questions.
-        rounds: Of the knowledge set, oldest first.
-        evidence: The evidence memory, for the full texts.
-        vectors: Encodes sub-questions.
-        max_age: Seconds after which an answer is stale.
-        threshold: Least similarity of two questions that ask the same.
-        now: The present time.
+    that of the look-up. `asked` holds (index, action, self-contained sub-question); `evidence` the full texts; answers older
+    than `max_age` seconds are stale.
     """
-    earliest = None if max_age is None else _earliest(now or datetime.now(UTC), max_age)
+    try:
+        earliest = None if max_age is None else (now or datetime.now(UTC)) - timedelta(seconds=max_age)
+    except OverflowError:
+        earliest = None  # longer ago than a date can tell: nothing is stale
     known = list(_known(rounds, earliest))
     texts = {(entry["id"], entry["round"]): entry for entry in evidence}
     least = _LEXICAL_SIMILARITY if vectors.lexical else threshold
     found: list[RecalledAnswer] = []
-    for question in asked:
-        action, sub_question = question.action, question.sub_question
+    for index, action, sub_question in asked:
         if len(sub_question) > LONGEST_COMPARED:
             continue
-        same = [
-            (entry, item)
-            for entry, item in known
-            if item["action"] == action and words_agree(item["sub_question"], sub_question)
-        ]
+        same = [pair for pair in known if pair[1]["action"] == action and words_agree(pair[1]["sub_question"], sub_question)]
         if not same:
             continue
         rows = vectors([sub_question, *(item["sub_question"] for _, item in same)])
         for (entry, item), similarity in zip(same, rows[1:] @ rows[0], strict=True):
             documents = _documents(item, entry, texts) if similarity >= least else []
             if documents:
-                found.append(
-                    RecalledAnswer(
-                        index=question.index,
-                        round=entry["round"],
-                        sub_question=item["sub_question"],
-                        answer=item["answer"],
-                        score=item["score"],
-                        documents=documents,
-                    )
-                )
+                answer: RecalledAnswer = {
+                    "index": index,
+                    "round": entry["round"],
+                    "sub_question": item["sub_question"],
+                    "answer": item["answer"],
+                    "score": item["score"],
+                    "documents": documents,
+                }
+                found.append(answer)
                 break
     return found
 
@@ -104,13 +83,6 @@ def _known(rounds: Sequence[Round], earliest: datetime | None) -> Iterator[tuple
         for item in extra["chain"]:
             if item["status"] in SUPPORTED and item["answer"] and len(item["sub_question"]) <= LONGEST_COMPARED:
                 yield entry, item
-
-
-def _earliest(now: datetime, max_age: float) -> datetime | None:
-    try:
-        return now - timedelta(seconds=max_age)
-    except OverflowError:
-        return None  # longer ago than a date can tell: nothing is stale
 
 
 def _since(time: str, earliest: datetime) -> bool:

@@ -31,9 +31,7 @@ class QueryEncoder(Protocol):
 class TextVectors:
     """Vectors of texts; without an encoder, or where it fails, of their hashed content words.
 
-    Args:
-        encoder: Encodes questions, or gives the encoder when it is first needed.
-        capacity: How many vectors are kept; those used longest ago are encoded again when needed.
+    `encoder` encodes questions, or gives the encoder when it is first needed; `capacity` is how many vectors are kept.
 
     Example:
         >>> TextVectors()(["Who wrote it?", "Who wrote it?"]).shape
@@ -53,7 +51,6 @@ class TextVectors:
 
     @property
     def encoder(self) -> QueryEncoder | None:
-        """What encodes, or None."""
         if callable(self._encoder) and not hasattr(self._encoder, "encode_queries"):
             self._encoder = self._encoder()
         return self._encoder
@@ -87,13 +84,7 @@ class TextVectors:
 
 
 def word_vectors(texts: Sequence[str]) -> Vectors:
-    """Hashed counts of content words, damped by their square root, (n, 1024).
-
-    Example:
-        >>> first, second = word_vectors(["the network", "a network"])
-        >>> float(first @ second)
-        1.0
-    """
+    """Hashed counts of content words, damped by their square root, (n, 1024)."""
     rows = np.zeros((len(texts), WORD_DIMENSION), dtype=np.float32)
     for row, text in zip(rows, texts, strict=True):
         for word, count in Counter(content_words(text) or words(text)).items():

@@ -7,7 +7,7 @@ from langgraph.types import Send
 
 from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
-from langgraph_convcoa.memory.recall import Asked, RecalledAnswer
+from langgraph_convcoa.memory.recall import RecalledAnswer, recall_answers
 from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, emit
 from langgraph_convcoa.reasoning.base import PlanRequest
 from langgraph_convcoa.state import ConvCoAState, Plan, pairs_of
@@ -83,14 +83,15 @@ def _recalled(turn: TurnRuntime, state: ConvCoAState, made: Plan) -> list[Recall
     if not settings.recall_answers or not made["self_contained"]:
         return []
     asked = [
-        Asked(index, node["action"], node["sub_question"])
+        (index, node["action"], node["sub_question"])
         for index, node in enumerate(made["nodes"])
         if not turn.actions.always_fresh(node["action"])
     ]
-    return turn.memory.recall(
-        ContextualKnowledgeSet.load(state.get("knowledge_set")).after(state.get("shared") or []),
+    rounds = ContextualKnowledgeSet.load(state.get("knowledge_set")).after(state.get("shared") or []).rounds
+    return recall_answers(
         asked,
+        rounds[-settings.memory_capacity :],
         state.get("evidence_memory") or [],
+        turn.memory.vectors,
         max_age=settings.recall_max_age,
-        capacity=settings.memory_capacity,
     )

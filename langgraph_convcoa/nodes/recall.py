@@ -29,7 +29,7 @@ def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
     knowledge.seed(asked.history)
     settings = turn.settings()
     shared = _shared_rounds(settings, config)
-    recollection = turn.memory.recollect(
+    view, history = turn.memory.recollect(
         knowledge.after(shared),
         asked.question,
         asked.history,
@@ -39,8 +39,8 @@ def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
     return {
         "asked": asked.question,
         "asked_message_id": asked.message_id,
-        "history": recollection.history,
-        "knowledge_view": recollection.view,
+        "history": history,
+        "knowledge_view": view,
         "shared": shared,
         "recalled": [],
         "reused": 0,

@@ -11,6 +11,7 @@ from langgraph.types import Overwrite, Send
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.memory.evidence import integrate
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.memory.recall import RecalledAnswer
 from langgraph_convcoa.nodes.repair import broken_inputs, repaired_sends
@@ -151,7 +152,7 @@ def _with_memory(turn: TurnRuntime, state: ConvCoAState) -> tuple[list[Finding],
             if turn.actions.always_fresh(action) or any("query" in document.metadata for document in finding["documents"]):
                 continue
             question = node["sub_question"] if node else plan["optimized_question"]
-            documents, taken = turn.memory.integrate(question, finding["documents"], evidence, rounds)
+            documents, taken = integrate(question, finding["documents"], evidence, rounds, turn.memory.vectors)
             findings[n] = {**finding, "documents": documents}
             reused += taken
     fresh = {str(document.id): document for finding in findings for document in finding["documents"]}

@@ -65,10 +65,7 @@ _NUMBER_WORDS = frozenset(f"{SMALL_NUMBERS}|{TENS}|{_LARGE_NUMBERS}|{_PARTS}|per
 _REASON_WORDS = frozenset(
     "because|due|since|therefore|thus|hence|so|order|allow|allowed|caused|cause|reason|result|led".split("|")  # noqa: SIM905
 )
-_QUANTITY = re.compile(
-    rf"\d|\b(?:zero|{_PARTS}|(?:{_LARGE_NUMBERS})s?|{SMALL_NUMBERS}|\w+teen|{TENS})\b",
-    re.IGNORECASE,
-)
+_QUANTITY = re.compile(rf"\d|\b(?:zero|{_PARTS}|(?:{_LARGE_NUMBERS})s?|{SMALL_NUMBERS}|\w+teen|{TENS})\b", re.IGNORECASE)
 _DATE = re.compile(
     rf"\b(?:1\d{{3}}|20\d\d|\d+0s|{_MONTHS}|{_WEEKDAYS}|spring|summer|autumn|winter|century|centuries|decades?)\b",
     re.IGNORECASE,

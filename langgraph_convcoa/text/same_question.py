@@ -48,16 +48,17 @@ _SIGNS = re.compile(r"\w[+#]+(?!\w)|(?<![\w.)])[-−]\d")
 _AMOUNT = re.compile(r"\bthe (?:total )?amount of\b", re.IGNORECASE)
 _EMBEDDED = "?"
 _WHY = re.compile(r"\b(?:why|reasons?|causes?|caused|led to)\b", re.IGNORECASE)
-_AUXILIARY = frozenset(
-    "is are was were be been am do does did has have had can could will would should must may might".split()  # noqa: SIM905
-)
 
 
 def _set_of(texts: str) -> frozenset[str]:
     return frozenset(texts.split())
 
 
+_AUXILIARY = _set_of("is are was were be been am do does did has have had can could will would should must may might")
+
+
 _TIMES = _set_of("in on at during before after")
+_PREPOSITIONS = _set_of("to from with by against for of")
 # Function words that change what is asked.
 _TELLING = _set_of(
     """before after above below under over more most only other up down out off against few all both same until
@@ -73,50 +74,22 @@ _LIGHT = frozenset(
         become became become used use uses involve involved involves specific particular certain respectively year date"""
     )
 )
-_SYNONYMS: dict[str, str] = {}
-for _line in """
-    film films movie movies
-    die died dies death
-    born birth
-    found founded founding established establish creation created create
-    build built constructed construct construction
-    write wrote written writes author authored
-    begin began begins started start starts commence commenced beginning
-    end ended ends finish finished conclude concluded
-    change changes changed difference
-    increase increased increases rise rose growth grew grow
-    decrease decreased decreases decline declined reduction
-    buy bought purchase purchased acquire acquired acquisition
-    cost costs price
-    locate located location situated
-    big large
-    child children kid kids
-    lawyer lawyers attorney attorneys
-    car cars automobile automobiles
-    help assist assistance
-    allow allowed permit permitted
-    obtain obtained receive received
-    show display
-    important significant
-    whole entire
-    percent percentage
-    amount value
-    quantity number count
-    people persons person
-    play played plays
-    win won wins winner
-    publish published publication
-    release released releases
-    introduce introduced introduction
-    invent invented invention inventor
-    discover discovered discovery
-    language languages
-    usa us
-    television tv
-    """.strip().splitlines():
-    _first, *_others = _line.split()
-    for _word in (_first, *_others):
-        _SYNONYMS[stem(_word)] = stem(_first)
+_SYNONYMS = {
+    stem(word): stem(group.split()[0])
+    for group in """
+    film films movie movies; die died dies death; born birth; found founded founding established establish creation created
+    create; build built constructed construct construction; write wrote written writes author authored; begin began begins
+    started start starts commence commenced beginning; end ended ends finish finished conclude concluded; change changes
+    changed difference; increase increased increases rise rose growth grew grow; decrease decreased decreases decline
+    declined reduction; buy bought purchase purchased acquire acquired acquisition; cost costs price; locate located location
+    situated; big large; child children kid kids; lawyer lawyers attorney attorneys; car cars automobile automobiles; help
+    assist assistance; allow allowed permit permitted; obtain obtained receive received; show display; important significant;
+    whole entire; percent percentage; amount value; quantity number count; people persons person; play played plays; win won
+    wins winner; publish published publication; release released releases; introduce introduced introduction; invent invented
+    invention inventor; discover discovered discovery; language languages; usa us; television tv
+    """.split(";")  # noqa: SIM905
+    for word in group.split()
+}
 # "The amount of X in 2018" is "X in 2018", "the number of teams" is "how many teams".
 _MEASURE = frozenset({"amount", "quantiti", "mani", "much"})
 _DEFINITION = re.compile(
@@ -128,18 +101,10 @@ _DEFINITION = re.compile(
 class Meaning:
     """What a question asks as far as its words tell: two that ask the same have equal meanings.
 
-    Attributes:
-        kind: What kind of answer it wants.
-        role: Whether what is asked for acts ("who beat X") or not, where the question tells.
-        items: Its content words, synonyms as one, without those that say nothing.
-        names: Its names, as content words in order.
-        numbers: Its numbers in order.
-        order: All its content words in order.
-        ending: The preposition that belongs to what is asked for ("migrate from", "to whom").
-        telling: Function words that change the meaning.
-        negated: Whether it says "not".
-        leans: Whether it needs the conversation to be understood.
-        news: Whether it asks for what changes from day to day.
+    `role`: whether what is asked for acts ("who beat X"); `items`, `names`, `numbers`, `order`: its content words with
+    synonyms as one, all of them in order last; `ending`: the preposition that belongs to what is asked for ("migrate from",
+    "to whom"); `telling`: function words that change the meaning; `leans`: it needs the conversation to be understood; `news`:
+    it asks for what changes from day to day.
     """
 
     kind: str
@@ -157,7 +122,7 @@ class Meaning:
 
 @lru_cache(maxsize=8192)
 def meaning(question: str) -> Meaning:
-    """Take a question apart.
+    """What a question asks.
 
     Example:
         >>> found = meaning("Can you tell me when the film was released in France?")
@@ -175,7 +140,6 @@ def meaning(question: str) -> Meaning:
         for form, item in zip(forms, items, strict=True)
         if item.is_name or item.is_number or form not in dropped or (form in ("year", "date") and kind != "date")
     ]
-    order = tuple(dict.fromkeys(form for form, _ in kept))
     plain = words(text)
     return Meaning(
         kind=kind,
@@ -183,7 +147,7 @@ def meaning(question: str) -> Meaning:
         items=frozenset(form for form, _ in kept),
         names=tuple(dict.fromkeys(form for form, item in kept if item.is_name)),
         numbers=tuple(dict.fromkeys(form for form, item in kept if item.is_number)),
-        order=order,
+        order=tuple(dict.fromkeys(form for form, _ in kept)),
         ending=_ending(text, plain),
         telling=frozenset(_TELLING.intersection(plain)) | frozenset(_MODALS[word] for word in plain if word in _MODALS),
         negated=_NEGATION.search(text) is not None,
@@ -195,9 +159,7 @@ def meaning(question: str) -> Meaning:
 def words_agree(first: str, second: str) -> bool:
     """The part of `asks_the_same` that needs no vectors."""
     one, other = meaning(first), meaning(second)
-    if one.leans or other.leans or one.news or other.news:
-        return False
-    if _signs(first) != _signs(second):
+    if one.leans or other.leans or one.news or other.news or _signs(first) != _signs(second):
         return False
     if one.role != other.role and (_EMBEDDED not in (one.role, other.role) or one.order != other.order):
         return False
@@ -209,16 +171,10 @@ def words_agree(first: str, second: str) -> bool:
 
 
 def asks_the_same(first: str, second: str, similarity: float, threshold: float = SAME_SIMILARITY) -> bool:
-    """Whether an answer to one self-contained question answers the other.
+    """Whether an answer to one self-contained question answers the other, given the cosine of their vectors.
 
-    Their vectors must be close, and their words must agree: names and numbers, negation, what is asked for and every content
-    word up to synonyms. A question that depends on the conversation, or asks for news, is never the same as another.
-
-    Args:
-        first: A question.
-        second: Another.
-        similarity: Cosine of their vectors.
-        threshold: Least cosine.
+    Their words must agree: names and numbers, negation, what is asked for and every content word up to synonyms. A question
+    that depends on the conversation, or asks for news, is never the same as another.
 
     Example:
         >>> asks_the_same("When was Acme founded?", "In what year was Acme founded?", 0.95)
@@ -230,7 +186,7 @@ def asks_the_same(first: str, second: str, similarity: float, threshold: float =
 
 
 def _signs(text: str) -> list[str]:
-    """What words leave out and means something: "C++" and "C#" beside "C", -5 beside 5."""
+    """Signs that words leave out: "C++" and "C#" beside "C", -5 beside 5."""
     return sorted(sign.lower() for sign in _SIGNS.findall(text))
 
 
@@ -251,8 +207,7 @@ def _role(text: str, kind: str, *, embedded: bool) -> str:
     asked = _WH.search(text)
     if asked is None or kind not in ("person", "thing", "place"):
         return ""
-    word = asked.group().split()[0].lower()
-    if word not in ("who", "what", "which"):
+    if (word := asked.group().split()[0].lower()) not in ("who", "what", "which"):
         return ""
     before = [] if text[: asked.start()].rstrip().endswith(",") else words(text[: asked.start()])
     if before and before[-1] not in _set_of("in on at of by for to with from and"):
@@ -272,11 +227,10 @@ def _order_of_names(one: Meaning, other: Meaning) -> list[str]:
 
 
 def _ending(text: str, plain: list[str]) -> str:
-    prepositions = _set_of("to from with by against for of")
-    if plain and plain[-1] in prepositions:
+    if plain and plain[-1] in _PREPOSITIONS:
         return plain[-1]
-    if stranded := next((one for one, other in pairwise(plain) if one in prepositions and other in _TIMES), ""):
+    if stranded := next((one for one, other in pairwise(plain) if one in _PREPOSITIONS and other in _TIMES), ""):
         return stranded
-    if (asked := _WH.search(text)) and (before := words(text[: asked.start()])) and before[-1] in prepositions:
+    if (asked := _WH.search(text)) and (before := words(text[: asked.start()])) and before[-1] in _PREPOSITIONS:
         return before[-1]
     return ""

@@ -63,16 +63,12 @@ def sentences(text: str, language: str = "en") -> list[Sentence]:
     """
     found, position = [], 0
     for boundary in get_sentence_boundaries(language, text):
-        piece = boundary["text"]
-        stripped = piece.strip()
-        if not stripped:
-            continue
+        stripped = boundary["text"].strip()
         # Searched for, not computed: the library's offsets count something else in text outside the basic plane.
         start = text.find(stripped, position)
-        if start < 0:
-            continue
-        position = start + len(stripped)
-        found.append(Sentence(stripped, start, position))
+        if stripped and start >= 0:
+            position = start + len(stripped)
+            found.append(Sentence(stripped, start, position))
     return found
 
 
@@ -107,23 +103,16 @@ def content_words(text: str) -> list[str]:
 
 
 def content_tokens(text: str) -> list[Word]:
-    """The words behind `content_words`, with their written form.
-
-    Example:
-        >>> content_tokens("Networks of the WHO")
-        [Word(raw='Networks', item='network'), Word(raw='WHO', item='who')]
-    """
+    """The words behind `content_words`, with their written form."""
     shouting = text.isupper()
     found = []
     for raw in _raw_words(text):
         word = raw.lower()
         if word.endswith("'s"):
             raw, word = raw[:-2], word[:-2]
-        if word in STOP_WORDS and not (len(raw) > 1 and raw.isupper() and not shouting):
-            continue
-        if "'" in word and word.split("'")[0] in _CONTRACTED:
-            continue
-        found.append(Word(raw, stem(word)))
+        function_word = word in STOP_WORDS and not (len(raw) > 1 and raw.isupper() and not shouting)
+        if not function_word and not ("'" in word and word.split("'")[0] in _CONTRACTED):
+            found.append(Word(raw, stem(word)))
     return found
 
 

@@ -37,8 +37,8 @@ def shown(view: str) -> list[int]:
 
 
 def test_a_view_has_the_last_rounds_and_the_relevant_ones_oldest_first() -> None:
-    recollection = ConversationMemory().recollect(conversation(60), "Tell me more of the bees number 0.", [])
-    numbers = shown(recollection.view)
+    view, _ = ConversationMemory().recollect(conversation(60), "Tell me more of the bees number 0.", [])
+    numbers = shown(view)
     assert 2 in numbers
     assert numbers == sorted(numbers)
     assert {58, 59, 60} < set(numbers)
@@ -49,7 +49,7 @@ def test_a_view_has_the_last_rounds_and_the_relevant_ones_oldest_first() -> None
 def test_a_view_does_not_grow_with_the_conversation() -> None:
     memory = ConversationMemory()
     sizes = [
-        count_tokens_approximately([memory.recollect(conversation(n), "Where do the jays number 0 live?", []).view])
+        count_tokens_approximately([memory.recollect(conversation(n), "Where do the jays number 0 live?", [])[0]])
         for n in (10, 50, 100)
     ]
     assert max(sizes) <= 1.2 * min(sizes)
@@ -58,7 +58,7 @@ def test_a_view_does_not_grow_with_the_conversation() -> None:
 def test_a_long_last_round_is_cut_and_leaves_room_for_the_others() -> None:
     knowledge = conversation(12)
     knowledge.add_round("And the lions?", "Where do the lions live?", [], "x" * 1_000_000)
-    view = ConversationMemory().recollect(knowledge, "Where do the ants number 0 live?", [], budget_tokens=800).view
+    view = ConversationMemory().recollect(knowledge, "Where do the ants number 0 live?", [], budget_tokens=800)[0]
     assert count_tokens_approximately([view]) <= 800
     assert {1, 13} < set(shown(view))
 
@@ -103,9 +103,9 @@ def test_a_short_conversation_is_the_history_and_of_a_long_one_what_matters() ->
         return [(entry["original_question"], entry["answer"]) for entry in knowledge.rounds[-20:]]
 
     short = conversation(8)
-    assert memory.recollect(short, "Where do the bees number 0 live?", pairs(short)).history == pairs(short)
+    assert memory.recollect(short, "Where do the bees number 0 live?", pairs(short))[1] == pairs(short)
     long = conversation(60)
-    history = memory.recollect(long, "Where do the bees number 0 live?", pairs(long)).history
+    history = memory.recollect(long, "Where do the bees number 0 live?", pairs(long))[1]
     assert history[-6:] == pairs(long)[-6:]
     assert ("Where do the bees number 0 live?", "In a house.") in history[:-6]
     assert len(history) <= 10

@@ -8,7 +8,7 @@ import pytest
 from langgraph_convcoa.chain import ChainItem, Status
 from langgraph_convcoa.memory.evidence import RememberedEvidence
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
-from langgraph_convcoa.memory.recall import Asked, RecalledAnswer, recall_answers
+from langgraph_convcoa.memory.recall import RecalledAnswer, recall_answers
 from langgraph_convcoa.memory.vectors import TextVectors
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -49,7 +49,7 @@ def rounds(
 def recall(
     known: Any, question: str = "In what year was Acme founded?", evidence: Any = (), **more: Any
 ) -> list[RecalledAnswer]:
-    return recall_answers([Asked(3, "knowledge_retrieval", question)], known, evidence, TextVectors(), now=NOW, **more)
+    return recall_answers([(3, "knowledge_retrieval", question)], known, evidence, TextVectors(), now=NOW, **more)
 
 
 def test_an_answer_comes_back_with_its_evidence() -> None:
@@ -112,5 +112,5 @@ def test_the_latest_answer_counts() -> None:
 
 @pytest.mark.parametrize("age", [1e11, 1e30, float("inf")])
 def test_an_age_beyond_any_date_makes_nothing_stale(age: float) -> None:
-    [found] = recall_answers([Asked(0, "knowledge_retrieval", QUESTION)], rounds(), [], TextVectors(), max_age=age, now=NOW)
+    [found] = recall_answers([(0, "knowledge_retrieval", QUESTION)], rounds(), [], TextVectors(), max_age=age, now=NOW)
     assert found["answer"] == "In 1982."
