@@ -41,23 +41,21 @@ class Encoder(Protocol):
         ...
 
     def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
-        """`count_tokens` of many texts."""
         return [self.count_tokens(text) for text in texts]
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        """Vectors (n, d) of questions; what goes beyond `max_tokens` is not read."""
+        """Vectors (n, d) of questions."""
         ...
 
     def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        """Vectors (n, d) of passages; what goes beyond `max_tokens` is not read."""
+        """Vectors (n, d) of passages."""
         ...
 
 
 def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: str) -> Vectors:
-    """An encoder's vectors as they are stored: float32, finite, of the right shape and of length one (zero stays zero).
+    """An encoder's vectors as they are stored: float32, (count, dimension), of length one (zero stays zero).
 
-    Raises:
-        RetrievalError: The vectors are of another number or length, or hold NaN or infinity.
+    RetrievalError where they are of another number or length, or hold NaN or infinity.
     """
     try:
         rows = np.array(vectors, dtype=np.float32)

@@ -29,14 +29,9 @@ _KEYS_PER_QUERY = 500
 class PatternCache:
     """Vectors of texts in an SQLite file, keyed by the encoder's name and the text.
 
-    Several processes may share a file. Vectors are written in batches, so that a killed run resumes where it stopped; each
-    carries a checksum, and one that fails it is encoded again.
-
-    Args:
-        path: The file; it and its folder are made when missing.
-
-    Raises:
-        RetrievalError: The file is damaged, is no such cache, or cannot be opened or made.
+    Several processes may share a file, which is made when missing. Vectors are written in batches, so that a killed run
+    resumes where it stopped; each carries a checksum, and one that fails it is encoded again. A file that is damaged, no
+    such cache, or cannot be opened or made is a RetrievalError.
 
     Example:
         >>> import tempfile, pathlib
@@ -56,9 +51,8 @@ class PatternCache:
         if application != _APPLICATION_ID:
             raise RetrievalError(f"{self.path} is an SQLite file but no pattern cache; name another file for the cache.")
         if version != _VERSION:
-            raise RetrievalError(
-                f"The pattern cache {self.path} is of version {version}, not {_VERSION}; delete it and run again."
-            )
+            reason = f"is of version {version}, not {_VERSION}"
+            raise RetrievalError(f"The pattern cache {self.path} {reason}; delete it and run again.")
 
     def __len__(self) -> int:
         with self._connect() as connection:
@@ -86,7 +80,7 @@ class PatternCache:
         return vectors[_places(unique, texts)]
 
     def _read(self, name: str, texts: Sequence[str], out: Vectors) -> list[int]:
-        """Fill in the vectors that are stored; the indexes of the others are returned."""
+        """Fill in the stored vectors; returns the indexes of the others."""
         rows = {_key(name, text): index for index, text in enumerate(texts)}
         keys, size = list(rows), out.shape[1] * 4
         with self._connect() as connection:

@@ -17,10 +17,7 @@ _TOWERS = ("question", "passage")
 
 
 def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
-    """An encoder from what a user names: None for the default, a model name or folder, embeddings, or an encoder.
-
-    Raises:
-        InputError: It is none of these.
+    """An encoder from None (the default), a model name or folder, embeddings, or an encoder; InputError for others.
 
     Example:
         >>> as_encoder(None)
@@ -39,7 +36,7 @@ def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
 
 
 def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
-    """The settings that `encoder_from_settings` makes an encoder from, to be saved with its vectors; None where it has none.
+    """The settings that `encoder_from_settings` rebuilds an encoder from; None where it has none.
 
     Example:
         >>> encoder_settings(SentenceTransformerEncoder("some/model", dtype="torchao-int8"))
@@ -56,15 +53,7 @@ def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
 
 
 def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
-    """The encoder of `encoder_settings`.
-
-    Raises:
-        RetrievalError: They are not such settings, or those of a later release.
-
-    Example:
-        >>> encoder_from_settings({"name": "some/model", "dtype": "bfloat16"})
-        SentenceTransformerEncoder('some/model', dtype='bfloat16')
-    """
+    """The encoder of `encoder_settings`; RetrievalError for other settings, such as those of a later release."""
     if any("." in key for key in settings):
         towers = [
             encoder_from_settings({key.partition(".")[2]: v for key, v in settings.items() if key.startswith(f"{tower}.")})
@@ -77,6 +66,5 @@ def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
         dtype, attention, pooling = (settings.get(choice, "auto") for choice in _CHOICES)
         return SentenceTransformerEncoder(settings["name"], dtype=dtype, attention=attention, pooling=pooling)
     except InputError as error:
-        raise RetrievalError(
-            f"The encoder's settings are not known here ({error}); upgrade the library or give the encoder."
-        ) from error
+        message = f"The encoder's settings are not known here ({error}); upgrade the library or give the encoder."
+        raise RetrievalError(message) from error

@@ -16,18 +16,11 @@ _NAME_ATTRIBUTES = ("model", "model_name", "model_id", "deployment", "repo_id")
 
 
 class EmbeddingsEncoder(Encoder):
-    """Encode with a LangChain `Embeddings` object, through its `embed_documents` and `embed_query`.
+    """Encode with a LangChain `Embeddings` object, `batch_size` texts a call.
 
-    Args:
-        embeddings: The object.
-        name: A fingerprint of its vectors, for the cache. When None it is the class and model name, or a unique one where
-            the object has no model name.
-        max_tokens: How long a passage may be.
-        count_tokens: Counts the tokens of a text; when None, a third of its UTF-8 bytes, which is rarely too few.
-        batch_size: Texts a call.
-
-    Raises:
-        RetrievalError: On use, when the embeddings fail or return no usable vectors.
+    `name` identifies its vectors in caches; when None it is the class and model name, or a unique one where the object has
+    no model name. `count_tokens` is a third of the UTF-8 bytes when None, which is rarely too few. A passage may have
+    `max_tokens`. On use, a RetrievalError where the embeddings fail or return no usable vectors.
 
     Example:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding

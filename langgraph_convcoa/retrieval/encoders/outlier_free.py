@@ -15,9 +15,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from langgraph_convcoa.errors import RetrievalError
 
 Attention = Literal["softmax", "softmax1"]
-
 ATTENTIONS: tuple[Attention, ...] = ("softmax", "softmax1")
-
 _REGISTERED = "convcoa_softmax1"
 _PLAIN = "sdpa"
 # A key of transformers' config.json, which drops the attention that a model was given but keeps keys that it does not know.
@@ -36,21 +34,8 @@ def softmax_1_attention(
 ) -> tuple[Tensor, None]:
     """softmax_1(scaling Q K^T) V with PyTorch's fused kernel, in the form that transformers' `AttentionInterface` asks for.
 
-    Args:
-        module: The attention layer, not read.
-        query: (batch, heads, m, d).
-        key: (batch, heads, n, d), or fewer heads that groups of queries share.
-        value: As the key.
-        attention_mask: Broadcasts to (batch, heads, m, n): True where a query may attend, or numbers added to the scores.
-        dropout: Share of the weights that are dropped.
-        scaling: Of the scores; 1 / sqrt(d) when None.
-        **kwargs: Other arguments of a model; a bias of the scores is refused, since it would be left out.
-
-    Returns:
-        (batch, m, heads, d), and None for the weights. A query that may attend to nothing gets 0.
-
-    Raises:
-        RetrievalError: The model adds a bias to the scores that this does not know.
+    From (batch, heads, m, d) queries and (batch, heads, n, d) keys and values to (batch, m, heads, d), and None for the
+    weights; a query that may attend to nothing gets 0. A model that biases or caps the scores is refused (RetrievalError).
 
     Example:
         >>> q = torch.zeros(1, 1, 1, 2)
@@ -58,9 +43,7 @@ def softmax_1_attention(
         [[[[0.75, 0.75]]]]
     """
     if kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None:
-        raise RetrievalError(
-            "This model's attention scores are biased or capped, which softmax1 does not support; use softmax."
-        )
+        raise RetrievalError("This model's scores are biased or capped, which softmax1 does not support; use softmax.")
     if attention_mask is not None:
         # Every query may attend to the zero key: True among booleans, 0 where the mask is added.
         attention_mask = pad(attention_mask, (0, 1), value=1.0 if attention_mask.dtype == torch.bool else 0.0)
@@ -80,10 +63,8 @@ def use_attention(model: nn.Module, attention: Attention) -> None:
     """Switch the attention of a transformers or sentence-transformers model of the BERT family, in place.
 
     The weights stay as they are. The choice is saved in the model's config.json as `convcoa_attention`, which
-    `SentenceTransformerEncoder` and `saved_attention` read; transformers alone loads the model with softmax.
-
-    Raises:
-        RetrievalError: The model's attention cannot be exchanged, which is tried on a short input.
+    `SentenceTransformerEncoder` and `saved_attention` read; transformers alone loads the model with softmax. RetrievalError
+    where the attention cannot be exchanged, which is tried on a short input.
     """
     _register()
     model = transformer_of(model)
@@ -95,27 +76,19 @@ def use_attention(model: nn.Module, attention: Attention) -> None:
             plain = _trial(model)
         model.set_attn_implementation(wanted)  # type: ignore[operator]
         # Some models read the setting and compute as ever.
-        exchanged = plain is None or not torch.allclose(_trial(model), plain, rtol=1e-4, atol=1e-6)
-        if not exchanged:
+        if plain is not None and torch.allclose(_trial(model), plain, rtol=1e-4, atol=1e-6):
             raise ValueError("the attention stays as it was")
     except (ValueError, KeyError, AttributeError, TypeError, NotImplementedError) as error:
-        raise RetrievalError(
-            f"The attention of {type(model).__name__} cannot be set to {attention}; use a BERT or RoBERTa model."
-        ) from error
+        name = type(model).__name__
+        raise RetrievalError(f"The attention of {name} cannot be set to {attention}; use a BERT or RoBERTa model.") from error
     setattr(model.config, _KEY, attention)
 
 
 def saved_attention(model: nn.Module) -> Attention:
-    """The attention that a model was saved with.
-
-    Raises:
-        RetrievalError: A later release saved it with one that is not known here.
-    """
+    """The attention that a model was saved with; RetrievalError for one of a later release."""
     saved = getattr(getattr(transformer_of(model), "config", None), _KEY, "softmax")
     if saved not in ATTENTIONS:
-        raise RetrievalError(
-            f"The encoder was saved with the attention {saved!r}, which is not known here; upgrade the library."
-        )
+        raise RetrievalError(f"The encoder was saved with attention {saved!r}, not known here; upgrade the library.")
     return cast(Attention, saved)
 
 

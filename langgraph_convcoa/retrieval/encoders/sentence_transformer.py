@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Dtype = Literal["auto", "float32", "bfloat16", "torchao-int8"]
-
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
-
 ATTENTION_CHOICES: tuple[Literal["auto", "softmax", "softmax1"], ...] = ("auto", "softmax", "softmax1")
 _EIGHT_BIT = "torchao-int8"
 _COUNTED_AT_ONCE = 1024
@@ -74,9 +72,7 @@ class SentenceTransformerEncoder(Encoder):
     ) -> None:
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}.")
-        self.model_name = name
-        self.device = device
-        self.batch_size = batch_size
+        self.model_name, self.device, self.batch_size = name, device, batch_size
         self.dtype = one_of("dtype", dtype, DTYPES)
         self.attention = one_of("attention", attention, ATTENTION_CHOICES)
         self.pooling = one_of("pooling", pooling, POOLINGS)
@@ -115,16 +111,10 @@ class SentenceTransformerEncoder(Encoder):
         return self._load()
 
     def save(self, folder: str | Path) -> None:
-        """Save the model, its pooling and its attention to a folder that a `SentenceTransformerEncoder` opens again.
+        """Save the model, its pooling and its attention to an empty or missing folder that `name` can be opened from.
 
-        The type that it computes in is chosen when it is opened. The folder is complete or not there.
-
-        Args:
-            folder: A folder that is missing or empty.
-
-        Raises:
-            InputError: The folder has something in it.
-            RetrievalError: The model is in eight bits, or cannot be written there.
+        The folder is complete or not there. InputError where it has something in it, RetrievalError where the model is in
+        eight bits or cannot be written.
         """
         if self.dtype == _EIGHT_BIT:
             raise RetrievalError(f"An encoder in {self.dtype} is not saved; save it in float32 and open it in {self.dtype}.")
@@ -185,6 +175,7 @@ class SentenceTransformerEncoder(Encoder):
         return normalised(vectors, len(texts), self.dimension, self.model_name)
 
     def _load(self) -> SentenceTransformer:
+        # Encoding holds the lock for a batch, and is not waited for here.
         if self._model is None:
             with self._lock:
                 if self._model is None:

@@ -18,14 +18,7 @@ _Value = TypeVar("_Value")
 
 
 class DelegatingEncoder(Encoder):
-    """Passes everything on to another encoder; a subclass changes what it must.
-
-    Example:
-        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-        >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-        >>> DelegatingEncoder(as_encoder(DeterministicFakeEmbedding(size=8))).encode_queries(["a"]).shape
-        (1, 8)
-    """
+    """Passes everything on to another encoder; a subclass changes what it must."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -76,8 +69,7 @@ class RecentValues(Generic[_Key, _Value]):
         wanted = list(dict.fromkeys(keys))
         with self._lock:
             found = {key: self._kept[key] for key in wanted if key in self._kept}
-        new = [key for key in wanted if key not in found]
-        if new:
+        if new := [key for key in wanted if key not in found]:
             made = dict(zip(new, make(new), strict=True))
             with self._lock:
                 self._kept.update(made)
@@ -86,18 +78,7 @@ class RecentValues(Generic[_Key, _Value]):
 
 
 class RecentEncoder(DelegatingEncoder):
-    """Another encoder, with the vectors and token counts of recent passages kept in memory.
-
-    Args:
-        encoder: Encodes what is new.
-        capacity: How many texts are kept.
-
-    Example:
-        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-        >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-        >>> RecentEncoder(as_encoder(DeterministicFakeEmbedding(size=8)), 100).encode_passages(["a", "a", "b"]).shape
-        (3, 8)
-    """
+    """Another encoder, with the vectors and token counts of the `capacity` most recent passages kept in memory."""
 
     def __init__(self, encoder: Encoder, capacity: int) -> None:
         super().__init__(encoder)
@@ -116,17 +97,11 @@ class RecentEncoder(DelegatingEncoder):
         return np.stack([vectors[text] for text in texts]) if texts else self.encoder.encode_passages([])
 
 
-class TwoTowerEncoder(Encoder):
+class TwoTowerEncoder(DelegatingEncoder):
     """Encode questions with one encoder and passages with another (Karpukhin et al. 2020; Pan et al. 2024b, section 4).
 
-    The two must give vectors of one length; that they mean the same is what their training is for.
-
-    Args:
-        question: Encodes questions, and the earlier turns of a conversation.
-        passage: Encodes passages; it also counts tokens, since passages are what is split.
-
-    Raises:
-        RetrievalError: On first use, when their vectors differ in length.
+    `question` encodes the earlier turns of a conversation too; `passage` also counts tokens, since passages are what is
+    split. On first use, a RetrievalError where their vectors differ in length.
 
     Example:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -137,8 +112,8 @@ class TwoTowerEncoder(Encoder):
     """
 
     def __init__(self, question: Encoder, passage: Encoder) -> None:
-        self.question = question
-        self.passage = passage
+        super().__init__(passage)
+        self.question, self.passage = question, passage
 
     def __repr__(self) -> str:
         return f"TwoTowerEncoder({self.question!r}, {self.passage!r})"
@@ -151,24 +126,9 @@ class TwoTowerEncoder(Encoder):
     def dimension(self) -> int:
         question, passage = self.question.dimension, self.passage.dimension
         if question != passage:
-            raise RetrievalError(
-                f"The question encoder gives vectors of length {question} and the passage encoder of length {passage}; "
-                "take two that were trained together."
-            )
+            lengths = f"The query encoder gives vectors of length {question} and the passage encoder of length {passage}"
+            raise RetrievalError(f"{lengths}; take two that were trained together.")
         return passage
-
-    @property
-    def max_tokens(self) -> int:
-        return self.passage.max_tokens
-
-    def count_tokens(self, text: str) -> int:
-        return self.passage.count_tokens(text)
-
-    def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
-        return self.passage.count_tokens_batch(texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         return normalised(self.question.encode_queries(texts), len(texts), self.dimension, self.question.name)
-
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        return self.passage.encode_passages(texts, progress)

@@ -36,10 +36,7 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage] | None) 
     """Earlier turns as pairs of question and answer, from pairs or from messages.
 
     Of messages, those of the user and of the model count; several in a row are one text, a question without an answer and an
-    answer without a question have an empty other half.
-
-    Raises:
-        InputError: An entry is neither a pair of strings nor a message.
+    answer without a question have an empty other half. Entries that are neither pairs of strings nor messages: InputError.
 
     Example:
         >>> history_pairs([HumanMessage("Who?"), AIMessage("Ada."), HumanMessage("When?")])
@@ -47,10 +44,9 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage] | None) 
     """
     if history is None:
         return []
-    if isinstance(history, str):
-        raise InputError("The history must be pairs of question and answer or messages, not a string.")
-    if not isinstance(history, Iterable):
-        raise InputError(f"The history must be pairs of question and answer or messages, not {history!r:.80}.")
+    if isinstance(history, str) or not isinstance(history, Iterable):
+        found = "a string" if isinstance(history, str) else f"{history!r:.80}"
+        raise InputError(f"The history must be pairs of question and answer or messages, not {found}.")
     pairs: list[tuple[list[str], list[str]]] = []
     for entry in history:
         if isinstance(entry, BaseMessage):
@@ -82,14 +78,7 @@ def turn_text(turn: Turn) -> str:
 def conversational_state(query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
     """normalise(x + lambda sparsemax(beta_h x H^T) H); x where there is no history.
 
-    Args:
-        query: x, (d,).
-        history: H, (t, d), one pattern an earlier turn.
-        history_weight: lambda, at least 0.
-        history_beta: beta_h, 0 to infinity.
-
-    Returns:
-        (d,), of length one.
+    The query is x, (d,); the history is H, (t, d), one pattern an earlier turn; lambda is at least 0, beta_h 0 to infinity.
 
     Example:
         >>> x, h = np.array([1, 0], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
@@ -106,18 +95,9 @@ def conversational_state(query: Vectors, history: Vectors, history_weight: float
 def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
     """normalise((1 - <t, x>)^p t + g s): states s mixed with the query encoder's vectors t.
 
-    Where a question x is self-contained, t is near x and adds nothing; the gate then leaves the question to s, which uses the
-    history. With p = 0 the query encoder has the same weight for every question.
-
-    Args:
-        encoded: t, (n, d), of length one.
-        questions: x, (n, d), the questions by themselves, of length one.
-        states: s, (n, d), of length one.
-        state_weight: g, at least 0.
-        gate: p, at least 0.
-
-    Returns:
-        (n, d), of length one.
+    x are the vectors of the questions by themselves; all vectors are (n, d) of length one. Where a question is
+    self-contained, t is near x and adds nothing; the gate then leaves the question to s, which uses the history. With p = 0
+    the query encoder has the same weight for every question.
 
     Example:
         >>> t, s = np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32)[1:]
@@ -136,22 +116,9 @@ class StateWeights:
 
     normalise(x W_x + lambda g r W_h), where r = sparsemax(beta_h x W_a H^T) H is what the earlier turns H give back to the
     question x, and the gate g = 2 sigmoid(u [x, r, x * r, <x, r>, 1]), from 0 to 2, says how much of it the question needs.
-    Identity matrices and u = 0 are the untrained state. A question without a history is left as it is.
-
-    Attributes:
-        direct: W_x, (d, d).
-        association: W_a, (d, d).
-        history: W_h, (d, d).
-        gate: u, (3 d + 2,).
-
-    Raises:
-        RetrievalError: The shapes do not fit together, or a weight is not finite.
-
-    Example:
-        >>> weights = StateWeights.untrained(2)
-        >>> x, h = np.array([1, 0], dtype=np.float32), np.array([[0, 1]], dtype=np.float32)
-        >>> weights.state(x, h, 1.0, 1.0).round(3).tolist()
-        [0.7070000171661377, 0.7070000171661377]
+    Identity matrices and u = 0 are the untrained state. A question without a history is left as it is. `direct` (W_x),
+    `association` (W_a) and `history` (W_h) are (d, d), `gate` (u) is (3 d + 2,); other shapes or weights that are not finite
+    are a RetrievalError.
     """
 
     direct: Vectors
@@ -163,10 +130,8 @@ class StateWeights:
         d = len(self.direct)
         shapes = self.direct.shape, self.association.shape, self.history.shape
         if shapes != ((d, d),) * 3 or self.gate.shape != (3 * d + 2,):
-            raise RetrievalError(
-                f"The weights of the conversation state have shapes {shapes} and {self.gate.shape}; they must be three times "
-                "(d, d), and (3 d + 2,)."
-            )
+            found = f"{shapes} and {self.gate.shape}"
+            raise RetrievalError(f"The conversation state's weights must have shapes 3 x (d, d) and (3 d + 2,), not {found}.")
         if not all(np.isfinite(weight).all() for weight in (self.direct, self.association, self.history, self.gate)):
             raise RetrievalError("A weight of the conversation state is NaN or infinite; train again or load another.")
 
@@ -182,17 +147,7 @@ class StateWeights:
         return len(self.direct)
 
     def state(self, query: Vectors, history: Vectors, history_weight: float, history_beta: float) -> Vectors:
-        """The state of a question in its conversation.
-
-        Args:
-            query: x, (d,).
-            history: H, (t, d), one vector an earlier turn; may be empty.
-            history_weight: lambda, at least 0.
-            history_beta: beta_h, 0 to infinity.
-
-        Returns:
-            (d,), of length one.
-        """
+        """The state of a question in its conversation, as `conversational_state`; (d,), of length one."""
         state = query
         if len(history) and history_weight:
             likeness = torch.from_numpy(history @ (query @ self.association))
@@ -209,54 +164,33 @@ class StateEncoder:
 
     Without a model the state is `conversational_state`. A model's projections and gate take the place of the identity in it
     (`StateWeights`), and its query encoder's vector of the question with its turns is mixed in (`mixed_states`).
-
-    Args:
-        encoder: Encodes questions and turns alike.
-        model: A trained model for this encoder.
     """
 
     def __init__(self, encoder: Encoder, model: RetrieverModel | None = None) -> None:
-        self.encoder = encoder
-        self.model = model
+        self.encoder, self.model = encoder, model
         self._vectors = RecentValues[str, Vectors](_KEPT)
         self._asked = RecentValues[_Asked, Vectors](_KEPT)
         self._checked = False
 
     def states(
-        self,
-        queries: Sequence[str],
-        histories: Sequence[Sequence[Turn]],
-        *,
-        history_weight: float,
-        history_beta: float,
+        self, queries: Sequence[str], histories: Sequence[Sequence[Turn]], *, history_weight: float, history_beta: float
     ) -> Vectors:
-        """The query state of each question, (n, d); all texts that are new are encoded in one batch.
+        """The query state of each question, (n, d), with its earlier turns, oldest first; new texts are encoded in one batch.
 
-        Args:
-            queries: n questions.
-            histories: n lists of earlier turns, oldest first.
-            history_weight: lambda, at least 0; with 0 the turns are left out altogether.
-            history_beta: beta_h, 0 to infinity.
-
-        Raises:
-            RetrievalError: The encoder gives unusable vectors, or the model is for another encoder.
+        With a history weight of 0 the turns are left out altogether. RetrievalError where the encoder gives unusable vectors,
+        or the model is for another encoder.
         """
         if self.model is not None and not self._checked:
             self.model.check_encoder(self.encoder)
             self._checked = True
         state = self.model.state.state if self.model is not None and self.model.state is not None else conversational_state
+        none = np.zeros((0, 0), dtype=np.float32)
         kept = [list(history) if history_weight else [] for history in histories]
         turns = [[text for text in map(turn_text, history) if text] for history in kept]
         vectors = self._vectors.of([*queries, *(text for texts in turns for text in texts)], self._encode)
-        rows = [
-            state(
-                vectors[query],
-                np.stack([vectors[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32),
-                history_weight,
-                history_beta,
-            )
-            for query, texts in zip(queries, turns, strict=True)
-        ]
+        patterns = [np.stack([vectors[text] for text in texts]) if texts else none for texts in turns]
+        pairs = zip(queries, patterns, strict=True)
+        rows = [state(vectors[query], history, history_weight, history_beta) for query, history in pairs]
         states = np.stack(rows) if rows else np.zeros((0, self.encoder.dimension), dtype=np.float32)
         return self._with_query_encoder(states, vectors, queries, kept)
 

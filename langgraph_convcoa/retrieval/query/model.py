@@ -20,6 +20,7 @@ from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import DTYPES, SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
@@ -34,30 +35,27 @@ _WEIGHTS, _QUERY_ENCODER = "model.safetensors", "question_tower.safetensors"
 _SETTINGS = ("beta", "passage_weight", "lexical_weight", "history_weight", "history_beta")
 _WEIGHT_NAMES = ("query", "key", "value")
 _STATE_NAMES = ("direct", "association", "history", "gate")
+_PLAIN = ("encoder", "settings", "state_weight", "gate", "first_turns")
 
 
 @dataclass(frozen=True, eq=False)
 class RetrieverModel:
     """The trained part of a `HopfieldRetriever`: the query's side, so that an index built before stays as it is.
 
+    Weights for vectors of different lengths, and settings that are unknown or out of range, are a RetrievalError.
+
     Attributes:
         encoder: Identity of the encoder whose patterns are searched (`encoder_identity`).
-        settings: Settings of the retriever that the model was trained or chosen with: beta, passage_weight, lexical_weight,
-            history_weight, history_beta. Those that a user sets take precedence.
+        settings: Of the retriever, as the model was trained or chosen with them; those that a user sets take precedence.
         weights: W_Q, W_K, W_V of the association; the identity when None.
         state: Projections and gate of the conversation state; the untrained state when None.
         query_encoder: The query encoder; the state is made of the encoder's vectors alone when None.
-        state_weight: g of a state with a query encoder, normalise((1 - <t, x>)^p t + g * state of the encoder's vectors),
-            where t is the query encoder's vector of the question in its conversation, and x the vector of the question by
-            itself (`mixed_states`).
-        gate: p of it; with 0 the query encoder counts alike for every question.
-        first_turns: Whether the query encoder reads questions without a history too; they are left to the encoder otherwise.
+        state_weight: g of a state with a query encoder (`mixed_states`).
+        gate: p of it.
+        first_turns: Whether the query encoder reads questions without a history too.
         encoder_folder: Folder of an encoder that was trained along; None where the encoder is one that is known by its name.
         card: The model card, in Markdown: data, licences, numbers, the command that made it.
         source: "default", the folder that the model was loaded from, or nothing.
-
-    Raises:
-        RetrievalError: The weights are for vectors of different lengths, or a setting is unknown or out of range.
 
     Example:
         >>> import tempfile
@@ -99,45 +97,33 @@ class RetrieverModel:
 
     @classmethod
     def load(cls, path: str | Path) -> RetrieverModel:
-        """Open a model that `save` or `convcoa train` wrote.
-
-        Raises:
-            RetrievalError: There is no model, it is of another version, damaged or cut short.
-        """
+        """Open a model that `save` or `convcoa train` wrote; RetrievalError where there is none or it cannot be read."""
         folder = Path(path)
         config = _read_config(folder)
         try:
             parts = load_file(folder / _WEIGHTS) if config["weights"] or config["state"] else {}
         except (OSError, SafetensorError, ValueError) as error:
             raise RetrievalError(f"The weights {folder / _WEIGHTS} are missing, damaged or cut short ({error}).") from error
-        own = folder / _ENCODER if config["encoder_folder"] else None
+        own, tower = folder / _ENCODER if config["encoder_folder"] else None, folder / _QUERY_ENCODER
         try:
             card = (folder / _CARD).read_text(encoding="utf-8") if (folder / _CARD).exists() else ""
             return cls(
-                encoder=config["encoder"],
-                settings=config["settings"],
                 weights=HopfieldWeights(*_arrays(parts, "hopfield", _WEIGHT_NAMES)) if config["weights"] else None,
                 state=StateWeights(*_arrays(parts, "state", _STATE_NAMES)) if config["state"] else None,
-                query_encoder=QueryEncoder.load(folder / _QUERY_ENCODER, base=str(own) if own else None)
-                if config["tower"]
-                else None,
-                state_weight=config["state_weight"],
-                gate=config["gate"],
-                first_turns=config["first_turns"],
+                query_encoder=QueryEncoder.load(tower, base=str(own) if own else None) if config["tower"] else None,
                 encoder_folder=own,
                 card=card,
                 source=str(folder),
+                **{name: config[name] for name in _PLAIN},
             )
         except (KeyError, OSError, UnicodeDecodeError) as error:
-            raise RetrievalError(
-                f"The model {folder} lacks a part or cannot be read ({error}); copy or train it again."
-            ) from error
+            message = f"The model {folder} lacks a part or cannot be read ({error}); copy or train it again."
+            raise RetrievalError(message) from error
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder, in place of a model that is there, all at once or not at all.
 
-        Raises:
-            RetrievalError: The folder holds something else, or cannot be written to; what was there is as it was.
+        RetrievalError where the folder holds something else or cannot be written to; what was there is as it was then.
         """
         folder = Path(path)
         check_model_folder(folder)
@@ -145,14 +131,11 @@ class RetrieverModel:
         config = {
             "format": _FORMAT,
             "version": _VERSION,
-            "encoder": self.encoder,
+            **{name: getattr(self, name) for name in _PLAIN},
             "settings": dict(self.settings),
             "weights": self.weights is not None,
             "state": self.state is not None,
             "tower": self.query_encoder is not None,
-            "state_weight": self.state_weight,
-            "gate": self.gate,
-            "first_turns": self.first_turns,
             "encoder_folder": self.encoder_folder is not None,
         }
         try:
@@ -173,16 +156,12 @@ class RetrieverModel:
         """Raise RetrievalError where the model was not trained for an encoder's vectors; loads the encoder."""
         found = encoder_identity(encoder.name)
         if found != self.encoder:
-            named = f"The model {self.source}".rstrip()
-            raise RetrievalError(
-                f"{named} was trained for the encoder {self.encoder!r}, not {found!r}; "
-                "train one for this encoder, or use model='untrained'."
-            )
-        if self.dimension not in (None, encoder.dimension):
-            raise RetrievalError(
-                f"The model is for vectors of length {self.dimension}, the encoder {found!r} gives {encoder.dimension}; "
-                "train it again."
-            )
+            fault = f"{f'The model {self.source}'.rstrip()} was trained for the encoder {self.encoder!r}, not {found!r}"
+            raise RetrievalError(f"{fault}; train one for this encoder, or use model='untrained'.")
+        dimension = encoder.dimension
+        if self.dimension not in (None, dimension):
+            fault = f"The model is for vectors of length {self.dimension}, the encoder {found!r} gives {dimension}"
+            raise RetrievalError(f"{fault}; train it again.")
 
 
 @cache
@@ -195,27 +174,19 @@ def default_model() -> RetrieverModel | None:
 
 
 def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> RetrieverModel | None:
-    """The model of a name for an encoder, which is not loaded here.
+    """The model of a name ("default", "untrained") or itself, for an encoder, which is not loaded here.
 
-    Args:
-        model: "default", "untrained" or a model; None is the default model with the default encoder, and none with others.
-        encoder: The encoder that the model is used with.
-
-    Raises:
-        InputError: "default" with another encoder than the default one, or an unknown name.
+    None is the default model with the default encoder, and none with others. InputError for another name, and for "default"
+    with another encoder.
     """
-    if model is None:
-        return default_model() if is_default_encoder(encoder) else None
     if isinstance(model, RetrieverModel):
         return model
-    if model == DEFAULT_MODEL:
-        if not is_default_encoder(encoder):
-            raise InputError(
-                f"The default model is for the default encoder, not {encoder!r}: train one, or model='untrained'."
-            )
-        return default_model()
-    if model != UNTRAINED:
+    if model not in (None, DEFAULT_MODEL, UNTRAINED):
         raise InputError(f"model must be 'default', 'untrained', a folder or a RetrieverModel, not {model!r}.")
+    if model != UNTRAINED and is_default_encoder(encoder):
+        return default_model()
+    if model == DEFAULT_MODEL:
+        raise InputError(f"The default model is for the default encoder, not {encoder!r}: train one, or model='untrained'.")
     return None
 
 
@@ -231,13 +202,10 @@ def encoder_identity(name: str) -> str:
 
 def is_default_encoder(encoder: Encoder) -> bool:
     """Whether an encoder is all-MiniLM-L6-v2 as it comes, whatever it computes in; nothing is loaded."""
-    inner = getattr(encoder, "encoder", encoder)
-    return (
-        isinstance(inner, SentenceTransformerEncoder)
-        and inner.model_name in DEFAULT_NAMES
-        and inner.attention != "softmax1"
-        and inner.pooling == "auto"
-    )
+    inner = encoder if isinstance(encoder, TwoTowerEncoder) else getattr(encoder, "encoder", encoder)
+    if not isinstance(inner, SentenceTransformerEncoder) or inner.model_name not in DEFAULT_NAMES:
+        return False
+    return inner.attention != "softmax1" and inner.pooling == "auto"
 
 
 def check_model_folder(folder: str | Path) -> None:
@@ -257,18 +225,15 @@ def _read_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RetrievalError(
-            f"{folder} holds no model ({path.name}: {error.strerror}); train one: convcoa train DATA --out {folder}."
-        ) from error
+        reason = f"{folder} holds no model ({path.name}: {error.strerror})"
+        raise RetrievalError(f"{reason}; train one: convcoa train DATA --out {folder}.") from error
     except ValueError as error:
         raise RetrievalError(f"{path} is damaged ({error}); copy or train the model again.") from error
     if not isinstance(config, dict) or config.get("format") != _FORMAT:
         raise RetrievalError(f"{folder} holds no model of a retriever; name a folder that convcoa train made.")
     if config.get("version") != _VERSION:
-        raise RetrievalError(
-            f"The model {folder} is of version {config.get('version')}, this library reads {_VERSION}; "
-            "train it again, or update the library."
-        )
+        found = f"is of version {config.get('version')}, this library reads {_VERSION}"
+        raise RetrievalError(f"The model {folder} {found}; train it again, or update the library.")
     # Models from before there was a gate have none.
     config.setdefault("gate", 0.0)
     kinds: dict[str, type | tuple[type, ...]] = {

@@ -29,12 +29,10 @@ _LARGEST = 127
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Trained weights less those of the encoder, of the tensors that differ at all.
+    """Trained weights less those of the encoder, whose weights have the hash `base_hash`, of the tensors that differ at all.
 
-    Attributes:
-        tensors: By the name in the encoder's transformer: matrices as int8 with one scale a row under `{name}.scale`, the
-            largest absolute entry over 127; vectors as float32.
-        base_hash: Of the encoder's weights that they were taken from.
+    By the name in the encoder's transformer: matrices as int8 with one scale a row under `{name}.scale`, the largest absolute
+    entry over 127; vectors as float32.
     """
 
     tensors: dict[str, Tensor]
@@ -42,10 +40,7 @@ class Differences:
 
     @classmethod
     def between(cls, base: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> Differences:
-        """The differences of trained weights from those of an encoder.
-
-        Raises:
-            RetrievalError: The two are not of one architecture.
+        """The differences of trained weights from those of an encoder, of the same architecture (else RetrievalError).
 
         Example:
             >>> found = Differences.between({"w": torch.zeros(1, 2)}, {"w": torch.tensor([[0.5, 1.27]])})
@@ -74,16 +69,10 @@ class Differences:
         return change * self.tensors[name + _SCALES] if name + _SCALES in self.tensors else change
 
     def add_to(self, weights: Mapping[str, Tensor], base: str) -> None:
-        """Add the differences to an encoder's weights, in place.
-
-        Raises:
-            RetrievalError: They are not the weights that the differences were taken from.
-        """
+        """Add the differences to an encoder's weights, in place; RetrievalError where these are not the ones they are from."""
         if fingerprint(weights) != self.base_hash:
-            raise RetrievalError(
-                f"The query encoder was trained from other weights than those of the encoder {base!r} here; "
-                "train one for this encoder, or use model='untrained'."
-            )
+            fault = f"The query encoder was trained from other weights than those of the encoder {base!r} here"
+            raise RetrievalError(f"{fault}; train one for this encoder, or use model='untrained'.")
         with torch.no_grad():
             for name in self.tensors:
                 if not name.endswith(_SCALES):
@@ -94,15 +83,8 @@ class QueryEncoder:
     """A trained copy of the encoder that reads `question [SEP] turns, newest first` in 128 tokens.
 
     It gives the vector that the encoder would give to the question in full, so that an index of passages stays as it is.
-    The trained weights are kept as 8-bit differences from the encoder, which is loaded on first use. Several threads may
-    use one query encoder.
-
-    Args:
-        base: Name or folder of the encoder that the differences are from.
-        differences: Of the trained weights.
-        reading: How much of a question and its history is read.
-        device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
-        batch_size: Questions a forward pass.
+    The trained weights are kept as 8-bit differences from the encoder (`base`, a name or folder), which is loaded on first
+    use. Several threads may use one query encoder.
     """
 
     def __init__(
@@ -114,11 +96,8 @@ class QueryEncoder:
         device: str | None = None,
         batch_size: int = _BATCH,
     ) -> None:
-        self.base = base
-        self.differences = differences
-        self.reading = reading or Reading()
-        self.device = device
-        self.batch_size = batch_size
+        self.base, self.differences, self.reading = base, differences, reading or Reading()
+        self.device, self.batch_size = device, batch_size
         self._module: QueryEncoderModule | None = None
         self._lock = threading.RLock()
 
@@ -133,19 +112,14 @@ class QueryEncoder:
 
     @classmethod
     def load(cls, path: str | Path, *, base: str | None = None, device: str | None = None) -> QueryEncoder:
-        """Read what `save` wrote; the encoder is loaded on first use, by the name it had or from another folder.
-
-        Raises:
-            RetrievalError: The file is missing, damaged, cut short or of another version.
-        """
+        """Read what `save` wrote; the encoder is loaded on first use, by the name it had or from another folder."""
         try:
             with safe_open(path, framework="pt") as stored:
                 head = stored.metadata() or {}
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
         except (OSError, SafetensorError, ValueError) as error:
-            raise RetrievalError(
-                f"The query encoder {path} is missing, damaged or cut short ({error}); copy it again."
-            ) from error
+            message = f"The query encoder {path} is missing, damaged or cut short ({error}); copy it again."
+            raise RetrievalError(message) from error
         if head.get("format") != _FORMAT or head.get("version") != str(_VERSION):
             found = f"version {head.get('version')}" if head.get("format") == _FORMAT else "another kind of file"
             raise RetrievalError(f"The query encoder {path} is {found}; this library reads version {_VERSION}.")
@@ -172,14 +146,7 @@ class QueryEncoder:
         """Vectors (n, d) of n questions with their earlier turns, oldest first.
 
         Of a question the first 126 tokens are read, of its turns as many as there is room for, the newest first.
-
-        Args:
-            questions: n questions.
-            histories: n lists of pairs of question and answer.
-            bfloat16: Compute the matrix products in bfloat16.
-
-        Raises:
-            RetrievalError: The encoder cannot be loaded, or is another than the query encoder was trained from.
+        RetrievalError where the encoder cannot be loaded, or is another than the query encoder was trained from.
         """
         module = self.module()
         with self._lock, torch.inference_mode():

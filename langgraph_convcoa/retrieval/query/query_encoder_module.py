@@ -24,15 +24,9 @@ _FEWEST = 16
 
 @dataclass(frozen=True)
 class Reading:
-    """How much of a question and its history is read, in tokens.
+    """How many tokens are read: of everything, special ones included, and of an earlier turn's question and answer.
 
-    Attributes:
-        tokens: Of everything, special tokens included. The question comes first, so that older turns give way to it.
-        turn_question: Of the question of an earlier turn.
-        turn_answer: Of the answer of an earlier turn.
-
-    Raises:
-        InputError: A number is out of range.
+    The question comes first, so that older turns give way to it.
     """
 
     tokens: int = 128
@@ -50,14 +44,11 @@ class Reading:
 class QueryText:
     """Questions with their histories as token ids: `[CLS] question [SEP] turn [SEP] turn ... [SEP]`, the newest turn first.
 
-    Args:
-        tokenizer: Without truncation and padding.
-        reading: How much is read.
+    The tokenizer must be one without truncation and padding.
     """
 
     def __init__(self, tokenizer: Tokenizer, reading: Reading) -> None:
-        self.reading = reading
-        self.tokenizer = tokenizer
+        self.reading, self.tokenizer = reading, tokenizer
         for marks in (("[CLS]", "[SEP]"), ("<s>", "</s>")):
             start, end = map(tokenizer.token_to_id, marks)
             if start is not None and end is not None:
@@ -93,14 +84,8 @@ class QueryText:
 class QueryEncoderModule(nn.Module):
     """A transformer with its pooling, from token ids to vectors of length one.
 
-    The word embeddings stay those of the encoder; the layers are trained.
-
-    Args:
-        model: The encoder's model, which becomes the query encoder: take one that is used for nothing else.
-        reading: How much of a question and its history is read.
-
-    Raises:
-        RetrievalError: The model is not one transformer with named layers.
+    The word embeddings stay those of the encoder; the layers are trained. The encoder's model becomes the query encoder: take
+    one that is used for nothing else.
     """
 
     def __init__(self, model: SentenceTransformer, reading: Reading) -> None:
