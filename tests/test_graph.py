@@ -312,6 +312,37 @@ def test_a_failed_turn_can_be_resumed_without_repeating_its_plan() -> None:
     assert len(model.prompts) == 3, "plan, the failed answer, the answer"
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("stop", ["recall", "plan", "knowledge_retrieval", "verify", "correct", "answer"])
+async def test_a_turn_can_be_edited_and_resumed_after_every_node(stop: str, asynchronous: bool) -> None:
+    wrong = plan(node("When was the Hopfield network described?", "It was described in 1899."))
+    model = ScriptedModel(replies=[wrong, corrections(HOPFIELD), "It was 1982 [1]."])
+    graph = compiled(model, InMemorySaver())
+    if asynchronous:
+        await graph.ainvoke({"question": "When?"}, thread(), interrupt_after=[stop])
+        await graph.aupdate_state(thread(), {"asked": "When was it?"})
+        out = await graph.ainvoke(None, thread())
+    else:
+        graph.invoke({"question": "When?"}, thread(), interrupt_after=[stop])
+        graph.update_state(thread(), {"asked": "When was it?"})
+        out = graph.invoke(None, thread())
+    assert out["answer"] == "It was 1982 [1]."
+    assert len(model.prompts) == 3
+    assert out["knowledge_set"]["Contextual knowledge set"][0]["original_question"] == "When was it?"
+
+
+def test_an_edited_plan_is_what_is_looked_up_also_in_a_fork_of_an_earlier_state() -> None:
+    model = ScriptedModel(replies=[two_guesses(HOPFIELD), "Hopfield [1].", "Sparsemax [1]."])
+    graph = compiled(model, InMemorySaver())
+    graph.invoke({"question": "When?"}, thread(), interrupt_after=["plan"])
+    planned = graph.get_state(thread())
+    made = planned.values["plan"]
+    graph.update_state(thread(), {"plan": {**made, "draft_answer": "", "nodes": made["nodes"][:1]}})
+    assert [item["answer"] for item in graph.invoke(None, thread())["chain"]] == [HOPFIELD]
+    forked = graph.update_state(planned.config, {"plan": {**made, "draft_answer": "", "nodes": made["nodes"][1:]}})
+    assert [item["answer"] for item in graph.invoke(None, forked)["chain"]] == [SPARSEMAX]
+
+
 @pytest.mark.parametrize("as_messages", [True, False])
 def test_a_new_question_discards_a_failed_turn(as_messages: bool) -> None:
     def ask(text: str) -> dict[str, Any]:

@@ -68,8 +68,9 @@ class TurnRuntime:
         self._defaults = defaults
 
     def settings(self) -> ConvCoAContext:
-        """The settings of the present run."""
-        return get_runtime(ConvCoAContext).context or self._defaults
+        """The settings of the present run; the graph's own where a person edits the state between two nodes."""
+        runtime = get_runtime(ConvCoAContext)
+        return (runtime.context if runtime else None) or self._defaults
 
     def reasoner(self) -> Reasoner:
         """The reasoner of the present run; a model that a run names may take a while to build."""
