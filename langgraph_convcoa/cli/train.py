@@ -105,10 +105,10 @@ def train(
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
     from langgraph_convcoa.retrieval.query.model import RetrieverModel, check_model_folder
     from langgraph_convcoa.training.data import Invalid, load_single_turn, load_training_data
-    from langgraph_convcoa.training.encoder.training import EncoderSettings, train_encoder
-    from langgraph_convcoa.training.head.training import HeadSettings, train_head
+    from langgraph_convcoa.training.encoder import EncoderSettings, train_encoder
+    from langgraph_convcoa.training.head import HeadSettings, train_head
     from langgraph_convcoa.training.job import TrainingJob
-    from langgraph_convcoa.training.query_encoder.training import QueryEncoderSettings, train_query_encoder
+    from langgraph_convcoa.training.query_encoder import QueryEncoderSettings, train_query_encoder
 
     check_model_folder(out)
     _check_device(device)

@@ -24,31 +24,18 @@ Invalid = Literal["error", "skip"]
 
 @dataclass(frozen=True)
 class TrainingExample:
-    """A question of a conversation, with the passages that answer it.
-
-    Attributes:
-        question: As it was put.
-        history: Earlier pairs of question and answer, oldest first.
-        gold: Ids of the documents that answer it, at least one, all of them in the data's passages.
-        rewrite: A form of the question that stands alone, empty where none is known.
-        source: Name of the data set.
-    """
+    """A question of a conversation, with the passages that answer it."""
 
     question: str
-    history: tuple[tuple[str, str], ...] = ()
-    gold: tuple[str, ...] = ()
-    rewrite: str = ""
-    source: str = ""
+    history: tuple[tuple[str, str], ...] = ()  # Earlier pairs of question and answer, oldest first.
+    gold: tuple[str, ...] = ()  # Ids of the documents that answer it, at least one, all of them in the data's passages.
+    rewrite: str = ""  # A form of the question that stands alone, empty where none is known.
+    source: str = ""  # Name of the data set.
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Examples and the passages that they are searched in.
-
-    Attributes:
-        examples: In the order of the files.
-        passages: Every id once; those of the examples' gold are among them.
-    """
+    """Examples in the order of the files, and the passages that they are searched in, every id once."""
 
     examples: tuple[TrainingExample, ...]
     passages: tuple[Document, ...]
@@ -69,15 +56,9 @@ def load_training_data(
 ) -> TrainingData:
     """Read data sets of any known format and check them, so that no training starts on data that it cannot learn from.
 
-    A question that its data set marks as unanswerable and that has no gold passage is left out.
-
-    Args:
-        paths: Folders or files; a source's name is the folder's.
-        part: "train" or "dev" (`split_part`): no conversation is in both.
-        dev_share: Share of the conversations that are the development part where the data set has no split "dev".
-        distractors: More passages; those with an id or a text that is there already are not added.
-        invalid: "skip" leaves out queries that have no gold passage or one that is not in the corpus, with one warning for
-            each source that counts them and names the first.
+    A question that its data set marks as unanswerable and that has no gold passage is left out. Of each data set one part is
+    taken (`split_part`). `distractors` are more passages; those with an id or a text that is there already are not added. With
+    `invalid="skip"` queries without gold in the corpus are left out with one warning for each source that names the first.
 
     Raises:
         InputError: A file cannot be read, a part is empty, a query has no gold passage or one that is not in the corpus, or an
@@ -119,10 +100,6 @@ def load_training_data(
 
 def load_single_turn(path: str | Path, *, invalid: Invalid = "error") -> Dataset | None:
     """The training part of questions without any history over passages with titles; None where there are conversations.
-
-    Args:
-        path: The folder or file.
-        invalid: As in `load_training_data`.
 
     Raises:
         InputError: The data cannot be read, a query has no gold passage or one that is not in the corpus, or the passages have

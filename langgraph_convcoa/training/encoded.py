@@ -34,51 +34,29 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True)
 class EncodedExample:
-    """An example as numbers of rows and of memory sets.
+    """An example as numbers of rows and of memory sets, -1 where there is none."""
 
-    Attributes:
-        question: Row of its vector.
-        turns: Rows of the earlier turns' vectors, oldest first.
-        rewrite: Row of the vector of its rewrite, -1 where none is known.
-        gold: Numbers of the memory sets that answer it, copies of their texts included.
-        positive: The one of them that the untrained retriever scores best for its rewrite, or in its conversation where none
-            is known; -1 where there is none.
-        hard: Numbers of the sets that the untrained retriever ranks best although they do not answer it.
-        encoded: Row of the query encoder's vector, -1 where there is none.
-    """
-
-    question: int
-    turns: tuple[int, ...]
-    rewrite: int
-    gold: tuple[int, ...]
-    positive: int = -1
-    hard: tuple[int, ...] = ()
-    encoded: int = -1
+    question: int  # Row of its vector.
+    turns: tuple[int, ...]  # Rows of the earlier turns' vectors, oldest first.
+    rewrite: int  # Row of the vector of its rewrite.
+    gold: tuple[int, ...]  # Memory sets that answer it, copies of their texts included.
+    positive: int = -1  # The one that the untrained retriever scores best for its rewrite, else in its conversation.
+    hard: tuple[int, ...] = ()  # Sets that the untrained retriever ranks best although they do not answer it.
+    encoded: int = -1  # Row of the query encoder's vector.
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedData:
-    """Training data with the vectors that its examples point into.
-
-    Attributes:
-        data: As texts.
-        examples: As numbers, in the same order.
-        texts: Vectors of texts, (t, d).
-        memory: The memory sets that are searched.
-        states: State of each example in the untrained retriever, (n, d).
-        encoded: Vectors of a query encoder, (m, d); None where the untrained state is not mixed with any.
-        state_weight: g of the state with a query encoder (`mixed_states`).
-        gate: p of it.
-    """
+    """Training data with the vectors that its examples point into."""
 
     data: TrainingData
-    examples: Sequence[EncodedExample]
-    texts: Vectors
+    examples: Sequence[EncodedExample]  # In the order of the data's.
+    texts: Vectors  # (t, d).
     memory: Memory
-    states: Vectors
-    encoded: Vectors | None = None
-    state_weight: float = 1.0
-    gate: float = 0.0
+    states: Vectors  # State of each example in the untrained retriever, (n, d).
+    encoded: Vectors | None = None  # Vectors of a query encoder, (m, d), that the states are mixed with.
+    state_weight: float = 1.0  # g of the state with a query encoder (`mixed_states`).
+    gate: float = 0.0  # p of it.
 
     @property
     def patterns(self) -> Patterns:
@@ -88,39 +66,20 @@ class EncodedData:
 
 @dataclass(frozen=True)
 class QueryItem:
-    """A question in conversation as an encoder that is trained reads it.
+    """A question in conversation as an encoder that is trained reads it; -1 where there is none."""
 
-    Attributes:
-        ids: The token ids of question and turns.
-        gold: Numbers of the memory sets that answer it.
-        positive: One of them; -1 where there is none.
-        hard: Numbers of the sets that the untrained retriever ranks best although they do not answer it.
-        state: Row of its example, -1 where there is no gold passage.
-        target: Row of the vector of the question in full, -1 where it is not known.
-    """
-
-    ids: tuple[int, ...]
-    gold: tuple[int, ...] = ()
-    positive: int = -1
-    hard: tuple[int, ...] = ()
-    state: int = -1
-    target: int = -1
+    ids: tuple[int, ...]  # Token ids of the question and its turns.
+    gold: tuple[int, ...] = ()  # Memory sets that answer it.
+    positive: int = -1  # One of them.
+    hard: tuple[int, ...] = ()  # Sets that the untrained retriever ranks best although they do not answer it.
+    state: int = -1  # Row of its example.
+    target: int = -1  # Row of the vector of the question in full.
 
 
 def encode_examples(
     data: TrainingData, encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
 ) -> EncodedData:
-    """Encode the texts of training data and mine hard negatives with the untrained retriever.
-
-    Args:
-        data: Examples and passages.
-        encoder: The frozen encoder.
-        cache: Where vectors are kept between runs.
-        progress: A bar, a callback or nothing while encoding.
-
-    Raises:
-        RetrievalError: The encoder's vectors cannot be used.
-    """
+    """Encode the texts of training data and mine hard negatives with the untrained retriever."""
     memory = build_memory(data.passages, encoder, cache=cache, progress=progress)
     rows: dict[str, int] = {}
 
@@ -155,16 +114,8 @@ def encode_examples(
 def with_query_encoder(
     found: EncodedData, model: RetrieverModel, *, bfloat16: bool = False, progress: Progress = False
 ) -> EncodedData:
-    """The data with what a model's query encoder, which is not trained any more, makes of questions with a history.
-
-    Args:
-        found: Of `encode_examples`.
-        model: A model with a query encoder.
-        bfloat16: What it computes in.
-        progress: A bar, a callback or nothing while it reads.
-    """
-    if model.query_encoder is None:
-        raise ValueError(f"The model {model.source} has no query encoder.")
+    """The data with what a model's query encoder, which is not trained any more, makes of questions with a history."""
+    assert model.query_encoder is not None
     rows = [row for row, example in enumerate(found.examples) if example.turns]
     vectors = np.zeros((len(rows), found.texts.shape[1]), dtype=np.float32)
     with track(progress, len(rows), "Reading") as advance:

@@ -22,27 +22,18 @@ from langgraph_convcoa.training.loop.checkpoints import check_resumed
 class TrainingJob:
     """Where a trained model goes, and how its training is run.
 
-    Attributes:
-        out: Folder for the model; it is only returned when None. The state of an unfinished training is kept beside it.
-        resume: Resume an unfinished training into `out`.
-        device: "cpu", "cuda", ...; chosen when None.
-        logs: Folder for TensorBoard.
-        cache: Where vectors are kept between runs.
-        progress: A bar, a callback or nothing.
-        command: What the model's card names as its origin; no card is written without.
-
     Example:
         >>> TrainingJob(out="models/mine").checkpoint.name
         'mine.training.safetensors'
     """
 
-    out: str | Path | None = None
-    resume: bool = False
-    device: str | None = None
-    logs: str | Path | None = None
-    cache: PatternCache | None = None
+    out: str | Path | None = None  # Folder for the model, the state of an unfinished training beside it; None only returns it.
+    resume: bool = False  # Resume an unfinished training into `out`.
+    device: str | None = None  # "cpu", "cuda", ...; chosen when None.
+    logs: str | Path | None = None  # Folder for TensorBoard.
+    cache: PatternCache | None = None  # Where vectors are kept between runs.
     progress: Progress = False
-    command: str = ""
+    command: str = ""  # What the model's card names as its origin; no card is written without.
 
     @property
     def checkpoint(self) -> Path | None:
@@ -55,16 +46,11 @@ class TrainingJob:
     @property
     def options(self) -> dict[str, Any]:
         """The arguments of `loop.trainer.train` that the job says."""
-        run = {"resume": self.resume, "device": self.device, "logs": self.logs, "progress": self.progress}
-        return {"checkpoint": self.checkpoint, **run}
+        names = ("checkpoint", "resume", "device", "logs", "progress")
+        return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
-        """Check before anything is encoded that the model can be written.
-
-        Raises:
-            InputError: An unfinished training is there and not to be resumed.
-            RetrievalError: The folder holds something else than a model, or cannot be written.
-        """
+        """Check before anything is encoded that the model can be written, and that no unfinished training is in the way."""
         if self.out is None or self.checkpoint is None:
             return
         check_model_folder(self.out)
@@ -82,16 +68,7 @@ class TrainingJob:
     def finish(
         self, model: RetrieverModel, data: TrainingData | None = None, single_turn: Sequence[Dataset] = ()
     ) -> RetrieverModel:
-        """The model with its card, saved by one of the processes that trained it; the checkpoint is removed.
-
-        Args:
-            model: As it was trained.
-            data: The conversations that it was trained on, for its card.
-            single_turn: The single-turn questions that it was trained on, for its card.
-
-        Raises:
-            RetrievalError: The model cannot be written.
-        """
+        """The model with its card of these data, saved by one of the processes that trained it; the checkpoint is removed."""
         if self.command:
             sources = (data.sources if data is not None else {}) | {one.name: len(one.queries) for one in single_turn}
             model = replace(model, card=model_card(model, sources, self.command))
@@ -125,11 +102,6 @@ def model_parts(model: RetrieverModel) -> dict[str, str]:
 
 def model_card(model: RetrieverModel, sources: Mapping[str, int], command: str) -> str:
     """A card in Markdown, to which its owner adds licences and measured numbers.
-
-    Args:
-        model: As it was trained.
-        sources: How many questions each data set had.
-        command: What made it.
 
     Example:
         >>> print(model_card(RetrieverModel("some/encoder"), {"talks": 12}, "convcoa train talks --out m").splitlines()[0])

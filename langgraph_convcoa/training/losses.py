@@ -19,7 +19,7 @@ SCALE = 20.0
 
 
 class Ranked(Protocol):
-    """A question by the numbers of the memory sets that answer it, one of them, and sets that do not."""
+    """A question by the memory sets that answer it, one of them, and sets that do not."""
 
     @property
     def gold(self) -> Sequence[int]: ...
@@ -33,20 +33,15 @@ class Ranked(Protocol):
 class MemorySets:
     """M memory sets of unequal sizes, laid out side by side.
 
-    Attributes:
-        whole: (m, d), the whole-passage pattern y_0 of each.
-        windows: (m, w, d), the windows Y of each; what is beyond a set's size is anything.
-        mask: (m, w), True where there is a window; at least one a set.
-
     Example:
         >>> sets = MemorySets.of(Patterns(np.eye(5, dtype=np.float32), np.array([0, 2, 5])), np.array([1, 0]))
         >>> sets.mask.tolist()
         [[True, True], [True, False]]
     """
 
-    whole: Tensor
-    windows: Tensor
-    mask: Tensor
+    whole: Tensor  # (m, d), the whole-passage pattern y_0 of each.
+    windows: Tensor  # (m, w, d), the windows Y of each; what is beyond a set's size is anything.
+    mask: Tensor  # (m, w), True where there is a window; at least one a set.
 
     @classmethod
     def of(cls, patterns: Patterns, sets: npt.NDArray[np.int64], device: str | torch.device = "cpu") -> MemorySets:
@@ -57,10 +52,7 @@ class MemorySets:
 
     @classmethod
     def packed(cls, rows: Tensor, sizes: Tensor) -> MemorySets:
-        """Memory sets whose patterns are one after another, y_0 first: (N, d) rows and (m,) numbers of rows, each above 1.
-
-        A gradient goes back to the rows.
-        """
+        """Memory sets whose patterns are one after another, y_0 first: rows (N, d), with a gradient; sizes (m,) above 1."""
         windows = sizes - 1
         starts = sizes.cumsum(0) - sizes
         columns = torch.arange(int(windows.max()), device=rows.device)
@@ -78,20 +70,10 @@ def memory_scores(
     association: Tensor | None = None,
     readout: Tensor | None = None,
 ) -> Tensor:
-    """The score of every memory set for every query, w <x, y_0> + sum_j sparsemax(beta a)_j b_j.
+    """The scores (q, m) of memory sets for states (q, d), w <x, y_0> + sum_j sparsemax(beta a)_j b_j, with a gradient.
 
-    It is what retrieval ranks by, with a gradient.
-
-    Args:
-        states: Query states x, (q, d).
-        sets: m memory sets.
-        beta: Inverse temperature, a number or a tensor of one.
-        passage_weight: w.
-        association: X W_Q W_K^T, (q, d), whose products with the windows are a; the states when None.
-        readout: X (W_K W_V)^T, (q, d), whose products with the windows are b; the states when None.
-
-    Returns:
-        (q, m).
+    It is what retrieval ranks by. a are the products of the windows with `association`, X W_Q W_K^T, and b those with
+    `readout`, X (W_K W_V)^T, both (q, d) and the states when None.
 
     Example:
         >>> sets = MemorySets(torch.eye(2), torch.eye(2).view(2, 1, 2), torch.ones(2, 1, dtype=torch.bool))
@@ -108,15 +90,7 @@ def memory_scores(
 def gated_states(encoded: Tensor, questions: Tensor, states: Tensor, state_weight: float, gate: float) -> Tensor:
     """normalise((1 - <t, x>)^p t + g s), the state of a model with a query encoder, with a gradient (`mixed_states`).
 
-    Args:
-        encoded: t, (n, d), of length one.
-        questions: x, (n, d), of length one.
-        states: s, (n, d), of length one.
-        state_weight: g, at least 0.
-        gate: p, at least 0.
-
-    Returns:
-        (n, d), of length one.
+    t, x and s are the vectors `encoded`, `questions` and `states`, (n, d) of length one, g `state_weight` and p `gate`.
 
     Example:
         >>> t, s = torch.eye(2)[:1], torch.eye(2)[1:]
@@ -133,16 +107,8 @@ def gated_states(encoded: Tensor, questions: Tensor, states: Tensor, state_weigh
 def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None, *, scale: float | Tensor = SCALE) -> Tensor:
     """Negative log-likelihood of each query's positive among its positive, hard negatives and the batch's other sets.
 
-    Karpukhin et al. 2020, over memory sets (Pan et al. 2024b, section 4).
-
-    Args:
-        scores: (q, m), of every set of the batch for every query.
-        positives: (q,), the column of each query's positive.
-        also_gold: (q, m), True where a set is gold for a query too; it is then no negative of that query.
-        scale: What the scores are multiplied with before the softmax.
-
-    Returns:
-        The mean over the queries; 0 where there are none.
+    Karpukhin et al. 2020, over memory sets (Pan et al. 2024b, section 4). Of the scores (q, m) `positives` (q,) names each
+    query's column; where `also_gold` (q, m) is True a set is no negative of that query. The mean over the queries, 0 of none.
 
     Example:
         >>> scores = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -194,35 +160,17 @@ def ranking_loss(
     scale: float = SCALE,
     device: str | torch.device = "cpu",
 ) -> Tensor:
-    """The DPR loss of questions over stored patterns: their positives and some hard negatives of each, every set once.
-
-    Args:
-        items: q questions.
-        patterns: What the numbers of the items' memory sets stand for.
-        score: Scores (q, m) of memory sets, in the order of the questions.
-        negatives: Hard negatives of each question.
-        scale: See `dpr_loss`.
-        device: Where the loss is computed.
-    """
+    """The DPR loss of questions over stored patterns: their positives and some hard negatives of each, every set once."""
     sets = np.unique(np.concatenate([np.array(drawn, dtype=np.int64) for drawn in draw_sets(items, negatives)]))
     positives, gold = targets_among(items, sets, device)
     return dpr_loss(score(MemorySets.of(patterns, sets, device)), positives, gold, scale=scale)
 
 
 def distillation_loss(states: Tensor, targets: Tensor, *, contrast: float = 1.0, scale: float = SCALE) -> dict[str, Tensor]:
-    """How far the states of questions in conversation are from the vectors of the questions that stand alone.
+    """How far the states of questions in conversation are from the vectors of the questions that stand alone, both (q, d).
 
-    Two parts: one minus the cosine of the two, and the negative log-likelihood of a state's own target among those of the
-    batch; equal targets are no negatives of each other.
-
-    Args:
-        states: (q, d), of unit length, from a query encoder that learns.
-        targets: (q, d), of unit length, from the frozen encoder; no gradient goes to them.
-        contrast: Weight of the second part.
-        scale: Of the cosines in it.
-
-    Returns:
-        "cosine", and "contrast" unless its weight is 0; their sum is the loss.
+    "cosine" is one minus the cosine of the two; "contrast", unless its weight is 0, the negative log-likelihood of a state's
+    own target among those of the batch, where equal targets are no negatives of each other. No gradient goes to the targets.
 
     Example:
         >>> losses = distillation_loss(torch.eye(2), torch.eye(2), scale=1.0)

@@ -20,14 +20,12 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import mixed_states
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
 from langgraph_convcoa.training.data import TrainingData
+from langgraph_convcoa.training.dual_encoder import DualEncoder, DualLoss, encode_ids, reciprocal_rank_of_dual
 from langgraph_convcoa.training.encoded import EncodedData, encode_examples, query_items, reciprocal_rank
-from langgraph_convcoa.training.encoder.dual_encoder import DualEncoder, DualLoss, encode_ids, reciprocal_rank_of_dual
-from langgraph_convcoa.training.head.loss import HeadLoss
-from langgraph_convcoa.training.head.model import HopfieldHead
-from langgraph_convcoa.training.head.training import HEAD_RATES, HeadSettings, reciprocal_rank_of_head
+from langgraph_convcoa.training.head import HEAD_RATES, HeadLoss, HeadSettings, HopfieldHead, reciprocal_rank_of_head
 from langgraph_convcoa.training.loop.checkpoints import trained_parameters
 from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
-from langgraph_convcoa.training.query_encoder.loss import QueryEncoderLoss
+from langgraph_convcoa.training.query_encoder import QueryEncoderLoss
 
 METHODS = ("head", "query-encoder", "dual-question", "dual")
 """head: the conversation state, and W_Q, W_K, W_V and beta, on frozen vectors. query-encoder: a query encoder, with the DPR

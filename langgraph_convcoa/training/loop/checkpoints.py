@@ -20,21 +20,13 @@ _KEY = "convcoa_training"
 
 @dataclass
 class TrainingState:
-    """How far a training is.
-
-    Attributes:
-        step: How many steps were taken.
-        seconds: How long they took, evaluations left out.
-        settings: What the training was started with; it is resumed with the same only.
-        evaluations: (step, seconds, score) of each evaluation.
-        losses: Sums of the parts of the loss since they were last logged, and under "steps" of how many steps.
-    """
+    """How far a training is."""
 
     step: int = 0
-    seconds: float = 0.0
-    settings: dict[str, Any] = field(default_factory=dict)
-    evaluations: list[tuple[int, float, float]] = field(default_factory=list)
-    losses: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0  # Evaluations left out.
+    settings: dict[str, Any] = field(default_factory=dict)  # As at the start; it is resumed with the same only.
+    evaluations: list[tuple[int, float, float]] = field(default_factory=list)  # (step, seconds, score) of each.
+    losses: dict[str, float] = field(default_factory=dict)  # Sums since last logged, under "steps" of how many steps.
 
 
 def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
@@ -52,9 +44,6 @@ def save_checkpoint(path: Path, module: nn.Module, optimizer: torch.optim.Optimi
     """Write the state of a training, in place of the one that is there, all at once or not at all.
 
     Frozen parameters are not in it: whoever resumes has them from where they came.
-
-    Raises:
-        RetrievalError: The file cannot be written.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -80,12 +69,6 @@ def load_checkpoint(
     path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, settings: Mapping[str, Any]
 ) -> TrainingState:
     """Put the state of a training back into its module and optimizer, made as they were then.
-
-    Args:
-        path: A file of `save_checkpoint`.
-        module: What is trained.
-        optimizer: Over the parameters of `trained_parameters`, in the grouping of that time.
-        settings: What this run was started with, as JSON values.
 
     Raises:
         InputError: The checkpoint is of a run with other settings, data or shapes; the first difference is named.

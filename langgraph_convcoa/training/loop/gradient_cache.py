@@ -37,22 +37,12 @@ def backward(
     seed: Sequence[int] = (0,),
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> dict[str, float]:
-    """Add the gradient of the loss of a batch to the parameters.
+    """Add the gradient of the loss of a batch to the parameters, and return the parts of the loss.
 
     With `chunk` the items are encoded in parts without a graph, the loss is differentiated down to their vectors, and each
     part is encoded again and takes its share of that gradient: the same gradient as of the batch at once, in the memory of a
-    part, at one more forward pass. The random numbers of a part are the same both times.
-
-    Args:
-        module: What is trained.
-        objective: Gives vectors of items and the loss of a batch of them.
-        items: The batch.
-        chunk: Items encoded at a time; all when None.
-        seed: Numbers that the random state of every part is made from.
-        autocast: A context that vectors are computed in; the loss is computed outside of it, in float32 at least.
-
-    Returns:
-        The parts of the loss, detached.
+    part, at one more forward pass. The random numbers of a part, made from `seed`, are the same both times. Vectors are
+    computed in `autocast`, the loss outside of it, in float32 at least.
 
     Example:
         >>> class Squares:

@@ -18,11 +18,6 @@ def interruptions() -> Iterator[Callable[[], bool]]:
     At the end of the context the signal is raised again, and does what it would have done; where that returns,
     KeyboardInterrupt is raised, since what was under way is not finished. A second one is not held back, nor are signals that
     are ignored, as under nohup. Outside of the main thread, where no signal arrives, nothing is held back.
-
-    Example:
-        >>> with interruptions() as interrupted:
-        ...     interrupted()
-        False
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -36,38 +36,20 @@ Batches = Callable[[int, np.random.Generator], Sequence[Sequence[int]]]
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How long and how fast to train.
-
-    Attributes:
-        epochs: How often every item is seen.
-        steps: How many batches, in place of `epochs`.
-        batch_size: Items a step, over all devices together.
-        chunk: Items encoded at a time, with gradient caching; the whole batch when None.
-        learning_rate: Of AdamW, at its highest.
-        warmup: Share of the steps in which it rises from 0; it then falls to 0 in a line.
-        weight_decay: Of matrices; vectors and numbers have none.
-        clip: Largest length of the gradient.
-        mixed_precision: "bf16" encodes in bfloat16; weights and loss are float32 either way.
-        seed: Of the order of the data and of dropout.
-        checkpoint_every: Steps between two checkpoints; none are written when 0, nor at Ctrl-C.
-        evaluate_every: Steps between two evaluations; one at the end when None.
-
-    Raises:
-        InputError: A number is out of range.
-    """
+    """How long and how fast to train."""
 
     epochs: int = 1
-    steps: int | None = None
-    batch_size: int = 32
-    chunk: int | None = None
-    learning_rate: float = 5e-5
-    warmup: float = 0.1
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    mixed_precision: Literal["no", "bf16"] = "no"
-    seed: int = 0
-    checkpoint_every: int = 100
-    evaluate_every: int | None = None
+    steps: int | None = None  # How many batches, in place of `epochs`.
+    batch_size: int = 32  # Items a step, over all devices together.
+    chunk: int | None = None  # Items encoded at a time, with gradient caching; the whole batch when None.
+    learning_rate: float = 5e-5  # Of AdamW, at its highest.
+    warmup: float = 0.1  # Share of the steps in which the rate rises from 0; it then falls to 0 in a line.
+    weight_decay: float = 0.0  # Of matrices; vectors and numbers have none.
+    clip: float = 1.0  # Largest length of the gradient.
+    mixed_precision: Literal["no", "bf16"] = "no"  # "bf16" encodes in bfloat16; weights and loss are float32 either way.
+    seed: int = 0  # Of the order of the data and of dropout.
+    checkpoint_every: int = 100  # Steps between two checkpoints; none are written when 0, nor at Ctrl-C.
+    evaluate_every: int | None = None  # Steps between two evaluations; one at the end when None.
 
     def __post_init__(self) -> None:
         whole = dict.fromkeys(("epochs", "steps", "batch_size", "chunk", "evaluate_every"), 1)
@@ -120,25 +102,10 @@ def train(
         progress: A bar, a callback or nothing.
         device: "cpu", "cuda", ...; what accelerate finds when None.
 
-    Returns:
-        The steps taken, their seconds over all parts of a resumed run, and the evaluations.
-
     Raises:
-        InputError: There is nothing to train or to train on, or the checkpoint is there and not to be resumed, or is of
-            another run.
+        InputError: There is nothing to train or to train on, or the checkpoint is not to be resumed, or of another run.
         RetrievalError: The loss is NaN or infinite, the checkpoint is damaged or cannot be written, or a package is missing.
         KeyboardInterrupt: Ctrl-C, after the step under way and its checkpoint.
-
-    Example:
-        >>> class Squares:
-        ...     def represent(self, module, items):
-        ...         return (module(torch.tensor(items).unsqueeze(-1)),)
-        ...     def loss(self, module, vectors, items):
-        ...         return {"squares": vectors[0].square().mean()}
-        >>> layer = nn.Linear(1, 1, bias=False)
-        >>> state = train(layer, Squares(), [1.0, 2.0], TrainingSettings(steps=50, learning_rate=0.1), device="cpu")
-        >>> state.step, abs(layer.weight.item()) < 0.1
-        (50, True)
     """
     if not items:
         raise InputError("There is nothing to train on: the data has no example of this kind.")
@@ -191,7 +158,12 @@ class _Run(Generic[Module, Item]):
 
     def go(self, path: Path | None, log: Callable[[str, float, int], None], progress: Progress) -> None:
         every = self.settings.checkpoint_every if self.processes.is_main_process else 0
-        self._share_weights()
+        if self.processes.num_processes > 1:
+            from accelerate.utils import broadcast
+
+            with torch.no_grad():
+                for parameter in self.module.parameters():
+                    parameter.copy_(broadcast(parameter.data))
         with interruptions() as interrupted, track(progress, self.total, "Training") as advance:
             advance(self.state.step)
             for batch in self._remaining():
@@ -221,10 +193,14 @@ class _Run(Generic[Module, Item]):
             [self.items[number] for number in share],
             chunk=settings.chunk,
             seed=(settings.seed, step, rank),
-            autocast=self._autocast,
+            autocast=lambda: torch.autocast(self.device.type, torch.bfloat16, enabled=settings.mixed_precision == "bf16"),
         )
         parameters = list(trained_parameters(self.module).values())
-        self._average_gradients(parameters)
+        if world > 1:
+            from accelerate.utils import reduce
+
+            for parameter in parameters:
+                parameter.grad = reduce(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad, "mean")
         length = torch.nn.utils.clip_grad_norm_(parameters, settings.clip)
         if not (math.isfinite(sum(losses.values())) and bool(torch.isfinite(length))):
             raise RetrievalError(f"The loss or its gradient is NaN or infinite at step {step + 1}: lower the learning rate.")
@@ -273,26 +249,6 @@ class _Run(Generic[Module, Item]):
         order = random.permutation(len(self.items)).tolist()
         size = self.settings.batch_size
         return [order[start : start + size] for start in range(0, len(order), size)]
-
-    def _autocast(self) -> AbstractContextManager[object]:
-        return torch.autocast(self.device.type, torch.bfloat16) if self.settings.mixed_precision == "bf16" else nullcontext()
-
-    def _share_weights(self) -> None:
-        """The same weights on every device, whatever they were made of."""
-        if self.processes.num_processes > 1:
-            from accelerate.utils import broadcast
-
-            with torch.no_grad():
-                for parameter in self.module.parameters():
-                    parameter.copy_(broadcast(parameter.data))
-
-    def _average_gradients(self, parameters: list[nn.Parameter]) -> None:
-        if self.processes.num_processes > 1:
-            from accelerate.utils import reduce
-
-            for parameter in parameters:
-                found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                parameter.grad = reduce(found, "mean")
 
 
 def _optimizer(module: nn.Module, settings: TrainingSettings, rates: Mapping[str, float]) -> torch.optim.Optimizer:

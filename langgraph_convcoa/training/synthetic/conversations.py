@@ -72,26 +72,14 @@ class _Article:
 
 
 def synthetic_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> list[TrainingExample]:
-    """Conversations made from the single-turn questions of a data set with titled passages.
+    """Conversations made from the single-turn questions, in the order of their articles, of a data set with titled passages.
 
     The rewrite of each is the question in full: what a reader who has not seen the history understands. About a quarter of
     the questions need nothing of the history: half of these stay with its topic, the others leave it. A question that the data
     does not have has no gold passage.
 
-    Args:
-        dataset: Questions in the order of their articles, such as the training split of SQuAD.
-        count: How many to make.
-        seed: Of the choices; the same seed gives the same examples.
-
     Raises:
         InputError: No passage has a title, fewer than two articles have questions, or count is below 1.
-
-    Example:
-        >>> from langchain_core.documents import Document
-        >>> corpus = tuple(Document(id=n, page_content=f"{n} is a city.", metadata={"title": n}) for n in ("Bern", "Oslo"))
-        >>> asked = [Query(f"{n}{i}", f"Who built {n}?", gold=(n,), answer="men") for n in ("Bern", "Oslo") for i in "ab"]
-        >>> len(synthetic_conversations(Dataset("cities", tuple(asked), corpus), 5))
-        5
     """
     if count < 1:
         raise InputError(f"The number of conversations to make must be at least 1, not {count}.")
@@ -259,17 +247,7 @@ def with_synthetic(
     """The data with synthetic conversations, and with some single-turn questions as they are.
 
     All turns of a real conversation often share one passage, so that a head trained on these alone learns that the history is
-    always right.
-
-    Args:
-        data: Real conversations.
-        single_turn: Questions over titled articles; where there are none, the data is returned as it is.
-        synthetic: How many conversations to make.
-        single: How many questions to take as they are.
-        seed: Of what is drawn.
-
-    Raises:
-        InputError: A passage id stands for two texts.
+    always right. Raises InputError where a passage id stands for two texts.
     """
     examples = list(data.examples)
     passages = {str(passage.id): passage for passage in data.passages}

@@ -34,19 +34,12 @@ _CAPITALISED = re.compile(r"(?<=[a-z,] )[A-Z][\w'-]+(?: (?:of |the |de |and )?[A
 
 @dataclass(frozen=True)
 class Topic:
-    """The subject of an article, and how a question may refer to it.
+    """The subject of an article, and how a question may refer to it."""
 
-    Attributes:
-        name: The title without what stands in brackets.
-        aliases: Ways in which a question names it, the longest first.
-        subject: The pronoun that stands for it: he, she, it or they.
-        kind: A noun for it, such as "singer"; empty where none is known.
-    """
-
-    name: str
-    aliases: tuple[str, ...]
-    subject: str
-    kind: str
+    name: str  # The title without what stands in brackets.
+    aliases: tuple[str, ...]  # Ways in which a question names it, the longest first.
+    subject: str  # The pronoun that stands for it: he, she, it or they.
+    kind: str  # A noun for it, such as "singer"; empty where none is known.
 
     @classmethod
     def of(cls, title: str, passages: Sequence[str]) -> Topic:

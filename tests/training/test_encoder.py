@@ -15,13 +15,12 @@ from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, QueryText, Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.encoded import QueryItem
-from langgraph_convcoa.training.encoder.loss import EncoderLoss
-from langgraph_convcoa.training.encoder.training import EncoderSettings, train_encoder
+from langgraph_convcoa.training.encoder import EncoderLoss, EncoderSettings, train_encoder
 from langgraph_convcoa.training.job import TrainingJob
 from langgraph_convcoa.training.loop.gradient_cache import backward
 from langgraph_convcoa.training.loop.trainer import TrainingSettings
 from tests.retrieval.tiny_bert import save_tiny_bert
-from tests.training.query_encoder.test_training import READING, THINGS, conversations
+from tests.training.test_query_encoder import READING, THINGS, conversations
 
 pytest.importorskip("accelerate")
 

@@ -24,12 +24,10 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from langgraph_convcoa.training.encoded import EncodedData, EncodedExample, QueryItem, encode_examples, with_query_encoder
-from langgraph_convcoa.training.head.model import HopfieldHead
-from langgraph_convcoa.training.head.training import HeadSettings, reciprocal_rank_of_head, train_head
+from langgraph_convcoa.training.head import HeadSettings, HopfieldHead, reciprocal_rank_of_head, train_head
 from langgraph_convcoa.training.job import TrainingJob
 from langgraph_convcoa.training.loop.trainer import TrainingSettings
-from langgraph_convcoa.training.query_encoder.loss import QueryEncoderLoss, mixed_batches
-from langgraph_convcoa.training.query_encoder.training import QueryEncoderSettings, train_query_encoder
+from langgraph_convcoa.training.query_encoder import QueryEncoderLoss, QueryEncoderSettings, mixed_batches, train_query_encoder
 from tests.retrieval.conftest import BagOfWords
 from tests.retrieval.tiny_bert import save_tiny_bert
 
@@ -265,9 +263,7 @@ def test_a_resumed_training_names_the_setting_that_differs(base: str, tmp_path: 
 def test_a_query_encoder_that_cannot_be_trained_further_is_told_before_training(
     base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "langgraph_convcoa.training.query_encoder.training.train", lambda *_, **__: pytest.fail("it was trained")
-    )
+    monkeypatch.setattr("langgraph_convcoa.training.query_encoder.train", lambda *_, **__: pytest.fail("it was trained"))
     other = RetrieverModel(base, query_encoder=QueryEncoder(base, Differences({}, "another encoder's"), READING))
     with pytest.raises(RetrievalError, match="training cannot be continued"):
         train_query_encoder(conversations(), encoder=base, settings=chosen(), start=other, job=CPU)

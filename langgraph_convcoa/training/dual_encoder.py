@@ -20,29 +20,18 @@ _BATCH = 64
 
 
 class DualEncoder(nn.Module):
-    """An encoder for the question and the turns before it, newest first, and one for passages, which may stay frozen.
+    """An encoder for the question and the turns before it, and with `both` one for passages, which else stays frozen."""
 
-    Args:
-        base: Name or folder of the encoder that both start from.
-        both: Whether the passage encoder is trained too.
-        tokens: How many tokens of question and turns are read.
-
-    Raises:
-        RetrievalError: The encoder cannot be loaded, or is no single transformer.
-    """
-
-    def __init__(self, base: str, *, both: bool = False, tokens: int = 128) -> None:
+    def __init__(self, base: str, *, both: bool = False) -> None:
         super().__init__()
-        self.question = QueryEncoderModule.of(base, Reading(tokens), device="cpu")
+        self.question = QueryEncoderModule.of(base, Reading(), device="cpu")
         self.passage = QueryEncoderModule.of(base, Reading(_PASSAGE_TOKENS), device="cpu") if both else None
 
 
 class DualLoss:
-    """The DPR loss of dot products of single vectors, with hard negatives and those of the batch.
+    """The DPR loss of dot products of single vectors, with some hard negatives of each question and those of the batch.
 
-    Args:
-        data: The passages; their frozen whole-passage patterns are used unless the passage encoder is trained.
-        negatives: Hard negatives of each question in a batch, drawn at random every time.
+    The frozen whole-passage patterns of the data are used unless the passage encoder is trained.
     """
 
     def __init__(self, data: EncodedData, negatives: int = 3) -> None:
@@ -86,8 +75,8 @@ def encode_ids(encoder: QueryEncoderModule, ids: Sequence[Sequence[int]]) -> Vec
     return found
 
 
-def reciprocal_rank_of_dual(dual: DualEncoder, loss: DualLoss, items: Sequence[QueryItem], depth: int = 100) -> float:
-    """The mean reciprocal rank of the best gold passage among all passages, by dot products of single vectors."""
+def reciprocal_rank_of_dual(dual: DualEncoder, loss: DualLoss, items: Sequence[QueryItem]) -> float:
+    """The mean reciprocal rank of the best gold passage among all passages, 0 beyond the hundredth."""
     if not items:
         raise RetrievalError("There is no question with a gold passage to measure with.")
     states = encode_ids(dual.question, [item.ids for item in items])
@@ -99,5 +88,5 @@ def reciprocal_rank_of_dual(dual: DualEncoder, loss: DualLoss, items: Sequence[Q
     for state, item in zip(states, items, strict=True):
         scores = passages @ state
         rank = int((scores > scores[list(item.gold)].max()).sum())
-        found.append(1 / (1 + rank) if rank < depth else 0.0)
+        found.append(1 / (1 + rank) if rank < 100 else 0.0)
     return float(np.mean(found))

@@ -21,9 +21,14 @@ from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from langgraph_convcoa.training.encoded import encode_examples
-from langgraph_convcoa.training.head.loss import HeadLoss
-from langgraph_convcoa.training.head.model import HopfieldHead
-from langgraph_convcoa.training.head.training import HeadSettings, head_model, reciprocal_rank_of_head, train_head
+from langgraph_convcoa.training.head import (
+    HeadLoss,
+    HeadSettings,
+    HopfieldHead,
+    head_model,
+    reciprocal_rank_of_head,
+    train_head,
+)
 from langgraph_convcoa.training.job import TrainingJob
 from langgraph_convcoa.training.loop.trainer import TrainingSettings
 from langgraph_convcoa.training.losses import MemorySets

@@ -17,8 +17,8 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.bench.training_cost import METHODS, training_cost
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
+from langgraph_convcoa.training.dual_encoder import DualEncoder, DualLoss, reciprocal_rank_of_dual
 from langgraph_convcoa.training.encoded import EncodedData, encode_examples, query_items
-from langgraph_convcoa.training.encoder.dual_encoder import DualEncoder, DualLoss, reciprocal_rank_of_dual
 from langgraph_convcoa.training.loop.gradient_cache import backward
 from tests.retrieval.tiny_bert import save_tiny_bert
 
