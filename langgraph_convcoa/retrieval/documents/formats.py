@@ -22,24 +22,16 @@ _ID_KEYS = ("id", "_id")
 _WIDEST = 200
 _ITEM = re.compile(r"\s|[-*+•·–] |\(?\w{1,3}[.)] ")
 BYTE_ORDER_MARKS = (
-    (b"\xff\xfe\x00\x00", "utf-32"),
-    (b"\x00\x00\xfe\xff", "utf-32"),
-    (b"\xff\xfe", "utf-16"),
-    (b"\xfe\xff", "utf-16"),
-)
+    (b"\xff\xfe\x00\x00", "utf-32"), (b"\x00\x00\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A text of a file.
+    """A text of a file, with its page or row in `metadata`.
 
-    Attributes:
-        text: The text.
-        title: Empty where it has none.
-        key: Distinguishes it from the file's other texts; the whole id where `own_id` is set.
-        own_id: Whether `key` is an id of the user's.
-        metadata: The page or row.
-        date: When a PDF was made, as YYYY-MM-DD; empty where it is not known.
+    `key` distinguishes it from the file's other texts, and is the whole id where it is one of the user's (`own_id`); `date` is
+    when a PDF was made, as YYYY-MM-DD, or empty.
     """
 
     text: str
@@ -51,10 +43,7 @@ class Piece:
 
 
 def decode(data: bytes) -> str:
-    r"""Text of bytes in UTF-8, UTF-16 or UTF-32 (with their mark), else in Windows-1252.
-
-    Raises:
-        DocumentError: The bytes are no text.
+    r"""Text of bytes in UTF-8, UTF-16 or UTF-32 (with their mark), else in Windows-1252; DocumentError for binary ones.
 
     Example:
         >>> decode(b"\xef\xbb\xbfcaf\xc3\xa9"), decode(b"caf\xe9")
@@ -66,28 +55,21 @@ def decode(data: bytes) -> str:
                 return data.decode(name)
             except UnicodeDecodeError:
                 break
-    if b"\x00" in data:
-        raise DocumentError("is a binary file, not text: leave it out, or export its text")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        try:
-            text = data.decode("cp1252")
-        except UnicodeDecodeError:
-            text = data.decode("latin-1")
+    text = ""
+    for charset in ("utf-8-sig", "cp1252", "latin-1"):
+        with suppress(UnicodeDecodeError):
+            text = data.decode(charset)
+            break
     sample = text[:65_536]
-    if sum(ch < " " and ch not in "\t\n\r\f\v\x1b" for ch in sample) > 0.01 * len(sample):
+    if b"\x00" in data or sum(ch < " " and ch not in "\t\n\r\f\v\x1b" for ch in sample) > 0.01 * len(sample):
         raise DocumentError("is a binary file, not text: leave it out, or export its text")
     return text
 
 
 def unwrap(text: str, narrowest: int = 60, hyphens: bool = False) -> str:
-    r"""Join the lines that were only broken to fit a width, so that a sentence stands on one line.
+    r"""Join the lines that were only broken to fit a width, but for paragraphs with all lines below `narrowest` characters.
 
-    Args:
-        text: Paragraphs, with a blank line between them or not.
-        narrowest: A paragraph whose longer lines are below this many characters is left as it is.
-        hyphens: Whether a hyphen at the end of a line divides a word.
+    With `hyphens` a hyphen at the end of a line divides a word.
 
     Example:
         >>> unwrap("This sentence goes on\nin the next line.\n- one\n- two", narrowest=20)
@@ -134,7 +116,12 @@ def read_csv(data: bytes) -> list[Piece]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     try:
         header = [name.strip() for name in next(reader, [])]
-        rows = ["\n".join(_cells(row, header)) for row in reader]
+        names = [name or f"column {i}" for i, name in enumerate(header, start=1)]
+        rows = []
+        for row in reader:
+            # A row may have more cells than there are names.
+            named = zip([*names, *(f"column {i + 1}" for i in range(len(names), len(row)))], row, strict=False)
+            rows.append("\n".join(f"{name}: {value}" for name, cell in named if (value := " ".join(cell.split()))))
     except csv.Error as error:
         raise DocumentError(f"line {reader.line_num} is no valid CSV ({error}): mend or remove that line") from error
     groups: list[tuple[int, list[str]]] = []
@@ -149,36 +136,18 @@ def read_csv(data: bytes) -> list[Piece]:
     return [Piece("\n\n".join(group), key=f"row-{first}", metadata={"row": first}) for first, group in groups]
 
 
-def _cells(row: list[str], header: list[str]) -> Iterator[str]:
-    for i, cell in enumerate(row):
-        if value := " ".join(cell.split()):
-            yield f"{header[i] if i < len(header) and header[i] else f'column {i + 1}'}: {value}"
-
-
 def read_json(data: bytes) -> list[Piece]:
-    """A list of rows {"id", "title", "text"} or of strings, or one such row.
-
-    Raises:
-        DocumentError: Broken JSON (its line is named), or rows without text.
-    """
-    text = decode(data)
-    content = _parse(text)
+    """A list of rows {"id", "title", "text"} or of strings, or one such row."""
+    content = _parse(decode(data))
     rows = content if isinstance(content, list) else [content]
     return [_row(row, f"row {number}", str(number)) for number, row in enumerate(rows, start=1)]
 
 
 def read_json_lines(data: bytes) -> list[Piece]:
-    """One row {"id", "title", "text"} or one string a line; blank lines are passed over.
-
-    Raises:
-        DocumentError: A line is broken JSON or has no text; the line is named.
-    """
+    """One row {"id", "title", "text"} or one string a line; blank lines are passed over."""
     # Not splitlines(): it also breaks at U+2028 and the like, which JSON allows inside a string.
-    pieces = []
-    for number, line in enumerate(decode(data).split("\n"), start=1):
-        if line.strip():
-            pieces.append(_row(_parse(line, number), f"line {number}", str(number)))
-    return pieces
+    lines = enumerate(decode(data).split("\n"), start=1)
+    return [_row(_parse(line, number), f"line {number}", str(number)) for number, line in lines if line.strip()]
 
 
 def _parse(text: str, line: int = 1) -> Any:
@@ -198,25 +167,14 @@ def _row(row: Any, place: str, key: str) -> Piece:
     if not isinstance(text, str):
         raise DocumentError(f'{place} has no text: rows are {{"id", "title", "text"}} or plain strings')
     own_id = next((row[name] for name in _ID_KEYS if row.get(name) not in (None, "")), None)
-    title = row.get("title")
-    return Piece(
-        text,
-        title=title if isinstance(title, str) else "",
-        key=key if own_id is None else str(own_id),
-        own_id=own_id is not None,
-    )
+    title = row["title"] if isinstance(row.get("title"), str) else ""
+    return Piece(text, title, key if own_id is None else str(own_id), own_id=own_id is not None)
 
 
 def read_pdf(stream: BinaryIO, max_characters: int, max_pages: int | None = None) -> Iterator[Piece]:
-    """The text of each page of a PDF, with its page number from 1.
+    """The text of each page of a PDF, with its page number from 1; the page that passes `max_characters` is the last.
 
-    Args:
-        stream: The file.
-        max_characters: The page that passes this length of text is the last.
-        max_pages: How many pages are read at most.
-
-    Raises:
-        DocumentError: The file is encrypted or broken, or holds no text.
+    DocumentError where the file is encrypted or broken, or holds no text.
     """
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, FileNotDecryptedError

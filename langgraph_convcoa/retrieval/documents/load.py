@@ -6,9 +6,10 @@ import gzip
 import logging
 import os
 import re
+import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from langchain_core.documents import Document
@@ -16,6 +17,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.formats import Piece, read_csv, read_json, read_json_lines, read_pdf, read_plain
 from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
+from langgraph_convcoa.retrieval.progress import track
 
 logger = logging.getLogger(__name__)
 
@@ -36,18 +38,7 @@ _REASONS_SHOWN = 10
 
 
 def load_documents(path: str | os.PathLike[str], *, progress: bool = False, max_bytes: int = MAX_BYTES) -> list[Document]:
-    r"""All documents of a file or folder; see `iter_documents`.
-
-    Args:
-        path: A file, or a folder that is read with its sub-folders.
-        progress: Show a progress bar on standard error.
-        max_bytes: The most text to take, in bytes.
-
-    Returns:
-        The documents, in the order of their files' names.
-
-    Raises:
-        DocumentError: Nothing could be read, or there is more text than `max_bytes`.
+    r"""All documents of a file or of a folder and those below it, by the names of the files; see `iter_documents`.
 
     Example:
         >>> import tempfile, pathlib
@@ -64,11 +55,8 @@ def iter_documents(path: str | os.PathLike[str], *, progress: bool = False, max_
 
     Each has a stable `id` (its path below the root, or the row's own id; with `:page-n` or `:row-n` for a part of a file) and
     `source` (the path), `title` and, where they apply, `page` or `row` in its metadata. In a folder, hidden files and files
-    that are not accepted or cannot be read are passed over, with a warning in the log; a single file that cannot be read is
-    an error.
-
-    Raises:
-        DocumentError: Nothing could be read, or there is more text than `max_bytes`.
+    that are not accepted or cannot be read are passed over, with a warning in the log; a single file that cannot be read is a
+    DocumentError, as is more text than `max_bytes` bytes. With `progress` there is a bar on standard error.
     """
     root = Path(path).expanduser()
     files = _files(root)
@@ -77,23 +65,25 @@ def iter_documents(path: str | os.PathLike[str], *, progress: bool = False, max_
     skipped: list[str] = []
     seen: Counter[str] = Counter()
     left = max_bytes
-    for file in _tracked(files, progress):
-        name = file.relative_to(folder).as_posix()
-        try:
-            pieces, used = _read(file, left)
-        except _TooMuchText as error:
-            raise DocumentError(
-                f"{path} holds more than {max_bytes / 1e6:g} MB of text (the limit was reached at {name}): "
-                "give fewer documents, or raise the limit (--max-mb on the command line, max_bytes in Python)"
-            ) from error
-        except DocumentError as error:
-            if single:
-                raise DocumentError(f"{path} {error}") from error
-            skipped.append(f"{name} {error}")
-            continue
-        left -= used
-        for piece in pieces:
-            yield _document(piece, name, seen)
+    with track(progress and sys.stderr.isatty() and len(files) > 1, len(files), "Reading") as advance:
+        for file in files:
+            name = file.relative_to(folder).as_posix()
+            advance(1)
+            try:
+                pieces, used = _read(file, left)
+            except DocumentError as error:
+                if single:
+                    raise DocumentError(f"{path} {error}") from error
+                skipped.append(f"{name} {error}")
+                continue
+            if used > left:
+                raise DocumentError(
+                    f"{path} holds more than {max_bytes / 1e6:g} MB of text (the limit was reached at {name}): "
+                    "give fewer documents, or raise the limit (--max-mb on the command line, max_bytes in Python)"
+                )
+            left -= used
+            for piece in pieces:
+                yield _document(piece, name, seen)
     for reason in skipped[:_REASONS_SHOWN]:
         logger.warning("skipped: %s", reason)
     if len(skipped) > _REASONS_SHOWN:
@@ -105,18 +95,16 @@ def iter_documents(path: str | os.PathLike[str], *, progress: bool = False, max_
 
 def _files(root: Path) -> list[Path]:
     shown = str(root).replace("\x00", "?")[:200]
-    accepted = f"accepted are {ACCEPTED}"
     try:
         if root.is_dir():
             return _walk(root)
-        if root.is_file() and _suffix(root) is None:
-            raise DocumentError(f"{root} is not of a kind that can be read: {accepted}")
-        if root.is_file():
+        if root.is_file() and _suffix(root) is not None:
             return [root]
-        reason = "is neither a file nor a folder" if root.exists() else "does not exist"
+        reason = "is not of a kind that can be read" if root.is_file() else "is neither a file nor a folder"
+        reason = reason if root.exists() else "does not exist"
     except (OSError, ValueError) as error:
         raise DocumentError(f"{shown} cannot be opened ({_reason(error)}): give another path") from error
-    raise DocumentError(f"{shown} {reason}: {accepted}")
+    raise DocumentError(f"{shown} {reason}: accepted are {ACCEPTED}")
 
 
 def _walk(root: Path) -> list[Path]:
@@ -152,12 +140,8 @@ def _suffix(file: Path) -> str | None:
     return suffix if suffix in _READERS or suffix == ".pdf" else None
 
 
-class _TooMuchText(Exception):
-    """There is more text than may be read."""
-
-
 def _read(file: Path, limit: int) -> tuple[list[Piece], int]:
-    """The texts of a file that are not blank, and how many bytes of the limit they took."""
+    """The texts of a file that are not blank, and how many bytes of the limit they used."""
     suffix = _suffix(file) or ""
     try:
         if not file.is_file():
@@ -177,10 +161,8 @@ def _read(file: Path, limit: int) -> tuple[list[Piece], int]:
         raise DocumentError(f"cannot be opened ({_reason(error)})") from error
     except RecursionError as error:
         raise DocumentError("is nested too deeply to be read") from error
-    if used > limit:
-        raise _TooMuchText
     pieces = [piece for piece in pieces if piece.text.strip()]
-    if not pieces:
+    if not pieces and used <= limit:
         raise DocumentError("holds no text")
     return pieces, used
 
@@ -207,16 +189,6 @@ def _document(piece: Piece, name: str, seen: Counter[str]) -> Document:
 def _storable(text: str) -> str:
     """The text without lone surrogates, which no file or terminal takes, and with plain line ends."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _tracked(files: list[Path], progress: bool) -> Iterable[Path]:
-    if not progress or len(files) < 2:
-        return files
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    return track(files, description="Reading", console=console, transient=True, disable=not console.is_terminal)
 
 
 def _reason(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,7 @@ _TITLE_FIELD = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE
 
 
 def read_markdown(data: bytes) -> list[Piece]:
-    r"""The text of a Markdown document without its marks, one paragraph, heading, list item or table row a paragraph.
-
-    The title is that of the front matter or the first heading; a heading that opens the document is not repeated in the text.
+    r"""The text of a Markdown document without its marks; the title is that of the front matter or the first heading.
 
     Example:
         >>> (piece,) = read_markdown(b"# Bees\n\nThey *hum*\nin [spring](https://example.org).\n\n- one")
@@ -146,11 +145,7 @@ def _visible(page: Tag) -> Iterator[str]:
 
 
 def load_extractor() -> Any:
-    """Trafilatura's extraction; it and pypdf take seconds to import, which is no page's own time.
-
-    Raises:
-        RetrievalError: It is not installed.
-    """
+    """Trafilatura's extraction; it and pypdf take seconds to import, which is no page's own time."""
     try:
         import pypdf  # noqa: F401
         from trafilatura import bare_extraction
@@ -160,11 +155,7 @@ def load_extractor() -> Any:
 
 
 def main_text(page: str, url: str) -> tuple[str, str, str]:
-    """Main text, title and date of publication of a web page; all that is visible where no main text is found.
-
-    Raises:
-        RetrievalError: The extra `web` is not installed.
-    """
+    """Main text, title and date of publication of a web page; all that is visible where no main text is found."""
     from lxml import etree, html
 
     extract = load_extractor()
@@ -174,13 +165,8 @@ def main_text(page: str, url: str) -> tuple[str, str, str]:
     except (etree.ParserError, etree.XMLSyntaxError):
         return "", "", ""
     _prune(tree)
-    found = extract(
-        tree,
-        url=url,
-        with_metadata=True,
-        include_comments=False,
-        date_extraction_params={"original_date": True, "extensive_search": False, "max_date": date.today().isoformat()},
-    )
+    dates = {"original_date": True, "extensive_search": False, "max_date": date.today().isoformat()}
+    found = extract(tree, url=url, with_metadata=True, include_comments=False, date_extraction_params=dates)
     text, title, published = (found.text, found.title, found.date) if found is not None else ("", "", "")
     if not (text and title):
         visible, named = _html_text(html.tostring(tree, encoding="unicode"))
@@ -189,7 +175,7 @@ def main_text(page: str, url: str) -> tuple[str, str, str]:
 
 
 def _prune(tree: Any) -> None:
-    """Remove what is not visible, and what is beyond the number of nodes that are looked at."""
+    """Remove what is not visible, and all beyond the first `_MAX_NODES` nodes."""
     hidden = []
     left = _MAX_NODES
     for element in tree.iter():
@@ -222,11 +208,7 @@ def _cut_from(element: Any) -> None:
 
 
 def decode_page(body: bytes, declared: str = "") -> str:
-    r"""The text of a page's bytes, in the character set that they are in, whatever the server says.
-
-    Args:
-        body: The page.
-        declared: The character set that the server names.
+    r"""The text of a page's bytes, in the character set that they are in, whatever the server declares.
 
     Example:
         >>> decode_page("Zürich".encode(), "iso-8859-1"), decode_page("Zürich".encode("latin-1"), "utf-8")
@@ -248,15 +230,10 @@ def decode_page(body: bytes, declared: str = "") -> str:
                 return body.decode(name)
             except (UnicodeError, LookupError):
                 continue
-    return body.decode(_detected(body), "replace")
+    best = None
+    if sum(byte > 127 for byte in body[:100_000]) >= _ENOUGH:
+        with suppress(ImportError):  # the extra `web`
+            from charset_normalizer import from_bytes
 
-
-def _detected(body: bytes) -> str:
-    if sum(byte > 127 for byte in body[:100_000]) < _ENOUGH:
-        return "cp1252"
-    try:
-        from charset_normalizer import from_bytes
-    except ImportError:  # the extra `web`
-        return "cp1252"
-    best = from_bytes(body[:100_000]).best()
-    return best.encoding if best is not None else "cp1252"
+            best = from_bytes(body[:100_000]).best()
+    return body.decode(best.encoding if best is not None else "cp1252", "replace")

@@ -31,14 +31,8 @@ def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Doc
     A document that fits stays one passage and keeps its id. A longer one is split at paragraphs, then at sentences, then
     at words, into parts of about one length; part n has the id `{document id}#{n}`, from 1, and in its metadata
     `document_id` and `start`, its offset in the document. A document without an id gets one made of its content; of several
-    with the same content and no id, one is kept. Empty documents are left out, which is logged.
-
-    Args:
-        documents: LangChain documents; `metadata["title"]` is encoded with the text.
-        encoder: Its `max_tokens` and its count of tokens decide what fits.
-
-    Raises:
-        RetrievalError: An id is used twice, or there is no document with text.
+    with the same content and no id, one is kept. Empty documents are left out, which is logged. RetrievalError where an id is
+    used twice, or there is no document with text.
     """
     kept = identify(documents)
     texts = [pattern_text(document) for document in kept]
@@ -69,7 +63,7 @@ def passage_title(passage: Document) -> str:
 
 
 def windows(text: str, size: int = 3, stride: int = 2) -> list[Span]:
-    """Windows of up to three sentences, stride two, as spans of the text: the memory set of a passage.
+    """Windows of up to three sentences, stride two, as spans of the text: the patterns of a multi-vector passage.
 
     Example:
         >>> text = "One. Two. Three. Four."
@@ -78,9 +72,8 @@ def windows(text: str, size: int = 3, stride: int = 2) -> list[Span]:
     """
     found = sentences(text)
     if not found:
-        stripped = text.strip()
-        start = text.find(stripped)
-        return [(start, start + len(stripped))]
+        start = len(text) - len(text.lstrip())
+        return [(start, max(start, len(text.rstrip())))]
     spans = []
     for first in range(0, len(found), stride):
         last = min(first + size, len(found)) - 1
@@ -96,11 +89,7 @@ def document_id(passage: Document) -> str:
 
 
 def identify(documents: Iterable[Document]) -> list[Document]:
-    """Documents with text, each with an id; one without gets one made of its title and text.
-
-    Raises:
-        RetrievalError: An id is used twice, or there is no document with text.
-    """
+    """Documents with text, each with an id; one without gets one made of its title and text."""
     kept: list[Document] = []
     seen: set[str] = set()
     empty = 0
@@ -111,9 +100,8 @@ def identify(documents: Iterable[Document]) -> list[Document]:
             continue
         identity = document.id
         if identity is None:
-            identity = hashlib.sha256(
-                f"{document.metadata.get('title') or ''}\0{text}".encode("utf-8", "replace")
-            ).hexdigest()[:16]
+            content = f"{document.metadata.get('title') or ''}\0{text}"
+            identity = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
             if identity in seen:
                 continue
         seen.add(identity)
@@ -155,16 +143,15 @@ def _parts(document: Document, encoder: Encoder) -> Iterator[Document]:
 def _atoms(text: str, encoder: Encoder, limit: int, blank: int) -> list[tuple[int, int, int]]:
     """The coarsest pieces that fit, in order: (start, end, tokens)."""
     pending = [match.span() for match in _PARAGRAPH.finditer(text)]
-    for divide in (_sentence_spans, _word_spans, _character_spans, None):
+    for divide in (_sentence_spans, lambda part: [match.span() for match in _WORD.finditer(part)], _character_spans, None):
         totals = encoder.count_tokens_batch([text[start:end] for start, end in pending])
         counts = [(start, end, max(total - blank, 1)) for (start, end), total in zip(pending, totals, strict=True)]
         if divide is None or all(count <= limit for *_, count in counts):
             return counts
-        pending = [
-            piece
-            for start, end, count in counts
-            for piece in ([(start, end)] if count <= limit else [(start + a, start + b) for a, b in divide(text[start:end])])
-        ]
+        pending = []
+        for start, end, count in counts:
+            parts = [(0, end - start)] if count <= limit else divide(text[start:end])
+            pending += [(start + a, start + b) for a, b in parts]
     return []
 
 
@@ -172,10 +159,6 @@ def _sentence_spans(text: str) -> list[Span]:
     """Sentences with the white space after them, so that every character is in one."""
     starts = [0, *(sentence.start for sentence in sentences(text)[1:])]
     return list(pairwise([*starts, len(text)]))
-
-
-def _word_spans(text: str) -> list[Span]:
-    return [match.span() for match in _WORD.finditer(text)]
 
 
 def _character_spans(text: str) -> list[Span]:
