@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from langgraph_convcoa.cli.ask import ask
 from langgraph_convcoa.cli.bench import app as bench_app
-from langgraph_convcoa.cli.chat import chat
+from langgraph_convcoa.cli.chat import ask, chat
 from langgraph_convcoa.cli.console import report, warn
 from langgraph_convcoa.cli.demo import demo
 from langgraph_convcoa.cli.evaluate import app as evaluate_app

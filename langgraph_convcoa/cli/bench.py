@@ -7,50 +7,78 @@ from typing import Annotated
 
 import typer
 
-from langgraph_convcoa.cli.bench_training import training
 from langgraph_convcoa.cli.console import print_report
-from langgraph_convcoa.cli.options import AsJson, names_of
+from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, names_of, option
 from langgraph_convcoa.errors import InputError, one_of
 
 app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True, rich_markup_mode="rich")
-app.command()(training)
+
+
+@app.command()
+def training(
+    data: Annotated[list[Path], typer.Argument(metavar="DATA...", help="Folders or files of conversations.")],
+    methods: Annotated[str, option("A,B", "head, query-encoder, dual-question, dual (both encoders).")] = "head,dual-question",
+    steps: Annotated[int, option("N", "Of each training.", min=1)] = 200,
+    batch: Annotated[int, option("N", "Examples a step.", min=1)] = 32,
+    evaluations: Annotated[int, option("N", "How often each is measured.", min=1)] = 10,
+    questions: Annotated[int, option("N", "At most so many questions of the dev parts.", min=1)] = 500,
+    distractors: Annotated[str | None, option("FILE:N", "More passages to search: the first N of a corpus file.")] = None,
+    seed: Annotated[int, option("S", "Of the order of the data.", min=0)] = 0,
+    as_json: AsJson = False,
+    no_cache: NoCache = False,
+) -> None:
+    """Train by several methods on the same data and measure each on the way: quality, time to reach it, memory.
+
+    The training parts are trained on, the development parts measured with.
+
+    [bold]Examples[/bold]
+      convcoa bench training data/abg_coqa data/or_sharc
+      convcoa bench training data/abg_coqa --methods head,query-encoder,dual-question,dual --steps 100 --json
+    """
+    from langgraph_convcoa.cli.documents import open_cache
+    from langgraph_convcoa.datasets.passages import load_distractors
+    from langgraph_convcoa.evaluation.bench.training_cost import training_cost
+    from langgraph_convcoa.training.data import load_training_data
+
+    report = training_cost(
+        load_training_data(data, part="train", invalid="skip"),
+        load_training_data(data, part="dev", distractors=load_distractors(distractors) if distractors else (), invalid="skip"),
+        methods=[{"tower": "query-encoder"}.get(name.strip(), name.strip()) for name in methods.split(",")],
+        steps=steps,
+        batch_size=batch,
+        evaluations=evaluations,
+        questions=questions,
+        seed=seed,
+        cache=None if no_cache else open_cache(),
+        progress=True,
+    )
+    print_report(report, as_json)
 
 
 @app.command()
 def scoring(
-    patterns: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Number of patterns; may be repeated. 400000 by default.")
-    ] = None,
-    batch: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Queries at a time; may be repeated. 1 and 32 by default.")
-    ] = None,
+    patterns: Annotated[list[int] | None, option("N", "Number of patterns; may be repeated. 400000 by default.")] = None,
+    batch: Annotated[list[int] | None, option("N", "Queries at a time; may be repeated. 1 and 32 by default.")] = None,
     methods: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="product, float32, int8, faiss, approximate, approximate-passages (ANN indexes)."),
+        str | None, option("A,B", "product, float32, int8, faiss, approximate, approximate-passages (ANN indexes).")
     ] = None,
-    k: Annotated[int, typer.Option("-k", "--k", min=1, metavar="N", help="Passages a query.")] = 100,
-    dimension: Annotated[int, typer.Option(min=1, metavar="D", help="Length of a pattern.")] = 384,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Timed repetitions of each method.")] = 7,
-    seed: Annotated[int, typer.Option(metavar="S", help="Of the synthetic patterns and queries.")] = 0,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw time against size.")] = None,
+    k: Annotated[int, option("N", "Passages a query.", "-k", "--k", min=1)] = 100,
+    dimension: Annotated[int, option("D", "Length of a pattern.", min=1)] = 384,
+    runs: Annotated[int, option("N", "Timed repetitions of each method.", min=1)] = 7,
+    seed: Annotated[int, option("S", "Of the synthetic patterns and queries.")] = 0,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Time scoring beside the bare product and FAISS.
 
     [bold]Examples[/bold]
-
       convcoa bench scoring
-
       convcoa bench scoring --patterns 10000 --patterns 1000000 --methods product,float32,int8 --plot time.png
-
       convcoa bench scoring --patterns 100000 --methods float32,approximate
     """
     from langgraph_convcoa.evaluation.bench import scoring as bench
     from langgraph_convcoa.evaluation.bench.scoring_methods import METHODS
-    from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
 
-    if plot is not None:
-        check_picture(plot)
     chosen = names_of(methods) if methods is not None else METHODS
     report = bench.bench_scoring(
         patterns or (400_000,),
@@ -62,41 +90,31 @@ def scoring(
         seed=seed,
         progress=True,
     )
-    if plot is not None:
-        save_picture(report.figure(), plot)
-    print_report(report, as_json)
+    print_report(report, as_json, plot)
 
 
 @app.command()
 def encoder(
-    model: Annotated[str | None, typer.Option(metavar="NAME|DIR", help="An encoder; all-MiniLM-L6-v2 by default.")] = None,
-    dtypes: Annotated[
-        str | None, typer.Option(metavar="A,B", help="float32, bfloat16, torchao-int8; those installed by default.")
-    ] = None,
-    attention: Annotated[str, typer.Option(metavar="A,B", help="softmax, softmax1 (OutEffHop) or both.")] = "softmax,softmax1",
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of queries.jsonl and corpus.jsonl, to measure retrieval too.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(metavar="NAME", help="Only queries of this split.")] = None,
-    queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N queries.")] = None,
-    texts: Annotated[int, typer.Option(min=1, metavar="N", help="Texts that are timed.")] = 128,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Timed repetitions of each type.")] = 5,
+    model: Annotated[str | None, option("NAME|DIR", "An encoder; all-MiniLM-L6-v2 by default.")] = None,
+    dtypes: Annotated[str | None, option("A,B", "float32, bfloat16, torchao-int8; those installed by default.")] = None,
+    attention: Annotated[str, option("A,B", "softmax, softmax1 (OutEffHop) or both.")] = "softmax,softmax1",
+    data: Annotated[Path | None, option("DIR", "Folder of queries.jsonl and corpus.jsonl, to measure retrieval too.")] = None,
+    split: Annotated[str | None, option("NAME", "Only queries of this split.")] = None,
+    queries: Annotated[int | None, option("N", "Only the first N queries.", min=1)] = None,
+    texts: Annotated[int, option("N", "Texts that are timed.", min=1)] = 128,
+    runs: Annotated[int, option("N", "Timed repetitions of each type.", min=1)] = 5,
     train_steps: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Train on the data with each attention for N steps, and measure again.")
+        int, option("N", "Train on the data with each attention for N steps, and measure again.", min=0)
     ] = 0,
-    train_split: Annotated[str, typer.Option(metavar="NAME", help="What to train on.")] = "train",
+    train_split: Annotated[str, option("NAME", "What to train on.")] = "train",
     as_json: AsJson = False,
 ) -> None:
     """Measure an encoder's types: speed, memory, closeness to float32, retrieval, and outliers in its activations.
 
     [bold]Examples[/bold]
-
       convcoa bench encoder
-
       convcoa bench encoder --dtypes bfloat16,torchao-int8 --attention softmax --data data/abg_coqa --split dev
-
       convcoa bench encoder --data data/or_sharc --split dev --train-steps 200
-
       convcoa bench encoder --model trained/encoder --json
     """
     if train_steps and split in (None, train_split):

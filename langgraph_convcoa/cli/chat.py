@@ -1,4 +1,4 @@
-"""`convcoa chat`: a conversation at the terminal or from a pipe, turn by turn, with its /commands."""
+"""`convcoa ask`, the answer to one question, and `convcoa chat`, a conversation at the terminal or from a pipe."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -36,6 +37,33 @@ _HELP = {
 
 
 @grouped(ConversationOptions)
+def ask(
+    options: ConversationOptions, question: Annotated[str, typer.Argument(help="The question.")], as_json: AsJson = False
+) -> None:
+    """Answer one question.
+
+    With --thread it is part of a conversation that is kept; asked again after an interruption, the turn is resumed.
+
+    [bold]Examples[/bold]
+      convcoa ask "Who introduced sparsemax?" --docs demo
+      convcoa ask "When was it?" --docs papers/ --store chats.sqlite --thread thesis
+      convcoa ask "Who wrote it?" --index papers.index
+      convcoa ask "Which region sold most in 2019?" --data sales.csv --model openai:gpt-4.1-mini
+      convcoa ask "What is new in Python?" --web --search https://searx.example.org --model openai:gpt-4.1-mini --json
+    """
+    from langgraph_convcoa.memory.asked import read_conversation
+
+    text = proper_text(question)
+    # A question that cannot be asked is refused before minutes of encoding, not after.
+    read_conversation(text, [])
+    with open_session(options, "ask QUESTION") as session:
+        if as_json:
+            print_json(session.ask(text))
+        else:
+            run_turn(session, text)
+
+
+@grouped(ConversationOptions)
 def chat(options: ConversationOptions, as_json: AsJson = False) -> None:
     r"""Hold a conversation; from a pipe, every line is a question.
 
@@ -43,15 +71,10 @@ def chat(options: ConversationOptions, as_json: AsJson = False) -> None:
     line of JSON. A conversation at a terminal is kept in the user's own store, one from a pipe with --thread or --store.
 
     [bold]Examples[/bold]
-
       convcoa chat --docs demo
-
       convcoa chat --docs papers/ --thread thesis
-
       convcoa chat --docs papers/ --store chats.sqlite --thread thesis
-
       convcoa chat --docs notes/ --data postgresql://reader@localhost/sales --web --model openai:gpt-4.1-mini
-
       printf 'Who introduced it?\nWhen?\n' | convcoa chat --docs demo
     """
     if options.thread is None and options.store is None and sys.stdin.isatty():
@@ -147,9 +170,7 @@ class Chat:
             self._note(f"... {len(rounds) - _ROUNDS_SHOWN} rounds before these; /history shows them")
         show_rounds(self._err, rounds[-_ROUNDS_SHOWN:])
         if unfinished := self._session.unfinished():
-            self._err.print(
-                f'The last question was not answered to the end: "{one_line(unfinished)}"', highlight=False, markup=False
-            )
+            self._err.print(f'The last question was not answered to the end: "{one_line(unfinished)}"')
             try:
                 if input("Resume it? [Y/n] ").strip().lower() in ("", "y", "yes"):
                     self._turn(None)
@@ -171,7 +192,7 @@ class Chat:
                 self._err.print()
                 return
             except KeyboardInterrupt:
-                self._err.print("\n(Ctrl-D leaves)", style="dim", highlight=False)
+                self._err.print("\n(Ctrl-D leaves)", style="dim")
 
     def _history(self, argument: str) -> None:
         if argument and not (argument.isdecimal() and int(argument)):
@@ -192,14 +213,14 @@ class Chat:
             raise InputError("there is nothing to export yet: ask something first")
         path = Path(argument).expanduser() if argument else Path(file_name(self._session.thread))
         write_thread_file(self._session.export(), path)
-        self._err.print(f"written to {path}", highlight=False, markup=False)
+        self._err.print(f"written to {path}")
 
     def _help(self) -> None:
         for name, what in _HELP.items():
-            self._err.print(f"{name:15} {what}", highlight=False, markup=False)
+            self._err.print(f"{name:15} {what}")
 
     def _note(self, text: str) -> None:
-        self._err.print(text, style="dim", highlight=False, markup=False)
+        self._err.print(text, style="dim")
 
 
 def continuing(session: Session) -> str:

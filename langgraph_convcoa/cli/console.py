@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
@@ -21,6 +22,7 @@ from langgraph_convcoa.text.terminal import one_line, printable
 if TYPE_CHECKING:
     from langgraph_convcoa.cli.session import Session
     from langgraph_convcoa.errors import ConvCoAError
+    from langgraph_convcoa.evaluation.reports.kit import Report
 
 _STYLES = {
     **dict.fromkeys(("kept", "recalled"), "green"),
@@ -78,20 +80,17 @@ def usage_line(usage: Mapping[str, Any]) -> str:
 
 
 def consoles() -> tuple[Console, Console]:
-    """Standard output and standard error; lines are left to the terminal to wrap, colours to what it can do."""
-    return Console(soft_wrap=True, highlight=False), Console(stderr=True, soft_wrap=True, highlight=False)
+    """Standard output and standard error: text as it is, lines left to the terminal to wrap, colours to what it can do."""
+    out, err = (Console(stderr=n, soft_wrap=True, highlight=False, markup=False, emoji=False) for n in (False, True))
+    return out, err
 
 
-class Report(Protocol):
-    """A measurement: numbers for JSON, and tables for a terminal."""
+def print_report(report: Report, as_json: bool, plot: Path | None = None) -> None:
+    """Print a report on standard output, as JSON or as its tables, and draw its figure into a file where one is named."""
+    if plot is not None:
+        from langgraph_convcoa.evaluation.reports.kit import save_picture
 
-    def to_dict(self) -> dict[str, Any]: ...
-
-    def __rich__(self) -> RenderableType: ...
-
-
-def print_report(report: Report, as_json: bool) -> None:
-    """Print a report on standard output, as JSON or as its tables."""
+        save_picture(cast(Any, report).figure(), plot)
     if as_json:
         print_json(report.to_dict())
         return
@@ -106,7 +105,7 @@ def print_json(value: Any, indent: int | None = 2) -> None:
     """Print JSON on standard output, in ASCII where that can take nothing else."""
     out, _ = consoles()
     unicode_out = out.encoding.startswith("utf")
-    out.out(json.dumps(value, ensure_ascii=not unicode_out, indent=indent), highlight=False)
+    out.out(json.dumps(value, ensure_ascii=not unicode_out, indent=indent))
 
 
 def run_turn(session: Session, question: str | None) -> dict[str, Any]:
@@ -115,7 +114,7 @@ def run_turn(session: Session, question: str | None) -> dict[str, Any]:
     if question is not None and (unfinished := session.unfinished()):
         same = unfinished == question.strip()
         said = "resuming the interrupted turn" if same else f'the interrupted turn "{one_line(unfinished, 80)}" is discarded'
-        err.print(said, style="dim", highlight=False, markup=False)
+        err.print(said, style="dim")
     with TurnView(out, err) as view:
         output = session.resume(view) if question is None else session.ask(question, view)
         view.finish(output)
@@ -161,7 +160,7 @@ class TurnView:
         if text:
             self._quiet()
             self._streamed.append(text)
-            self._out.out(printable(text), end="", highlight=False)
+            self._out.out(printable(text), end="")
 
     def finish(self, output: Mapping[str, Any]) -> None:
         """Show what the stream left out: the answer where it was not streamed, its citations and what the turn cost."""
@@ -170,12 +169,12 @@ class TurnView:
         if streamed:
             self._out.out("")
         if streamed.strip() != answer.strip():
-            self._out.out(printable(answer), highlight=False)
+            self._out.out(printable(answer))
         citations: Sequence[Mapping[str, Any]] = output.get("citations") or ()
         if citations:
             self._out.out("")
         for number, citation in enumerate(citations, start=1):
-            self._out.out(citation_line(number, citation), highlight=False, style="dim")
+            self._out.out(citation_line(number, citation), style="dim")
         for sentence in self._doubts:
             self._err.print(Text(f"not in the words of its evidence: {one_line(sentence)}", style="yellow"))
         if usage := output.get("usage"):

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
 from langgraph_convcoa.cli.chat import Chat
 from langgraph_convcoa.cli.console import consoles, run_turn
 from langgraph_convcoa.cli.documents import documents_path
@@ -19,6 +17,7 @@ from langgraph_convcoa.cli.options import (
     MaxMb,
     NoCache,
     PassageCount,
+    option,
     proper_text,
 )
 from langgraph_convcoa.cli.session import open_session
@@ -27,10 +26,9 @@ from langgraph_convcoa.cli.session import open_session
 def demo(
     docs: Docs = "demo",
     question: Annotated[
-        list[str] | None,
-        typer.Option("--question", "-q", metavar="Q", help="A question of the conversation; may be repeated."),
+        list[str] | None, option("Q", "A question of the conversation; may be repeated.", "--question", "-q")
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Chat model; without one, offline.")] = None,
+    model: Annotated[str | None, option("NAME", "Chat model; without one, offline.")] = None,
     base_url: BaseUrl = None,
     k: PassageCount = None,
     max_mb: MaxMb = DEFAULT_MAX_MB,
@@ -39,9 +37,7 @@ def demo(
     """Show a conversation of three turns over a few documents about this field, or over your own.
 
     [bold]Examples[/bold]
-
       convcoa demo
-
       convcoa demo --docs papers/ -q "Who wrote it?" -q "When?"
     """
     out, err = consoles()
@@ -56,10 +52,10 @@ def demo(
         from langgraph_convcoa.datasets.demo import demo_questions
 
         questions = demo_questions() if docs == "demo" else questions_about(session.titles)
-    err.print(f"Documents: {documents_path(docs or 'demo')}", highlight=False, soft_wrap=True)
+    err.print(f"Documents: {documents_path(docs or 'demo')}")
     with session:
         for text in questions:
-            out.out(f"\n> {text}\n", highlight=False, style="bold")
+            out.out(f"\n> {text}\n", style="bold")
             run_turn(session, proper_text(text))
 
 

@@ -10,7 +10,7 @@ import typer
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
 from langgraph_convcoa.cli.evaluate_qa import METHODS_HELP, qa
-from langgraph_convcoa.cli.options import AsJson, NoCache, names_of
+from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, names_of, option
 from langgraph_convcoa.errors import InputError
 
 app = typer.Typer(
@@ -18,7 +18,6 @@ app = typer.Typer(
 )
 _FOLDERS = "Folders of queries.jsonl(.gz) and corpus.jsonl(.gz)"
 _COSTS_SENTENCES = 5
-Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curves, as .png, .svg or .pdf.")]
 
 
 @app.command()
@@ -26,44 +25,32 @@ def retrieval(
     data: Annotated[
         list[Path], typer.Argument(metavar="DATA...", help=f"{_FOLDERS}, or QReCC, TopiOCQA, QuAC, CoQA, MTRAG as published.")
     ],
-    model: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Measure a model that convcoa train made, as `trained`.")
-    ] = None,
-    index: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Search this index in place of the data's own passages.")
-    ] = None,
+    model: Annotated[Path | None, option("DIR", "Measure a model that convcoa train made, as `trained`.")] = None,
+    index: Annotated[Path | None, option("DIR", "Search this index in place of the data's own passages.")] = None,
     methods: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B",
-            help="bm25, question, question-parts, two-turns, history, rewrite, dense, hybrid (or hopfield), untrained-dense, "
+        option(
+            "A,B",
+            "bm25, question, question-parts, two-turns, history, rewrite, dense, hybrid (or hopfield), untrained-dense, "
             "untrained, trained-dense, trained.",
         ),
     ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="A", help="Test the others against this method; untrained, or the first.")
-    ] = None,
+    baseline: Annotated[str | None, option("A", "Test the others against this method; untrained, or the first.")] = None,
     split: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Only queries of this split; dev is the part that training leaves out where there is none."
-        ),
+        str | None, option("NAME", "Only queries of this split; dev is the part that training leaves out where there is none.")
     ] = None,
     distractors: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE:N", help="The first N passages of a corpus file join every pool; may be repeated."),
+        list[str] | None, option("FILE:N", "The first N passages of a corpus file join every pool; may be repeated.")
     ] = None,
-    lexical_weight: Annotated[
-        float | None, typer.Option(min=0.0, metavar="W", help="Weight of BM25, the same for all methods.")
-    ] = None,
-    encoder: Annotated[str | None, typer.Option(metavar="NAME", help="Encoder; all-MiniLM-L6-v2 by default.")] = None,
+    lexical_weight: Annotated[float | None, option("W", "Weight of BM25, the same for all methods.", min=0.0)] = None,
+    encoder: Annotated[str | None, option("NAME", "Encoder; all-MiniLM-L6-v2 by default.")] = None,
     encoder_dtype: Annotated[
-        str, typer.Option("--encoder-dtype", metavar="TYPE", help="Number type of the encoder; see bench encoder.")
+        str, option("TYPE", "Number type of the encoder; see bench encoder.", "--encoder-dtype")
     ] = "auto",
     max_passages: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Keep the gold passages and the first others of a large corpus.")
+        int | None, option("N", "Keep the gold passages and the first others of a large corpus.", min=1)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of the intervals and tests.")] = 0,
+    seed: Annotated[int, option("S", "Of the intervals and tests.", min=0)] = 0,
     as_json: AsJson = False,
     no_cache: NoCache = False,
 ) -> None:
@@ -74,11 +61,8 @@ def retrieval(
     corpus.jsonl an id, a title and a text.
 
     [bold]Examples[/bold]
-
       convcoa evaluate retrieval data/mtrag --distractors data/squad2/corpus.jsonl.gz:3000
-
       convcoa evaluate retrieval data/abg_coqa data/pacific --split dev --model my-model --methods bm25,untrained,trained
-
       convcoa evaluate retrieval topiocqa/ --split dev --index wiki-index --json
     """
     from langgraph_convcoa.datasets.passages import load_distractors
@@ -119,20 +103,14 @@ def costs(
     script: Annotated[
         Path | None, typer.Argument(metavar="SCRIPT", help="A script of questions, JSON; synthetic ones without it.")
     ] = None,
-    methods: Annotated[
-        str, typer.Option(metavar="A,B", help="Methods, as of convcoa evaluate qa.")
-    ] = "ours,react,self-ask,search-in-the-chain",
-    sub_questions: Annotated[str, typer.Option(metavar="N,M", help="Lengths of synthetic chains, 1 to 20.")] = "1,2,4,6",
-    right: Annotated[
-        str, typer.Option(metavar="P,Q", help="Shares of right guesses of synthetic chains, 0 to 1.")
-    ] = "0,0.5,1",
-    questions: Annotated[int, typer.Option(min=1, metavar="N", help="Synthetic questions a cell of the table.")] = 8,
-    k: Annotated[int, typer.Option(min=1, max=100, metavar="K", help="Passages a search.")] = 5,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the table and the curves as .html or .md.")
-    ] = None,
+    methods: Annotated[str, option("A,B", "Methods, as of convcoa evaluate qa.")] = "ours,react,self-ask,search-in-the-chain",
+    sub_questions: Annotated[str, option("N,M", "Lengths of synthetic chains, 1 to 20.")] = "1,2,4,6",
+    right: Annotated[str, option("P,Q", "Shares of right guesses of synthetic chains, 0 to 1.")] = "0,0.5,1",
+    questions: Annotated[int, option("N", "Synthetic questions a cell of the table.", min=1)] = 8,
+    k: Annotated[int, option("K", "Passages a search.", min=1, max=100)] = 5,
+    report: Annotated[Path | None, option("FILE", "Write the table and the curves as .html or .md.")] = None,
     plot: Plot = None,
-    save_script: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the synthetic script, to be edited.")] = None,
+    save_script: Annotated[Path | None, option("FILE", "Write the synthetic script, to be edited.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Count model calls and tokens of methods under one script: the same replies and tokenizer for all, no model needed.
@@ -141,15 +119,13 @@ def costs(
     structures; what a real model spends is measured by convcoa evaluate qa --model.
 
     [bold]Examples[/bold]
-
       convcoa evaluate costs --report costs.html --plot costs.png
-
       convcoa evaluate costs my-script.json --methods ours,ours-without-alignment,chain-of-action --json
     """
     from langgraph_convcoa.evaluation.costs.measure import measure_costs
     from langgraph_convcoa.evaluation.costs.scripted import Script, load_script, make_script
     from langgraph_convcoa.evaluation.methods.registry import check_methods
-    from langgraph_convcoa.evaluation.reports.kit import check_page, check_picture, save_picture
+    from langgraph_convcoa.evaluation.reports.kit import check_page
 
     names = names_of(methods)
     if not names:
@@ -157,8 +133,6 @@ def costs(
     check_methods(names)
     if report is not None:
         check_page(report)
-    if plot is not None:
-        check_picture(plot)
     if script is not None:
         asked = load_script(script)
     else:
@@ -170,17 +144,15 @@ def costs(
     found = measure_costs(asked, names, k=k, progress=True)
     if report is not None:
         found.page().save(report)
-    if plot is not None:
-        save_picture(found.figure(), plot)
-    print_report(found, as_json)
+    print_report(found, as_json, plot)
 
 
 @app.command()
 def faithfulness(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Judgements, .jsonl or .jsonl.gz.")],
-    history: Annotated[bool, typer.Option("--history", help="Earlier answers count as references too.")] = False,
-    faithful_from: Annotated[float, typer.Option(metavar="R", help="The lowest rating that counts as faithful.")] = 3.0,
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of the intervals.")] = 0,
+    history: Annotated[bool, option(None, "Earlier answers count as references too.", "--history")] = False,
+    faithful_from: Annotated[float, option("R", "The lowest rating that counts as faithful.")] = 3.0,
+    seed: Annotated[int, option("S", "Of the intervals.", min=0)] = 0,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
@@ -190,56 +162,41 @@ def faithfulness(
     and T are fitted leaving out one conversation at a time; the intervals are a bootstrap over conversations.
 
     [bold]Examples[/bold]
-
       convcoa evaluate faithfulness data/mtrag_faithfulness/judgements.jsonl.gz
-
       convcoa evaluate faithfulness judged.jsonl --faithful-from 4 --plot reliability.png
     """
-    from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
     from langgraph_convcoa.evaluation.verification.faithfulness import evaluate_faithfulness
 
-    if plot is not None:
-        check_picture(plot)
     report = evaluate_faithfulness(file, history=history, faithful_from=faithful_from, seed=seed, progress=True)
-    if plot is not None:
-        save_picture(report.figure(), plot)
-    print_report(report, as_json)
+    print_report(report, as_json, plot)
 
 
 @app.command()
 def guesses(
     data: Annotated[list[Path], typer.Argument(metavar="DATA...", help=f"{_FOLDERS}; one, or several for --fit.")],
-    sample: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="How many questions; 300, or 3000 of each for --fit.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, metavar="S", help="Which questions; 0, or 1 for --fit.")] = None,
+    sample: Annotated[int | None, option("N", "How many questions; 300, or 3000 of each for --fit.", min=2)] = None,
+    seed: Annotated[int | None, option("S", "Which questions; 0, or 1 for --fit.", min=0)] = None,
     split: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Split of the questions; dev, or where there is none the conversations that the score was not fitted on.",
+        option(
+            "NAME", "Split of the questions; dev, or where there is none the conversations that the score was not fitted on."
         ),
     ] = None,
-    no_history: Annotated[bool, typer.Option("--no-history", help="Tell the score nothing of the conversation.")] = False,
+    no_history: Annotated[bool, option(None, "Tell the score nothing of the conversation.", "--no-history")] = False,
     right: Annotated[
-        list[float] | None,
-        typer.Option(metavar="P", help="Share of right guesses, for what T saves; may be repeated: 0.5, 0.8."),
+        list[float] | None, option("P", "Share of right guesses, for what T saves; may be repeated: 0.5, 0.8.")
     ] = None,
-    fit: Annotated[bool, typer.Option("--fit", help="Fit the weights of the score on the training part instead.")] = False,
+    fit: Annotated[bool, option(None, "Fit the weights of the score on the training part instead.", "--fit")] = False,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Discriminate right guesses from other answers of the same passage, and work out what T saves.
 
     [bold]Examples[/bold]
-
       convcoa evaluate guesses data/squad2 --sample 1000
-
       convcoa evaluate guesses data/quac_dev --sample 1000 --right 0.7 --plot savings.png
-
       convcoa evaluate guesses data/squad2 data/abg_coqa data/quac_dev --fit
     """
-    from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
     from langgraph_convcoa.evaluation.verification.guess_fit import FIT_SAMPLE, FIT_SEED, fit_guesses
     from langgraph_convcoa.evaluation.verification.guesses import RIGHT_SHARES, evaluate_guesses
 
@@ -250,25 +207,21 @@ def guesses(
         return
     if len(data) != 1:
         raise InputError("several data sets are for --fit; give one.")
-    if plot is not None:
-        check_picture(plot)
     shares, history = right or RIGHT_SHARES, not no_history
     report = evaluate_guesses(
         data[0], n=sample or 300, seed=seed or 0, split=split, history=history, right_shares=shares, progress=True
     )
-    if plot is not None:
-        save_picture(report.figure(), plot)
-    print_report(report, as_json)
+    print_report(report, as_json, plot)
 
 
 @app.command()
 def memory(
     data: Annotated[list[Path], typer.Argument(metavar="DATA...", help=f"{_FOLDERS}.")],
     parts: Annotated[
-        str, typer.Option(metavar="A,B", help="costs, mentions (an early round found again), recall (of answers).")
+        str, option("A,B", "costs, mentions (an early round found again), recall (of answers).")
     ] = "costs,mentions,recall",
-    rounds: Annotated[int, typer.Option(min=10, metavar="N", help="Rounds of the long conversation.")] = 100,
-    seed: Annotated[int, typer.Option(metavar="S", help="Which dialogs, probes and pairs.")] = 0,
+    rounds: Annotated[int, option("N", "Rounds of the long conversation.", min=10)] = 100,
+    seed: Annotated[int, option("S", "Which dialogs, probes and pairs.")] = 0,
     plot: Plot = None,
     as_json: AsJson = False,
     no_cache: NoCache = False,
@@ -276,24 +229,17 @@ def memory(
     """Measure the conversation memory: cost of long conversations, early rounds found again, answers recalled.
 
     [bold]Examples[/bold]
-
       convcoa evaluate memory data/pacific data/mtrag data/squad2
-
       convcoa evaluate memory data/mtrag --parts costs --rounds 60 --plot rounds.png
     """
     from langgraph_convcoa.evaluation.memory.measure import evaluate_memory
-    from langgraph_convcoa.evaluation.reports.kit import check_picture, save_picture
 
     chosen = names_of(parts)
-    if plot is not None:
-        check_picture(plot)
-        if "costs" not in chosen:
-            raise InputError("--plot draws the part costs: add it to --parts")
+    if plot is not None and "costs" not in chosen:
+        raise InputError("--plot draws the part costs: add it to --parts")
     cache = None if no_cache else open_cache()
     report = evaluate_memory(data, parts=chosen, rounds=rounds, seed=seed, cache=cache, progress=True)
-    if plot is not None:
-        save_picture(report.figure(), plot)
-    print_report(report, as_json)
+    print_report(report, as_json, plot)
 
 
 def _numbers(text: str, option: str, low: float, high: float) -> list[float]:

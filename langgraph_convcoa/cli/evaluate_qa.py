@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from langgraph_convcoa.cli.console import print_report, warn
 from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retriever
-from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexFolder, PassageCount, names_of
+from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexFolder, PassageCount, names_of, option, panel
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods
 
@@ -18,22 +18,17 @@ if TYPE_CHECKING:
 
 _METHODS = "closed-book,history-aware-rag,ours"
 _MAX_MB = 1_000.0
-_QUESTIONS, _ASKED, _RUN = "What is asked", "Who answers (with --model)", "The run (with --model)"
+_questions, _asked, _run = map(panel, ("What is asked", "Who answers (with --model)", "The run (with --model)"))
 METHODS_HELP = "\n\n".join(["[bold]Methods[/bold]", *(f"{name}: {one.description}" for name, one in METHODS.items())])
 """The end of the command's help."""
 
-
-def _option(group: str, metavar: str | None, text: str, *names: str, show_default: bool = False, **more: Any) -> Any:
-    return typer.Option(*names, metavar=metavar, help=text, show_default=show_default, rich_help_panel=group, **more)
-
-
-_Sample = _option(_QUESTIONS, "N", "How many; whole conversations where a model is asked.", show_default=True, min=1)
-_Split = _option(_QUESTIONS, "NAME", "Their split, or all; dev is a fifth where there is no such split.", show_default=True)
-_Methods = _option(_ASKED, "A,B", f"See below; the others are tested against the first. {_METHODS} by default.")
-_Sweep = _option(_ASKED, "threshold=A,B|k=A,B", "Ours again for each of these values; may be repeated.")
-_Gold = _option(_ASKED, None, "Earlier turns have the data's answers, not the method's own.", "--gold-history")
-_Budget = _option(_RUN, "N", "Begin no question once so many tokens are spent; a larger number resumes the run.", min=1)
-_Retry = _option(_RUN, None, "Ask again what failed, or was not judged, in an earlier start of the run.", "--retry-failed")
+_Sample = _questions("N", "How many; whole conversations where a model is asked.", show_default=True, min=1)
+_Split = _questions("NAME", "Their split, or all; dev is a fifth where there is no such split.", show_default=True)
+_Methods = _asked("A,B", f"See below; the others are tested against the first. {_METHODS} by default.")
+_Sweep = _asked("threshold=A,B|k=A,B", "Ours again for each of these values; may be repeated.")
+_Gold = _asked(None, "Earlier turns have the data's answers, not the method's own.", "--gold-history")
+_Budget = _run("N", "Begin no question once so many tokens are spent; a larger number resumes the run.", min=1)
+_Retry = _run(None, "Ask again what failed, or was not judged, in an earlier start of the run.", "--retry-failed")
 
 
 def qa(
@@ -45,11 +40,11 @@ def qa(
     ],
     model: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "A,B",
+            "Chat model of the methods, or several, each with every method; answers are extracted without one.",
             "--model",
             "--models",
-            metavar="A,B",
-            help="Chat model of the methods, or several, each with every method; answers are extracted without one.",
         ),
     ] = None,
     base_url: BaseUrl = None,
@@ -58,18 +53,18 @@ def qa(
     k: PassageCount = None,
     as_json: AsJson = False,
     sample: Annotated[int, _Sample] = 1000,
-    seed: Annotated[int, _option(_QUESTIONS, "S", "Which questions.", show_default=True)] = 0,
+    seed: Annotated[int, _questions("S", "Which questions.", show_default=True)] = 0,
     split: Annotated[str, _Split] = "dev",
     methods: Annotated[str | None, _Methods] = None,
     sweep: Annotated[list[str] | None, _Sweep] = None,
     gold_history: Annotated[bool, _Gold] = False,
-    judge: Annotated[str | None, _option(_ASKED, "NAME", "Chat model that judges the answers (GPT-EM).")] = None,
-    judge_base_url: Annotated[str | None, _option(_ASKED, "URL", "The judge's server; that of the model.")] = None,
-    out: Annotated[Path | None, _option(_RUN, "DIR", "Folder of the run; one in convcoa-runs/.")] = None,
+    judge: Annotated[str | None, _asked("NAME", "Chat model that judges the answers (GPT-EM).")] = None,
+    judge_base_url: Annotated[str | None, _asked("URL", "The judge's server; that of the model.")] = None,
+    out: Annotated[Path | None, _run("DIR", "Folder of the run; one in convcoa-runs/.")] = None,
     max_tokens: Annotated[int | None, _Budget] = None,
-    concurrency: Annotated[int, _option(_RUN, "N", "Conversations at the same time.", show_default=True, min=1)] = 8,
-    prices: Annotated[str | None, _option(_RUN, "input=A,output=B", "Of a million tokens, for a column of prices.")] = None,
-    fresh: Annotated[bool, _option(_RUN, None, "Start again where the folder holds a run.", "--fresh")] = False,
+    concurrency: Annotated[int, _run("N", "Conversations at the same time.", show_default=True, min=1)] = 8,
+    prices: Annotated[str | None, _run("input=A,output=B", "Of a million tokens, for a column of prices.")] = None,
+    fresh: Annotated[bool, _run(None, "Start again where the folder holds a run.", "--fresh")] = False,
     retry_failed: Annotated[bool, _Retry] = False,
 ) -> None:
     """Ask questions over a whole corpus, and measure the answers: of methods over the same model, or extracted without one.
@@ -83,13 +78,9 @@ def qa(
     an id and a text. Without corpus.jsonl give --docs or --index, or methods that do not search.
 
     [bold]Examples[/bold]
-
       convcoa evaluate qa data/squad2 --sample 1000 --seed 0
-
       convcoa evaluate qa data/mtrag --model openai:gpt-4.1-mini --methods closed-book,react,ours --sample 100
-
       convcoa evaluate qa topiocqa/ --model gpt-4.1-mini --index wiki-index --judge gpt-4.1 --max-tokens 2000000
-
       convcoa evaluate qa data/mtrag --model qwen3 --base-url http://localhost:8000/v1 --methods ours --sweep k=1,3,5
     """
     part = None if split == "all" else split

@@ -11,7 +11,7 @@ import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json
 from langgraph_convcoa.cli.documents import documents_path
-from langgraph_convcoa.cli.options import AsJson
+from langgraph_convcoa.cli.options import AsJson, option
 from langgraph_convcoa.errors import one_of
 
 if TYPE_CHECKING:
@@ -22,32 +22,33 @@ DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 
 def index(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders of documents.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the index.")],
+    out: Annotated[Path, option("DIR", "Folder of the index.", "--out")],
     dtype: Annotated[
         str | None,
-        typer.Option(
-            metavar="|".join(DTYPES),
-            help="How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
+        option(
+            "|".join(DTYPES),
+            "How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
         ),
     ] = None,
     approximate: Annotated[
         bool | None,
-        typer.Option(
-            "--approximate/--exact", help="Keep an ANN graph too, for millions of patterns; as the index has it when left out."
+        option(
+            None,
+            "Keep an ANN graph too, for millions of patterns; as the index has it when left out.",
+            "--approximate/--exact",
         ),
     ] = None,
     passages: Annotated[
         bool,
-        typer.Option(
-            "--passages",
-            help="Every PATH is a collection of passages, one a row of .jsonl or .tsv files, such as a data set's: read as a "
+        option(
+            None,
+            "Every PATH is a collection of passages, one a row of .jsonl or .tsv files, such as a data set's: read as a "
             "stream, however many there are.",
+            "--passages",
         ),
     ] = False,
     as_json: AsJson = False,
-    max_mb: Annotated[
-        float, typer.Option("--max-mb", min=0.001, metavar="N", help="The most text to read of a PATH, in megabytes.")
-    ] = 1000.0,
+    max_mb: Annotated[float, option("N", "The most text to read of a PATH, in megabytes.", "--max-mb", min=0.001)] = 1000.0,
 ) -> None:
     """Read documents into an index, which can be searched at once, again and again.
 
@@ -55,15 +56,10 @@ def index(
     from PATH stay. With several PATHs the ids of the documents begin with the PATH.
 
     [bold]Examples[/bold]
-
       convcoa index papers/ --out papers.index
-
       convcoa index papers/ notes.md --out all.index --dtype int8
-
       convcoa index archive/ --out archive.index --approximate
-
       convcoa index wiki.tsv --passages --out wiki.index --dtype int8 --approximate
-
       convcoa search papers.index "who introduced it?"
     """
     stored = None if dtype is None else one_of("--dtype", dtype, DTYPES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -15,39 +16,49 @@ from langgraph_convcoa.errors import InputError
 DEFAULT_MAX_MB = 50.0
 
 
+def option(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
+    """An option of a command with its help text."""
+    return typer.Option(*names, metavar=metavar, help=text, **more)
+
+
+def panel(title: str) -> Callable[..., Any]:
+    """`option` for those that the help shows together under a title, without their default values."""
+    return partial(option, show_default=False, rich_help_panel=title)
+
+
+def _drawable(path: Path | None) -> Path | None:
+    if path is not None:
+        from langgraph_convcoa.evaluation.reports.kit import check_picture
+
+        check_picture(path)
+    return path
+
+
 Docs = Annotated[
     str | None,
-    typer.Option(
-        metavar="PATH",
-        help='File or folder of .txt .md .html .pdf .csv .json .jsonl(.gz); "demo" for the documents of the demonstration.',
+    option(
+        "PATH", 'File or folder of .txt .md .html .pdf .csv .json .jsonl(.gz); "demo" for the documents of the demonstration.'
     ),
 ]
-IndexFolder = Annotated[
-    Path | None, typer.Option("--index", metavar="DIR", help="An index that `convcoa index` made, instead of --docs.")
-]
+IndexFolder = Annotated[Path | None, option("DIR", "An index that `convcoa index` made, instead of --docs.", "--index")]
 Model = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help='Chat model, such as "openai:gpt-4.1-mini". Without one, answers are extracted offline.',
+    option(
+        "NAME",
+        'Chat model, such as "openai:gpt-4.1-mini". Without one, answers are extracted offline.',
         envvar="CONVCOA_MODEL",
     ),
 ]
 BaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--base-url", metavar="URL", help="An OpenAI-compatible server that has the model.", envvar="CONVCOA_BASE_URL"
-    ),
+    str | None, option("URL", "An OpenAI-compatible server that has the model.", "--base-url", envvar="CONVCOA_BASE_URL")
 ]
 PassageCount = Annotated[
-    int | None,
-    typer.Option("-k", "--k", metavar="N", help="Passages a sub-question; 5 with a model, 10 without.", min=1, max=100),
+    int | None, option("N", "Passages a sub-question; 5 with a model, 10 without.", "-k", "--k", min=1, max=100)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else on standard output.")]
-MaxMb = Annotated[
-    float, typer.Option("--max-mb", min=0.001, max=1e6, metavar="N", help="The most text to read, in megabytes.")
-]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the cache of encoded documents.")]
+AsJson = Annotated[bool, option(None, "Print the result as JSON and nothing else on standard output.", "--json")]
+MaxMb = Annotated[float, option("N", "The most text to read, in megabytes.", "--max-mb", min=0.001, max=1e6)]
+Plot = Annotated[Path | None, option("FILE", "Draw the curves, as .png, .svg or .pdf.", callback=_drawable)]
+NoCache = Annotated[bool, option(None, "Neither read nor write the cache of encoded documents.", "--no-cache")]
 
 
 @dataclass(frozen=True)
@@ -58,40 +69,33 @@ class ConversationOptions:
     index: IndexFolder = None
     data: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE|URL",
-            help="Tables to query: .csv .tsv .parquet .xlsx .json .sqlite .duckdb, a folder, a database URL; may be repeated.",
+        option(
+            "FILE|URL",
+            "Tables to query: .csv .tsv .parquet .xlsx .json .sqlite .duckdb, a folder, a database URL; may be repeated.",
         ),
     ] = None
-    web: Annotated[bool, typer.Option("--web", help="Look things up on the web too.")] = False
+    web: Annotated[bool, option(None, "Look things up on the web too.", "--web")] = False
     search: Annotated[
         str | None,
-        typer.Option(
-            metavar="PROVIDER",
-            help="How --web searches: ddgs (no key; the default), tavily, google, or the address of a SearXNG.",
-        ),
+        option("PROVIDER", "How --web searches: ddgs (no key; the default), tavily, google, or the address of a SearXNG."),
     ] = None
     model: Model = None
     base_url: BaseUrl = None
     thread: Annotated[
         str | None,
-        typer.Option(
-            metavar="T",
-            help="Which conversation to continue, or to begin; kept in the user's own store where no --store is given.",
-        ),
+        option("T", "Which conversation to continue, or to begin; kept in the user's own store where no --store is given."),
     ] = None
     store: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE|URL",
-            help="SQLite file, made when missing, or postgresql:// address that keeps conversations.",
+        option(
+            "FILE|URL",
+            "SQLite file, made when missing, or postgresql:// address that keeps conversations.",
             envvar="CONVCOA_STORE",
         ),
     ] = None
     k: PassageCount = None
     threshold: Annotated[
-        float | None,
-        typer.Option(metavar="T", help="Faith score above which a guess is kept; calibrated by default.", min=0.0, max=1.0),
+        float | None, option("T", "Faith score above which a guess is kept; calibrated by default.", min=0.0, max=1.0)
     ] = None
     max_mb: MaxMb = DEFAULT_MAX_MB
     no_cache: NoCache = False

@@ -9,22 +9,20 @@ import typer
 
 from langgraph_convcoa.cli.console import citation_line, consoles, print_json
 from langgraph_convcoa.cli.documents import open_retriever, read_history
-from langgraph_convcoa.cli.options import DEFAULT_MAX_MB, AsJson, MaxMb, NoCache, proper_text
+from langgraph_convcoa.cli.options import DEFAULT_MAX_MB, AsJson, MaxMb, NoCache, option, proper_text
 from langgraph_convcoa.errors import InputError
 
 
 def search(
     path: Annotated[str, typer.Argument(help='File or folder of documents, an index, or "demo".')],
     query: Annotated[str, typer.Argument(help="What to look for.")],
-    k: Annotated[int, typer.Option("-k", "--k", min=1, max=100, metavar="N", help="How many passages.")] = 5,
+    k: Annotated[int, option("N", "How many passages.", "-k", "--k", min=1, max=100)] = 5,
     history: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.json", help='Earlier turns: a list of \\[question, answer] pairs or of {"role", "content"} messages.'
-        ),
+        option("FILE.json", 'Earlier turns: a list of \\[question, answer] pairs or of {"role", "content"} messages.'),
     ] = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Search all of an index that keeps a graph for approximate search.")
+        bool, option(None, "Search all of an index that keeps a graph for approximate search.", "--exact")
     ] = False,
     as_json: AsJson = False,
     max_mb: MaxMb = DEFAULT_MAX_MB,
@@ -33,13 +31,9 @@ def search(
     """Find the passages that fit a question best, without answering it.
 
     [bold]Examples[/bold]
-
       convcoa search demo "capacity of a Hopfield network" -k 3
-
       convcoa search papers.index "who wrote it?"
-
       convcoa search archive.index "who wrote it?" --exact
-
       convcoa search papers/ "when was it published?" --history turns.json --json
     """
     if not query.strip():
@@ -65,4 +59,4 @@ def search(
         err.print("Nothing was found.")
     for number, document in enumerate(found, start=1):
         line = citation_line(number, {"id": document.id, **document.metadata})
-        out.out(f"{document.metadata['score']:.3f} {line}", highlight=False)
+        out.out(f"{document.metadata['score']:.3f} {line}")

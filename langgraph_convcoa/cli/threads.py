@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json, show_rounds
-from langgraph_convcoa.cli.options import AsJson
+from langgraph_convcoa.cli.options import AsJson, option
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.storage import default_store, open_store
 from langgraph_convcoa.storage.export import file_as_values, read_thread_file, write_thread_file
@@ -21,11 +21,8 @@ app = typer.Typer(help="List, show, export, import and delete conversations.", n
 
 _Store = Annotated[
     str | None,
-    typer.Option(
-        "--store",
-        metavar="FILE|URL",
-        help="SQLite file or postgresql:// address; the user's own store without it.",
-        envvar="CONVCOA_STORE",
+    option(
+        "FILE|URL", "SQLite file or postgresql:// address; the user's own store without it.", "--store", envvar="CONVCOA_STORE"
     ),
 ]
 _Name = Annotated[str, typer.Argument(metavar="THREAD", help="Its name, as `convcoa threads list` shows it.")]
@@ -36,9 +33,7 @@ def list_threads(store: _Store = None, as_json: AsJson = False) -> None:
     """List the conversations, the latest first.
 
     [bold]Examples[/bold]
-
       convcoa threads list
-
       convcoa threads list --store chats.sqlite --json
     """
     try:
@@ -53,29 +48,27 @@ def list_threads(store: _Store = None, as_json: AsJson = False) -> None:
         return
     out, err = consoles()
     if not found:
-        err.print("There are no conversations yet: convcoa chat --docs PATH begins one.", highlight=False)
+        err.print("There are no conversations yet: convcoa chat --docs PATH begins one.")
     width = min(40, max((len(one_line(summary.thread, 40)) for summary in found), default=0))
     for summary in found:
         rounds = f"{summary.rounds} round{'' if summary.rounds == 1 else 's'}"
         line = f"{one_line(summary.thread, 40):{width}}  {rounds:>10}  {summary.time[:16]:16}  "
-        out.out(line + one_line(summary.last_question, 80), highlight=False)
+        out.out(line + one_line(summary.last_question, 80))
         if summary.unfinished:
-            out.out(f"{'':{width}}  interrupted in: {one_line(summary.unfinished, 80)}", highlight=False)
+            out.out(f"{'':{width}}  interrupted in: {one_line(summary.unfinished, 80)}")
 
 
 @app.command()
 def show(
     thread: _Name,
     store: _Store = None,
-    last: Annotated[int | None, typer.Option("--last", "-n", metavar="N", help="Only the last N rounds.", min=1)] = None,
+    last: Annotated[int | None, option("N", "Only the last N rounds.", "--last", "-n", min=1)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the rounds of a conversation.
 
     [bold]Examples[/bold]
-
       convcoa threads show thesis
-
       convcoa threads show thesis -n 2 --store chats.sqlite --json
     """
     with _opened(store) as threads:
@@ -98,9 +91,7 @@ def export(
     """Export a conversation, as JSON that can be imported again, or as Markdown.
 
     [bold]Examples[/bold]
-
       convcoa threads export thesis thesis.json
-
       convcoa threads export thesis thesis.md --store chats.sqlite
     """
     with _opened(store) as threads:
@@ -109,21 +100,19 @@ def export(
         print_json(data)
     else:
         write_thread_file(data, file)
-        consoles()[1].print(f"written to {file}", highlight=False, markup=False)
+        consoles()[1].print(f"written to {file}")
 
 
 @app.command("import")
 def import_thread(
     file: Annotated[Path, typer.Argument(help="What `export` wrote, or a contextual knowledge set.")],
-    thread: Annotated[str | None, typer.Option("--thread", metavar="T", help="Another name than the one it had.")] = None,
+    thread: Annotated[str | None, option("T", "Another name than the one it had.", "--thread")] = None,
     store: _Store = None,
 ) -> None:
     """Import a conversation that was exported; it goes on where it was.
 
     [bold]Examples[/bold]
-
       convcoa threads import thesis.json
-
       convcoa threads import thesis.json --thread copy --store chats.sqlite
     """
     data = read_thread_file(file)
@@ -131,19 +120,17 @@ def import_thread(
     file_as_values(data)
     with _opened(store, made=True) as threads:
         name = threads.add(data, thread)
-    consoles()[1].print(f"imported as {one_line(name, 80)}", highlight=False, markup=False)
+    consoles()[1].print(f"imported as {one_line(name, 80)}")
 
 
 @app.command()
 def delete(
-    thread: _Name, store: _Store = None, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    thread: _Name, store: _Store = None, yes: Annotated[bool, option(None, "Do not ask.", "--yes", "-y")] = False
 ) -> None:
     """Delete a conversation with everything that the store's files hold of it.
 
     [bold]Examples[/bold]
-
       convcoa threads delete thesis
-
       convcoa threads delete thesis --yes --store chats.sqlite
     """
     with _opened(store) as threads:
@@ -152,7 +139,7 @@ def delete(
                 raise InputError("nobody is there to ask: delete it with --yes")
             typer.confirm(f"Delete {one_line(thread, 80)} for good?", abort=True, err=True)
         threads.delete(thread)
-    consoles()[1].print(f"deleted {one_line(thread, 80)}", highlight=False, markup=False)
+    consoles()[1].print(f"deleted {one_line(thread, 80)}")
 
 
 class _NoFileError(StoreError):

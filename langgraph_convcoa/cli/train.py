@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langgraph_convcoa.cli.options import AsJson, NoCache
+from langgraph_convcoa.cli.options import AsJson, NoCache, option, panel
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
 
-_kind, _length, _run = (
-    partial(typer.Option, show_default=False, rich_help_panel=panel)
-    for panel in ("What is trained", "Length and memory", "The run")
-)
+_kind, _length, _run = map(panel, ("What is trained", "Length and memory", "The run"))
 _NOT_IN_CARD = ("data", "out", "resume", "device", "logs", "as_json", "no_cache")
 
 
@@ -32,43 +28,37 @@ def train(
             help="Folders or files of conversations; of questions over titled articles, synthetic conversations are made.",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the model.")],
-    head: Annotated[bool, _kind("--head", help="Only the head: weights on frozen vectors, in a minute or so.")] = False,
+    out: Annotated[Path, option("DIR", "Folder of the model.", "--out")],
+    head: Annotated[bool, _kind(None, "Only the head: weights on frozen vectors, in a minute or so.", "--head")] = False,
     full: Annotated[
-        bool, _kind("--full", help="The whole encoder for questions and passages: they must be indexed again.")
+        bool, _kind(None, "The whole encoder for questions and passages: they must be indexed again.", "--full")
     ] = False,
     start: Annotated[
-        Path | None,
-        _kind(metavar="DIR", help="Train this model's query encoder further, with the DPR loss; with --head, a head on it."),
+        Path | None, _kind("DIR", "Train this model's query encoder further, with the DPR loss; with --head, a head on it.")
     ] = None,
     distil_only: Annotated[
-        bool, _kind("--distil-only", help="Learn from synthetic conversations and rewrites alone, without the DPR loss.")
+        bool, _kind(None, "Learn from synthetic conversations and rewrites alone, without the DPR loss.", "--distil-only")
     ] = False,
     synthetic: Annotated[
-        int | None,
-        _kind("--synthetic", "--made", min=0, metavar="N", help="Synthetic conversations; 6000, or 4000 with --head."),
+        int | None, _kind("N", "Synthetic conversations; 6000, or 4000 with --head.", "--synthetic", "--made", min=0)
     ] = None,
     encoder: Annotated[
-        str | None, _kind(metavar="NAME", help="sentence-transformers model or folder; all-MiniLM-L6-v2 without it.")
+        str | None, _kind("NAME", "sentence-transformers model or folder; all-MiniLM-L6-v2 without it.")
     ] = None,
     encoder_dtype: Annotated[
-        str, _kind("--encoder-dtype", metavar="TYPE", help="What the frozen encoder computes in; see bench encoder.")
+        str, _kind("TYPE", "What the frozen encoder computes in; see bench encoder.", "--encoder-dtype")
     ] = "auto",
-    attention: Annotated[
-        str, _kind(metavar="auto|softmax|softmax1", help="Attention of the encoder that --full trains.")
-    ] = "auto",
-    steps: Annotated[int | None, _length(min=1, metavar="N", help="Batches; enough to see all data by default.")] = None,
-    batch_size: Annotated[int | None, _length("--batch-size", min=2, metavar="N", help="Questions a step.")] = None,
-    chunk: Annotated[
-        int | None, _length(min=1, metavar="N", help="Questions encoded at a time (gradient caching): less memory.")
-    ] = None,
-    learning_rate: Annotated[float | None, _length("--learning-rate", metavar="X", help="The highest.")] = None,
-    seed: Annotated[int, _length(min=0, metavar="S", help="Of everything that is drawn; 0 by default.")] = 0,
-    resume: Annotated[bool, _run("--resume", help="Resume a training into DIR that was stopped.")] = False,
-    device: Annotated[str | None, _run(metavar="NAME", help="cpu, cuda, ...; chosen without it.")] = None,
-    logs: Annotated[Path | None, _run(metavar="DIR", help="Folder for TensorBoard.")] = None,
+    attention: Annotated[str, _kind("auto|softmax|softmax1", "Attention of the encoder that --full trains.")] = "auto",
+    steps: Annotated[int | None, _length("N", "Batches; enough to see all data by default.", min=1)] = None,
+    batch_size: Annotated[int | None, _length("N", "Questions a step.", "--batch-size", min=2)] = None,
+    chunk: Annotated[int | None, _length("N", "Questions encoded at a time (gradient caching): less memory.", min=1)] = None,
+    learning_rate: Annotated[float | None, _length("X", "The highest.", "--learning-rate")] = None,
+    seed: Annotated[int, _length("S", "Of everything that is drawn; 0 by default.", min=0)] = 0,
+    resume: Annotated[bool, _run(None, "Resume a training into DIR that was stopped.", "--resume")] = False,
+    device: Annotated[str | None, _run("NAME", "cpu, cuda, ...; chosen without it.")] = None,
+    logs: Annotated[Path | None, _run("DIR", "Folder for TensorBoard.")] = None,
     skip_invalid: Annotated[
-        bool, _run("--skip-invalid", help="Leave out queries that cannot be learned from, with a warning.")
+        bool, _run(None, "Leave out queries that cannot be learned from, with a warning.", "--skip-invalid")
     ] = False,
     as_json: AsJson = False,
     no_cache: NoCache = False,
@@ -79,15 +69,10 @@ def train(
     stay as they are indexed. Ctrl-C stops after the step under way; run it again with --resume to finish.
 
     [bold]Examples[/bold]
-
       convcoa train data/my_conversations --out my.model
-
       convcoa train data/squad2 data/quac data/mine --out my.model --resume
-
       convcoa train data/mine --out small.model --head
-
       convcoa train data/mine data/squad2 --out both.model --head --start my.model
-
       convcoa evaluate retrieval data/mine --model my.model
     """
     for wrong, message in (
@@ -182,4 +167,4 @@ def _report(model: RetrieverModel, out: Path, as_json: bool) -> None:
         )
         return
     console, _ = consoles()
-    console.out(f"{out}: {', '.join(parts)}, {size / 1e6:.1f} MB, for {model.encoder}", highlight=False)
+    console.out(f"{out}: {', '.join(parts)}, {size / 1e6:.1f} MB, for {model.encoder}")

@@ -125,7 +125,7 @@ def test_the_command_prints_the_table_as_json(
 ) -> None:
     import typer
 
-    from langgraph_convcoa.cli.bench_training import training
+    from langgraph_convcoa.cli.bench import training
     from langgraph_convcoa.evaluation.bench import training_cost as module
 
     folder = tmp_path / "made"
