@@ -60,11 +60,6 @@ def demo(
 
 
 def questions_about(titles: Sequence[str]) -> list[str]:
-    """A question about the first document that has a title, and one that needs the first to be understood.
-
-    Example:
-        >>> questions_about(["", "Bees"])
-        ['What is said about Bees?', 'What else is known about it?']
-    """
+    """A question about the first document that has a title, and one that needs the first to be understood."""
     title = next((title for title in titles if title), "")
     return [f"What is said about {title}?" if title else "What is this about?", "What else is known about it?"]

@@ -67,7 +67,7 @@ def open_cache() -> PatternCache | None:
     try:
         return PatternCache(cache_folder() / "patterns.sqlite")
     except RetrievalError as error:
-        _LOGGER.warning("%s Going on without a cache.", error)
+        _LOGGER.warning("%s Continuing without a cache.", error)
         return None
 
 

@@ -44,9 +44,7 @@ def retrieval(
     ] = None,
     lexical_weight: Annotated[float | None, option("W", "Weight of BM25, the same for all methods.", min=0.0)] = None,
     encoder: Annotated[str | None, option("NAME", "Encoder; all-MiniLM-L6-v2 by default.")] = None,
-    encoder_dtype: Annotated[
-        str, option("TYPE", "Number type of the encoder; see bench encoder.", "--encoder-dtype")
-    ] = "auto",
+    encoder_dtype: Annotated[str, option("TYPE", "Number type of the encoder; see bench encoder.")] = "auto",
     max_passages: Annotated[
         int | None, option("N", "Keep the gold passages and the first others of a large corpus.", min=1)
     ] = None,

@@ -22,7 +22,7 @@ DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 
 def index(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders of documents.")],
-    out: Annotated[Path, option("DIR", "Folder of the index.", "--out")],
+    out: Annotated[Path, option("DIR", "Folder of the index.")],
     dtype: Annotated[
         str | None,
         option(
@@ -48,7 +48,7 @@ def index(
         ),
     ] = False,
     as_json: AsJson = False,
-    max_mb: Annotated[float, option("N", "The most text to read of a PATH, in megabytes.", "--max-mb", min=0.001)] = 1000.0,
+    max_mb: Annotated[float, option("N", "The most text to read of a PATH, in megabytes.", min=0.001)] = 1000.0,
 ) -> None:
     """Read documents into an index, which can be searched at once, again and again.
 
@@ -63,7 +63,11 @@ def index(
       convcoa search papers.index "who introduced it?"
     """
     stored = None if dtype is None else one_of("--dtype", dtype, DTYPES)
-    documents = _passages(paths) if passages else _documents(paths, int(max_mb * 1e6))
+    documents = _documents(paths, int(max_mb * 1e6))
+    if passages:
+        from langgraph_convcoa.datasets.passages import stream_passages
+
+        documents = chain.from_iterable(map(stream_passages, paths))
     # Before the index is made, so that a wrong path makes none.
     first = next(documents)
     from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, approximate_settings
@@ -98,16 +102,8 @@ def index(
     console, _ = consoles()
     console.out(
         f"{out}: {added} documents added, {updated} updated, {unchanged} unchanged; "
-        f"{len(opened)} passages, {patterns} patterns as {kept}, {'with a graph, ' if stage else ''}{size / 1e6:.1f} MB",
-        highlight=False,
+        f"{len(opened)} passages, {patterns} patterns as {kept}, {'with a graph, ' if stage else ''}{size / 1e6:.1f} MB"
     )
-
-
-def _passages(paths: Sequence[Path]) -> Iterator[Document]:
-    from langgraph_convcoa.datasets.passages import stream_passages
-
-    for path in paths:
-        yield from stream_passages(path)
 
 
 def _documents(paths: Sequence[Path], max_bytes: int) -> Iterator[Document]:

@@ -106,7 +106,7 @@ def export(
 @app.command("import")
 def import_thread(
     file: Annotated[Path, typer.Argument(help="What `export` wrote, or a contextual knowledge set.")],
-    thread: Annotated[str | None, option("T", "Another name than the one it had.", "--thread")] = None,
+    thread: Annotated[str | None, option("T", "Another name than the one it had.")] = None,
     store: _Store = None,
 ) -> None:
     """Import a conversation that was exported; it goes on where it was.

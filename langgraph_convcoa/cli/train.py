@@ -28,7 +28,7 @@ def train(
             help="Folders or files of conversations; of questions over titled articles, synthetic conversations are made.",
         ),
     ],
-    out: Annotated[Path, option("DIR", "Folder of the model.", "--out")],
+    out: Annotated[Path, option("DIR", "Folder of the model.")],
     head: Annotated[bool, _kind(None, "Only the head: weights on frozen vectors, in a minute or so.", "--head")] = False,
     full: Annotated[
         bool, _kind(None, "The whole encoder for questions and passages: they must be indexed again.", "--full")
@@ -45,14 +45,12 @@ def train(
     encoder: Annotated[
         str | None, _kind("NAME", "sentence-transformers model or folder; all-MiniLM-L6-v2 without it.")
     ] = None,
-    encoder_dtype: Annotated[
-        str, _kind("TYPE", "What the frozen encoder computes in; see bench encoder.", "--encoder-dtype")
-    ] = "auto",
+    encoder_dtype: Annotated[str, _kind("TYPE", "What the frozen encoder computes in; see bench encoder.")] = "auto",
     attention: Annotated[str, _kind("auto|softmax|softmax1", "Attention of the encoder that --full trains.")] = "auto",
     steps: Annotated[int | None, _length("N", "Batches; enough to see all data by default.", min=1)] = None,
-    batch_size: Annotated[int | None, _length("N", "Questions a step.", "--batch-size", min=2)] = None,
+    batch_size: Annotated[int | None, _length("N", "Questions a step.", min=2)] = None,
     chunk: Annotated[int | None, _length("N", "Questions encoded at a time (gradient caching): less memory.", min=1)] = None,
-    learning_rate: Annotated[float | None, _length("X", "The highest.", "--learning-rate")] = None,
+    learning_rate: Annotated[float | None, _length("X", "The highest.")] = None,
     seed: Annotated[int, _length("S", "Of everything that is drawn; 0 by default.", min=0)] = 0,
     resume: Annotated[bool, _run(None, "Resume a training into DIR that was stopped.", "--resume")] = False,
     device: Annotated[str | None, _run("NAME", "cpu, cuda, ...; chosen without it.")] = None,
@@ -146,12 +144,12 @@ def _check_device(name: str | None) -> None:
 def _command(ctx: typer.Context, data: list[Path], out: Path) -> str:
     """The command for the model's card: data, folder and what was chosen of the training."""
     words: list[object] = ["convcoa", "train", *data, "--out", out]
-    for option in ctx.command.params:
-        name = option.name or ""
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
         source = ctx.get_parameter_source(name)
         if name not in _NOT_IN_CARD and source is not None and source.name == "COMMANDLINE":
             value = ctx.params[name]
-            words += [option.opts[0]] if value is True else [option.opts[0], value]
+            words += [parameter.opts[0]] if value is True else [parameter.opts[0], value]
     return shlex.join(map(str, words))
 
 

@@ -139,12 +139,7 @@ def evaluate_methods(
 
 
 def model_name(model: ModelLike) -> str:
-    """A model's name, as it was given or as it gives it itself.
-
-    Example:
-        >>> model_name("openai:gpt-4.1-mini")
-        'openai:gpt-4.1-mini'
-    """
+    """A model's name, as it was given or as it gives it itself."""
     if isinstance(model, str):
         return model.strip()
     return str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)

@@ -71,13 +71,7 @@ class Answered:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Answered:
-        """The record of what `to_dict` gave, after JSON.
-
-        Example:
-            >>> record = Answered("ours", "q1", "c1", "Who?", 1, ("Ada",), answer="Ada [1].", costs=Costs(calls=1))
-            >>> Answered.from_dict(record.to_dict()) == record
-            True
-        """
+        """The record of what `to_dict` gave, after JSON."""
         sequences = {name: tuple(data[name]) for name in ("references", "gold", "passages", "chain")}
         return cls(**{**data, **sequences, "costs": Costs(**data["costs"])})
 

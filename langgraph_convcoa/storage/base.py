@@ -85,15 +85,7 @@ def later_format(what: str, version: object) -> str:
 
 
 def thread_name(name: str) -> str:
-    r"""A thread's name as it is stored; any characters are allowed, those of paths too, for none becomes part of a path.
-
-    Example:
-        >>> thread_name("../work: a/b")
-        '../work: a/b'
-        >>> thread_name("")
-        Traceback (most recent call last):
-        langgraph_convcoa.errors.InputError: the thread has no name: give one, such as --thread thesis
-    """
+    r"""A thread's name as it is stored; any characters are allowed, those of paths too, for none becomes part of a path."""
     if not name.strip():
         raise InputError("the thread has no name: give one, such as --thread thesis")
     if len(name) > LONGEST_THREAD:

@@ -46,11 +46,6 @@ def file_as_values(data: Any) -> dict[str, Any]:
     """The state that a file's object holds, for `graph.update_state(config, values, as_node="remember")`.
 
     A bare contextual knowledge set, the papers' JSON, is taken too: its rounds become the messages.
-
-    Example:
-        >>> values = file_as_values({"Contextual knowledge set": []})
-        >>> values["messages"]
-        []
     """
     from langgraph_convcoa.memory.knowledge_set import ROOT, ContextualKnowledgeSet
 

@@ -126,11 +126,9 @@ class PostgresStore(ConversationStore):
                 if not connection.closed:
                     await _succeeds(connection, "SELECT pg_advisory_unlock(%s) AS ok", key)
 
+    # `scrub` does nothing: reusing the space of deleted rows (VACUUM) is up to the server's administrator.
     async def prune(self, saver: Any, thread: str) -> None:
         await saver.aprune([thread])
-
-    def scrub(self) -> None:
-        """Nothing: the rows are gone, and reusing their space (VACUUM) is up to the server's administrator."""
 
     def error(self, error: BaseException) -> StoreError | None:
         import psycopg

@@ -147,14 +147,7 @@ class ThreadSummary:
 
 
 class Threads(StoredGraph):
-    """The conversations in a store.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> with Threads(pathlib.Path(tempfile.mkdtemp()) / "talks.sqlite") as threads:
-        ...     threads.summaries()
-        []
-    """
+    """The conversations in a store."""
 
     def _graph(self) -> StateGraph[Any, Any, Any, Any]:
         """Enough to read and write threads, whatever actions their own graphs have."""

@@ -222,12 +222,7 @@ def conversation(turn: Turn, budget_tokens: int) -> str:
 
 
 def short_answer(text: str) -> str | None:
-    """What stands after the last "the answer is", without the stop at its end; None where nobody says so.
-
-    Example:
-        >>> short_answer("It was Ada. So the answer is: Ada Lovelace.")
-        'Ada Lovelace'
-    """
+    """What stands after the last "the answer is", without the stop at its end; None where nobody says so."""
     parts = re.split(r"(?i)\bso the (?=(?:final )?answer is)", text)
     found = _ANSWER_IS.search(parts[-1])
     if found is None:
@@ -237,12 +232,7 @@ def short_answer(text: str) -> str | None:
 
 
 def passages_text(documents: Sequence[Document]) -> str:
-    r"""Passages for a prompt, one a line with its number.
-
-    Example:
-        >>> passages_text([Document("It was  1982."), Document("No.")])
-        '[1] It was 1982.\n[2] No.'
-    """
+    r"""Passages for a prompt, one a line with its number."""
     return "\n".join(f"[{n}] {' '.join(document.page_content.split())}" for n, document in enumerate(documents, 1))
 
 

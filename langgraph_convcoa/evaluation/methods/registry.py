@@ -112,10 +112,5 @@ def check_methods(names: Iterable[str], actions: Sequence[str] = ()) -> None:
 
 
 def remembers(name: str) -> bool:
-    """Whether a method keeps more of a conversation than its history (see `MethodEntry`).
-
-    Example:
-        >>> remembers("ours"), remembers("ours-without-web_querying"), remembers("react")
-        (True, True, False)
-    """
+    """Whether a method keeps more of a conversation than its history (see `MethodEntry`)."""
     return METHODS.get(name, METHODS[OURS]).remembers

@@ -82,13 +82,7 @@ async def _feedback(asking: Asking, nodes: list[Node], seen: set[str]) -> str | 
 
 
 def read_chain(text: str) -> tuple[list[Node], str]:
-    r"""The nodes of a reply and its final content.
-
-    Example:
-        >>> nodes, final = read_chain("[Query 1]: Who?\n[Answer 1]: Ada.\n[Query 2]: When?\n[Unsolved Query]: When?")
-        >>> [(node.query, node.answer) for node in nodes], final
-        ([('Who?', 'Ada.'), ('When?', '')], '')
-    """
+    r"""The nodes of a reply and its final content."""
     nodes: list[Node] = []
     final = ""
     marks = list(_MARK.finditer(text))

@@ -87,23 +87,13 @@ async def tree_of_thoughts(asking: Asking) -> Outcome:
 
 
 def majority(answers: list[str]) -> str:
-    """The most frequent answer in the words in which it came first; of equally frequent ones the first; "" of none.
-
-    Example:
-        >>> majority(["Rome", "the Paris", "Paris!"])
-        'the Paris'
-    """
+    """The most frequent answer in the words in which it came first; of equally frequent ones the first; "" of none."""
     votes = Counter(map(_plain, answers))
     return max(answers, key=lambda answer: votes[_plain(answer)], default="")
 
 
 def listed(text: str) -> list[str]:
-    r"""The items of a list.
-
-    Example:
-        >>> listed("Sure:\n1. Who?\n2) When?\nDone.")
-        ['Who?', 'When?']
-    """
+    r"""The items of a list."""
     return [found.group(1).strip() for line in text.splitlines() if (found := _ITEM.match(line))]
 
 

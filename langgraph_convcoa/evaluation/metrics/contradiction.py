@@ -54,7 +54,8 @@ def contradicts(question: str, earlier: str, later: str) -> bool | None:
     if asked.kind in ("date", "number"):
         if set(_SCALE.findall(one)) != set(_SCALE.findall(other)):
             return None
-        return _apart(_numbers(items), _numbers(others), strict=not short)
+        numbers = ({item.form for item in found if item.is_number} for found in (items, others))
+        return _apart(*numbers, strict=not short)
     return _other_value(items, others)
 
 
@@ -79,7 +80,3 @@ def _items(text: str) -> list[Item]:
     if len(text.split()) <= _BARE_ITEMS:
         return list(content_items(f"It is {text}"))
     return [item for segment in segments(text) for item in segment.items]
-
-
-def _numbers(items: list[Item]) -> set[str]:
-    return {item.form for item in items if item.is_number}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
@@ -190,10 +190,10 @@ def figures_of(
         costs=_costs(answers, prices),
         rounds=_rounds(answers, values, measure),
         sub_questions=float(np.mean(chains)) if chains else None,
-        verification=asdict(verification_statistics(answers)) if chains else None,
-        misled=asdict(misled_by_retrieval(closed_book, answers, measure)) if closed_book is not None and retrieves else None,
-        contradictions=asdict(contradictions(answers)),
-        agreement=[asdict(found) for found in judge_agreement(given)] if judged else [],
+        verification=verification_statistics(answers) if chains else None,
+        misled=misled_by_retrieval(closed_book, answers, measure) if closed_book is not None and retrieves else None,
+        contradictions=contradictions(answers),
+        agreement=judge_agreement(given) if judged else [],
     )
 
 

@@ -83,22 +83,12 @@ class Report:
 
 
 def shown(value: float | None, digits: int = 3) -> str:
-    """A figure; nothing where there is none.
-
-    Example:
-        >>> shown(0.5, 2), shown(None)
-        ('0.50', '')
-    """
+    """A figure; nothing where there is none."""
     return "" if value is None else f"{value:,.{digits}f}"
 
 
 def percent(share: float | None) -> str:
-    """A share; nothing where there is none.
-
-    Example:
-        >>> percent(0.125), percent(None)
-        ('12.5%', '')
-    """
+    """A share; nothing where there is none."""
     return "" if share is None else f"{share:.1%}"
 
 

@@ -32,7 +32,7 @@ def detail_tables(run: RunFigures) -> list[Table]:
         agreement_table(run),
         error_table(run),
     ]
-    return [table for table in made if table is not None]
+    return [table for table in made if table.rows]
 
 
 def quality_table(run: RunFigures) -> Table:
@@ -95,25 +95,23 @@ def trouble_table(run: RunFigures) -> Table:
     return _table("What was asked, and what went wrong", columns, run.methods, note)
 
 
-def sweep_table(run: RunFigures, setting: str) -> Table | None:
+def sweep_table(run: RunFigures, setting: str) -> Table:
     """Accuracy and time by the value of a setting (Pan et al. 2024b, tables 7 and 8)."""
     labels = {row.label for row in run.rows if row.swept == setting}
     return _settings_table(run, f"Sweep of {SWEPT[setting]}", f"method and {SWEPT[setting]}", labels)
 
 
-def model_table(run: RunFigures) -> Table | None:
+def model_table(run: RunFigures) -> Table:
     """Accuracy and time by model (Pan et al. 2024b, table 10)."""
     several = len({row.model for row in run.rows}) > 1
     return _settings_table(run, "Models", "method and model", {row.label for row in run.rows if several and not row.swept})
 
 
-def round_table(run: RunFigures) -> Table | None:
-    """Accuracy, time and tokens by round (Pan et al. 2024b, table 11); None where no question has a history."""
+def round_table(run: RunFigures) -> Table:
+    """Accuracy, time and tokens by round (Pan et al. 2024b, table 11); empty where no question has a history."""
     numbers = sorted({entry.round for one in run.methods for entry in one.rounds})
-    if len(numbers) < 2:
-        return None
     rows = []
-    for number in numbers:
+    for number in numbers if len(numbers) > 1 else ():
         entries = [next((entry for entry in one.rounds if entry.round == number), None) for one in run.methods]
         most = max(entry.questions for entry in entries if entry is not None)
         cells = [
@@ -128,7 +126,7 @@ def round_table(run: RunFigures) -> Table | None:
     return Table("By round", ("round", "questions", *(one.method for one in run.methods)), rows, note)
 
 
-def verification_table(run: RunFigures) -> Table | None:
+def verification_table(run: RunFigures) -> Table:
     """The sub-questions by what became of them."""
 
     def share(status: str) -> _Column:
@@ -149,10 +147,10 @@ def verification_table(run: RunFigures) -> Table | None:
         "Shares of the sub-questions by what became of them. Whether a guess is right is known where the sub-question is the "
         "question itself."
     )
-    return _table_of_some("Verification", columns, [one for one in run.methods if one.verification is not None], note)
+    return _table("Verification", columns, [one for one in run.methods if one.verification is not None], note)
 
 
-def misled_table(run: RunFigures) -> Table | None:
+def misled_table(run: RunFigures) -> Table:
     """Right without retrieval and wrong with it (Pan et al. 2024a, table 5, Pan et al. 2024b, table 5)."""
 
     def of(part: str, whole: str) -> _Column:
@@ -167,10 +165,10 @@ def misled_table(run: RunFigures) -> Table | None:
         f"misled: {NAMES[run.measure]} says right of closed-book and wrong of the method; helped: the other way round. "
         "The papers give no formula; this is one reading."
     )
-    return _table_of_some("Misled by retrieval", columns, [one for one in run.methods if one.misled is not None], note)
+    return _table("Misled by retrieval", columns, [one for one in run.methods if one.misled is not None], note)
 
 
-def contradiction_table(run: RunFigures) -> Table | None:
+def contradiction_table(run: RunFigures) -> Table:
     """Answers that contradict earlier ones (Pan et al. 2024b, table 6)."""
     columns: dict[str, _Column] = {
         "contradicting": lambda one: ratio(one.contradictions["contradicting"], one.contradictions["answers"]),
@@ -182,10 +180,10 @@ def contradiction_table(run: RunFigures) -> Table | None:
         "chain there is more to compare."
     )
     chosen = [one for one in run.methods if one.contradictions["answers"]]
-    return _table_of_some("Contradiction with earlier turns", columns, chosen, note)
+    return _table("Contradiction with earlier turns", columns, chosen, note)
 
 
-def agreement_table(run: RunFigures) -> Table | None:
+def agreement_table(run: RunFigures) -> Table:
     """Agreement of the judge with exact match and cover-EM."""
     rows = [
         (
@@ -201,13 +199,13 @@ def agreement_table(run: RunFigures) -> Table | None:
         for found in one.agreement
     ]
     columns = ("method", "measure", "answers", "agree", "Cohen's kappa", "right for the judge alone", "for the measure alone")
-    return Table("GPT-EM against the measures of strings", columns, rows) if rows else None
+    return Table("GPT-EM against the measures of strings", columns, rows)
 
 
-def error_table(run: RunFigures) -> Table | None:
+def error_table(run: RunFigures) -> Table:
     """The commonest reasons why questions failed."""
     rows = [(one.method, f"{count:,}", reason) for one in run.methods for reason, count in one.errors.items()]
-    return Table("Failures", ("method", "questions", "why"), rows) if rows else None
+    return Table("Failures", ("method", "questions", "why"), rows)
 
 
 def shown_p(value: float | None) -> str:
@@ -220,7 +218,7 @@ def shown_p(value: float | None) -> str:
     return "≤0.001" if value is not None and value <= 0.001 else shown(value)
 
 
-def _settings_table(run: RunFigures, title: str, column: str, labels: set[str]) -> Table | None:
+def _settings_table(run: RunFigures, title: str, column: str, labels: set[str]) -> Table:
     columns: dict[str, _Column] = {
         NAMES[run.measure]: _mean(run.measure),
         "seconds": lambda one: shown(one.costs.seconds, 2),
@@ -228,7 +226,7 @@ def _settings_table(run: RunFigures, title: str, column: str, labels: set[str]) 
         "total tokens": lambda one: shown(one.costs.tokens, 0),
         "sub-questions": lambda one: shown(one.sub_questions, 2),
     }
-    return _table_of_some(title, columns, [one for one in run.methods if one.method in labels], first=column)
+    return _table(title, columns, [one for one in run.methods if one.method in labels], first=column)
 
 
 def _mean(measure: str) -> _Column:
@@ -240,9 +238,3 @@ def _table(
 ) -> Table:
     rows = [(one.method, *(cell(one) for cell in columns.values())) for one in methods]
     return Table(title, (first, *columns), rows, note)
-
-
-def _table_of_some(
-    title: str, columns: Mapping[str, _Column], methods: Sequence[MethodFigures], note: str = "", first: str = "method"
-) -> Table | None:
-    return _table(title, columns, methods, note, first) if methods else None

@@ -41,12 +41,7 @@ def failure(error: Exception, model: BaseChatModel | None) -> str:
 
 
 def hopeless(error: Exception) -> bool:
-    """Whether the next question would fail as well: the key, the model's name or the address is wrong, or a quota is spent.
-
-    Example:
-        >>> hopeless(ConnectionError()), hopeless(TimeoutError())
-        (True, False)
-    """
+    """Whether the next question would fail as well: the key, the model's name or the address is wrong, or a quota is spent."""
     for cause in _causes(error):
         if status_code(cause) in _HOPELESS:
             return True

@@ -167,17 +167,8 @@ class RunFolder:
         if not self._file.exists():
             return
         with self._file.open("r+b") as stream:
-            end = size = stream.seek(0, os.SEEK_END)
-            while end:
-                start = max(0, end - 65536)
-                stream.seek(start)
-                newline = stream.read(end - start).rfind(b"\n")
-                if newline >= 0:
-                    end = start + newline + 1
-                    break
-                end = start
-            if end < size:
-                stream.truncate(end)
+            # Only the last line can be without its end.
+            stream.truncate(sum(len(line) for line in stream if line.endswith(b"\n")))
 
     def _unwritable(self, error: OSError) -> InputError:
         return InputError(f"the run cannot be kept in {self.path} ({error.strerror or error}): name another folder with --out")

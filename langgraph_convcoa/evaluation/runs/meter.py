@@ -58,12 +58,7 @@ class Meter(UsageCounter):
 
 
 def covered(spans: list[tuple[float, float]]) -> float:
-    """Seconds that lie in at least one of the spans: calls that ran side by side count once.
-
-    Example:
-        >>> covered([(0.0, 2.0), (1.0, 3.0), (10.0, 11.0)])
-        4.0
-    """
+    """Seconds that lie in at least one of the spans: calls that ran side by side count once."""
     total, end = 0.0, float("-inf")
     for start, stop in sorted(spans):
         total += max(0.0, stop - max(start, end))

@@ -42,14 +42,6 @@ class ReplyCache(BaseCache):
 
     The key is a digest of the messages, the model with its settings (an API key is none of them) and the number of the sample
     (`methods.base.SAMPLE`), so that the file holds no prompt. A reply is on disk before whoever asked gets it.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> from langchain_core.language_models import FakeListChatModel
-        >>> cache = ReplyCache(pathlib.Path(tempfile.mkdtemp()) / "replies.sqlite")
-        >>> model = keep_replies(FakeListChatModel(responses=["first", "second"]), cache)
-        >>> model.invoke("Who?").text, model.invoke("Who?").text, cache.replies
-        ('first', 'first', 1)
     """
 
     def __init__(self, path: str | Path) -> None:

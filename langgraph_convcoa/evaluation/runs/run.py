@@ -61,11 +61,6 @@ class Measures:
     """Measures answers; a judge that fails, or says neither yes nor no, leaves its measure out, and the report counts that.
 
     Raises ModelError when so many verdicts in a row failed for want of a key, a model or a server that no other will come.
-
-    Example:
-        >>> found = asyncio.run(Measures()("Who?", ("Ada Lovelace",), "It was Ada Lovelace [1]."))
-        >>> found["cover_em"], found["em"]
-        (1.0, 0.0)
     """
 
     def __init__(self, judge: Judge | None = None) -> None:
@@ -87,7 +82,7 @@ class Measures:
             _log.warning("the judge did not answer: %s", error)
             return found
         self._hopeless = 0
-        return found if verdict.right is None else {**found, JUDGED: float(verdict.right)}
+        return found if verdict is None else {**found, JUDGED: float(verdict)}
 
 
 def run_methods(
@@ -117,12 +112,7 @@ def run_methods(
 
 
 def completed(work: Coroutine[Any, Any, _T]) -> _T:
-    """The result of asynchronous work; in a notebook, whose loop runs already, it runs in a thread of its own.
-
-    Example:
-        >>> completed(asyncio.sleep(0, "done"))
-        'done'
-    """
+    """The result of asynchronous work; in a notebook, whose loop runs already, it runs in a thread of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -27,12 +27,7 @@ class Variant:
 
 
 def parse_sweeps(texts: Sequence[str]) -> dict[str, tuple[float, ...]]:
-    """Sweeps as they are written on the command line.
-
-    Example:
-        >>> parse_sweeps(["threshold=0.3,0.75", "k=1,5"])
-        {'threshold': (0.3, 0.75), 'k': (1.0, 5.0)}
-    """
+    """Sweeps as they are written on the command line."""
     sweeps: dict[str, tuple[float, ...]] = {}
     for text in texts:
         name, _, listed = text.partition("=")

@@ -42,20 +42,20 @@ def test_misled_by_retrieval() -> None:
     without = measured({"a": 1, "b": 1, "c": 1, "d": 0, "e": 0, "alone": 1})
     given = measured({"e": 0, "d": 1, "c": 0, "b": 0, "a": 1})
     found = misled_by_retrieval(without, given)
-    assert (found.questions, found.known, found.misled, found.helped, found.left_out) == (5, 3, 2, 1, 1)
-    assert found.share == pytest.approx(2 / 5)
-    assert found.share_of_known == pytest.approx(2 / 3)
+    assert (found["questions"], found["known"], found["misled"], found["helped"], found["left_out"]) == (5, 3, 2, 1, 1)
+    assert found["share"] == pytest.approx(2 / 5)
+    assert found["share_of_known"] == pytest.approx(2 / 3)
 
 
 def test_what_cannot_be_judged_is_left_out_of_misled() -> None:
     without = [*measured({"a": 1}), row("b", metrics={"cover_em": 1.0}), row("c")]
     given = [*measured({"a": 0}), row("b", error="timed out", metrics={"cover_em": 0.0}), row("c", metrics={"cover_em": 1.0})]
     found = misled_by_retrieval(without, given)
-    assert (found.questions, found.misled, found.left_out) == (1, 1, 2)
+    assert (found["questions"], found["misled"], found["left_out"]) == (1, 1, 2)
     judged = misled_by_retrieval(measured({"a": 1}, "gpt_em"), measured({"a": 1}, "gpt_em"), "gpt_em")
-    assert (judged.questions, judged.share) == (1, 0.0)
+    assert (judged["questions"], judged["share"]) == (1, 0.0)
     nothing = misled_by_retrieval([], given)
-    assert (nothing.questions, nothing.share, nothing.share_of_known, nothing.left_out) == (0, 0.0, 0.0, 3)
+    assert (nothing["questions"], nothing["share"], nothing["share_of_known"], nothing["left_out"]) == (0, 0.0, 0.0, 3)
 
 
 BORN, YEAR = "When was Ada Lovelace born?", "In what year was Ada Lovelace born?"
@@ -72,15 +72,15 @@ def test_contradictions_within_a_conversation_only() -> None:
         row("7", turn=4, conversation="d", question=YEAR, answer=" "),
     ]
     found = contradictions(answers)
-    assert (found.answers, found.comparable, found.contradicting) == (3, 2, 1)
-    assert found.share == pytest.approx(1 / 3)
+    assert (found["answers"], found["comparable"], found["contradicting"]) == (3, 2, 1)
+    assert found["share"] == pytest.approx(1 / 3)
 
 
 def test_sub_questions_contradict_too_and_an_answer_counts_once() -> None:
     first = row("1", turn=1, question="Tell me of Ada Lovelace.", chain=(item(BORN, "10 December 1815"), item("Where?", "")))
     both = (item(YEAR, "1816"), item(BORN, "In 1817"))
     found = contradictions([first, row("2", turn=2, question="And again?", chain=both)])
-    assert (found.answers, found.comparable, found.contradicting) == (1, 1, 1)
+    assert (found["answers"], found["comparable"], found["contradicting"]) == (1, 1, 1)
 
 
 def test_questions_that_lean_on_the_conversation_are_not_compared() -> None:
@@ -88,8 +88,8 @@ def test_questions_that_lean_on_the_conversation_are_not_compared() -> None:
         row("1", turn=1, question="When was she born?", answer="1815"),
         row("2", turn=2, question="When was she born?", answer="1816"),
     ]
-    assert contradictions(answers).comparable == 0
-    assert contradictions([]).share == 0.0
+    assert contradictions(answers)["comparable"] == 0
+    assert contradictions([])["share"] == 0.0
 
 
 def test_verification_statistics() -> None:
@@ -104,7 +104,7 @@ def test_verification_statistics() -> None:
         row("7"),
     ]
     found = verification_statistics(answers)
-    assert (found.turns, found.items, found.guesses) == (6, 8, 6)
-    assert found.counts == dict.fromkeys(STATUSES, 0) | {"kept": 4, "corrected": 2, "filled": 1, "unsupported": 1}
-    assert (found.kept_known, found.kept_right, found.corrected_known, found.corrected_right) == (2, 1, 2, 1)
-    assert verification_statistics([]).items == 0
+    assert (found["turns"], found["items"], found["guesses"]) == (6, 8, 6)
+    assert found["counts"] == dict.fromkeys(STATUSES, 0) | {"kept": 4, "corrected": 2, "filled": 1, "unsupported": 1}
+    assert (found["kept_known"], found["kept_right"], found["corrected_known"], found["corrected_right"]) == (2, 1, 2, 1)
+    assert verification_statistics([])["items"] == 0
