@@ -77,7 +77,7 @@ def scoring(
       convcoa bench scoring --patterns 100000 --methods float32,approximate
     """
     from langgraph_convcoa.evaluation.bench import scoring as bench
-    from langgraph_convcoa.evaluation.bench.scoring_methods import METHODS
+    from langgraph_convcoa.evaluation.bench.scoring import METHODS
 
     chosen = names_of(methods) if methods is not None else METHODS
     report = bench.bench_scoring(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class Query:
         """The conversation's id; the row's own where none is given."""
         return self.conversation or self.id
 
+    @property
+    def two_turns(self) -> str:
+        """The question behind the user turn before it."""
+        return " ".join([*(question for question, _ in self.history[-1:]), self.question])
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -59,6 +66,25 @@ class Dataset:
     name: str
     queries: tuple[Query, ...]
     corpus: tuple[Document, ...]
+
+    def answerable(self, among: Collection[str] | None = None) -> tuple[Query, ...]:
+        """The queries of which a gold passage is among some ids, those of the corpus where None is given.
+
+        Raises:
+            InputError: There is no such query.
+        """
+        ids = {str(document.id) for document in self.corpus} if among is None else among
+        found = tuple(query for query in self.queries if any(identity in ids for identity in query.gold))
+        if not found:
+            first = next((query for query in self.queries if query.gold), None)
+            place = f" (the first: {first.gold[0]!r}, {first.where or first.id})" if first else ""
+            raise InputError(f"No query of {self.name} has a gold passage among the documents that are searched{place}.")
+        return found
+
+
+def splits_of(queries: Iterable[Query]) -> str:
+    """The splits that queries have, for messages."""
+    return ", ".join(sorted({query.split for query in queries if query.split})) or "none"
 
 
 Entries = Iterator[Query | Document]

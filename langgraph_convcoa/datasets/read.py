@@ -13,9 +13,9 @@ from langgraph_convcoa.datasets.formats.conversations import resolve_pages
 from langgraph_convcoa.datasets.formats.mtrag import is_beir, query_files, read_beir
 from langgraph_convcoa.datasets.formats.published import PUBLISHED, read_published
 from langgraph_convcoa.datasets.passages import collect_passages, passage_files
-from langgraph_convcoa.datasets.queries import Dataset, Query
+from langgraph_convcoa.datasets.queries import Dataset, Query, splits_of
 from langgraph_convcoa.datasets.rows import json_lines
-from langgraph_convcoa.datasets.splits import DEV_SHARE, split_part
+from langgraph_convcoa.datasets.splits import split_part
 from langgraph_convcoa.errors import InputError
 
 KNOWN = f"a folder of queries.jsonl and corpus.jsonl (gzipped or not), or files of {PUBLISHED}"
@@ -57,8 +57,8 @@ def load_dataset(
     rows, carried, files = _read(place, required=passages == "required")
     chosen = [query for query in rows if split is None or query.split == split]
     if not chosen:
-        known = ", ".join(sorted({query.split for query in rows if query.split})) or "none"
-        raise InputError(f"{place} has no queries" + (f" of the split {split!r}; its splits: {known}." if split else "."))
+        which = f" of the split {split!r}; its splits: {splits_of(rows)}." if split else "."
+        raise InputError(f"{place} has no queries{which}")
     gold = {identity for query in chosen for identity in query.gold}
     corpus = tuple(collect_passages(files, carried, gold, max_passages))
     if not corpus and passages == "required":
@@ -93,9 +93,9 @@ def load_part(
     if queries:
         return replace(dataset, queries=queries), split
     if split == "dev":
-        return split_part(dataset, "dev").dataset, f"dev: {DEV_SHARE:.0%} of the conversations, by hash"
-    known = ", ".join(sorted({query.split for query in dataset.queries if query.split})) or "none"
-    raise InputError(f"{path} has no queries of the split {split!r}; its splits: {known}.")
+        dev = split_part(dataset, "dev")
+        return dev.dataset, f"dev: {dev.name}"
+    raise InputError(f"{path} has no queries of the split {split!r}; its splits: {splits_of(dataset.queries)}.")
 
 
 def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], list[Path]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from langgraph_convcoa.datasets.queries import Dataset
+from langgraph_convcoa.datasets.queries import Dataset, splits_of
 from langgraph_convcoa.errors import InputError
 
 Part = Literal["train", "dev"]
@@ -25,12 +25,12 @@ class Split:
 
     Attributes:
         dataset: The data set with the queries of the part and its whole corpus.
-        hashed: Whether the part was made by the hash of the conversation's id, since the data set has no such split itself.
+        name: "train" or "dev", or which share of the conversations it is where these were split by the hash of their ids.
         left_out: How many queries of the training split were left out, since the development part has their conversation.
     """
 
     dataset: Dataset
-    hashed: bool = False
+    name: str
     left_out: int = 0
 
 
@@ -78,7 +78,8 @@ def split_part(dataset: Dataset, part: Part, *, dev_share: float = DEV_SHARE) ->
     else:
         kept = [query for query in trainable if in_dev_part(query.conversation_id, dev_share) == (part == "dev")]
     if not kept:
-        known = ", ".join(sorted({query.split for query in dataset.queries if query.split})) or "none"
-        raise InputError(f"{dataset.name} has no queries for the {part} part; its splits: {known}.")
+        raise InputError(f"{dataset.name} has no queries for the {part} part; its splits: {splits_of(dataset.queries)}.")
+    share = dev_share if part == "dev" else 1 - dev_share
+    name = part if dev else f"{share:.0%} of the conversations, by hash"
     left_out = len(trainable) - len(kept) if dev and part == "train" else 0
-    return Split(replace(dataset, queries=tuple(kept)), hashed=not dev, left_out=left_out)
+    return Split(replace(dataset, queries=tuple(kept)), name, left_out)

@@ -24,7 +24,7 @@ from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.encoded import QueryItem, encode_examples, fingerprint, query_items
 from langgraph_convcoa.training.job import TrainingJob
 from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
-from langgraph_convcoa.training.losses import MemorySets, dpr_loss, draw_sets, memory_scores
+from langgraph_convcoa.training.losses import MemorySets, dpr_loss, draw_sets, gold_mask, memory_scores
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class EncoderLoss:
         questions, rows, sizes, numbers = vectors
         scores = memory_scores(questions, MemorySets.packed(rows, sizes))
         positives = torch.arange(len(items), device=scores.device) * (1 + self._negatives)
-        gold = torch.stack([torch.isin(numbers, torch.tensor(item.gold, device=scores.device)) for item in items])
+        gold = gold_mask([item.gold for item in items], numbers.cpu().numpy(), scores.device)
         return {"dpr": dpr_loss(scores, positives, gold, scale=self._scale)}
 
     def _drawn(self, number: int) -> list[list[int]]:

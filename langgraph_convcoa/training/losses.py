@@ -147,8 +147,12 @@ def targets_among(
         (tensor([1]), tensor([[False,  True,  True]]))
     """
     positives = np.searchsorted(sets, [item.positive for item in items])
-    gold = np.stack([np.isin(sets, item.gold) for item in items])
-    return torch.from_numpy(positives).to(device), torch.from_numpy(gold).to(device)
+    return torch.from_numpy(positives).to(device), gold_mask([item.gold for item in items], sets, device)
+
+
+def gold_mask(golds: Sequence[Sequence[int]], numbers: npt.NDArray[np.int64], device: str | torch.device = "cpu") -> Tensor:
+    """Which of m numbers are gold for each of q questions, (q, m)."""
+    return torch.from_numpy(np.stack([np.isin(numbers, gold) for gold in golds])).to(device)
 
 
 def ranking_loss(

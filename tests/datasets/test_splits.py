@@ -17,7 +17,7 @@ def test_own_splits_are_kept_and_shared_conversations_are_not_trained_on():
     dev, train = split_part(made, "dev"), split_part(made, "train")
     assert [query.id for query in dev.dataset.queries] == ["2", "3"]
     assert [query.id for query in train.dataset.queries] == ["0"]
-    assert (train.left_out, train.hashed, dev.hashed) == (1, False, False)
+    assert (train.left_out, train.name, dev.name) == (1, "train", "dev")
 
 
 @given(st.lists(st.text(max_size=5), min_size=1), st.floats(0, 1))

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from langgraph_convcoa.datasets.demo import demo_folder
-from langgraph_convcoa.datasets.queries import Dataset
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.bench.encoder_training import asked, train_pairs
+from langgraph_convcoa.evaluation.bench.encoder_training import train_pairs
 from langgraph_convcoa.evaluation.bench.outliers import Outliers, measure_outliers
 from langgraph_convcoa.evaluation.metrics.ranking import recall, reciprocal_rank
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
@@ -118,18 +118,9 @@ def bench_encoder(
     every run. For the measures over data every question, put behind the user turn before it, ranks the whole passages by
     cosine, both encoded in the type. A trained encoder is converted to the types afterwards.
 
-    Args:
-        model: Name or folder of a sentence-transformers model.
-        dtypes: Types; those whose packages are installed when None. float32, which the others are compared with, is always
-            measured.
-        attentions: "softmax", "softmax1" or both. A model need not be trained with the one it is measured with.
-        dataset: Queries and passages.
-        queries: The first so many queries; all when None.
-        texts: How many texts are timed.
-        runs: How often each type is timed.
-        train: Data that the encoder is trained on, with each attention; see `train_pairs`.
-        steps: For how many batches; it is not trained when 0.
-        progress: A bar, a callback or nothing.
+    The types are those whose packages are installed when None; float32, which the others are compared with, is always among
+    them. A model need not be trained with the attention it is measured with. `train` is data that it is trained on for so many
+    steps with each attention (`train_pairs`).
 
     Raises:
         InputError: A type or an attention is unknown, a number is below 1, or the data has no query with a passage.
@@ -141,7 +132,7 @@ def bench_encoder(
     if steps < 0 or (steps and train is None):
         raise InputError("Steps must be at least 0, and to train there must be data to train on (--data).")
     sample = _sample(dataset, texts)
-    asking = asked(dataset)[:queries] if dataset else []
+    asking = dataset.answerable()[:queries] if dataset else ()
     chosen: list[Dtype] = list(dict.fromkeys(("float32", *dtypes)))
     rows: list[EncoderRow] = []
     outliers: list[OutlierRow] = []
@@ -164,34 +155,14 @@ def bench_encoder(
                 speeds = _speeds(encoders, sample, runs)
                 for dtype, encoder in encoders.items():
                     cosines = (vectors[dtype] * vectors["float32"]).sum(axis=1)
-                    quality = _quality(encoder, dataset, asking)
-                    rows.append(
-                        EncoderRow(
-                            dtype=dtype,
-                            attention=attention,
-                            steps=trained,
-                            cosine=float(cosines.mean()),
-                            least_cosine=float(cosines.min()),
-                            mrr=quality[0],
-                            recall_10=quality[1],
-                            texts_per_second=speeds[dtype],
-                            to_float32=speeds[dtype] / speeds["float32"],
-                            weights_mb=weight_bytes(encoder.model) / _MEGABYTE,
-                        )
-                    )
+                    figures = float(cosines.mean()), float(cosines.min()), *_quality(encoder, dataset, asking)
+                    speed = speeds[dtype], speeds[dtype] / speeds["float32"]
+                    size = weight_bytes(encoder.model) / _MEGABYTE
+                    rows.append(EncoderRow(dtype, attention, trained, *figures, *speed, size))
                     advance(1)
     lengths = np.minimum(encoders["float32"].count_tokens_batch(sample), encoders["float32"].max_tokens)
-    return EncoderReport(
-        model=model,
-        rows=tuple(rows),
-        outliers=tuple(outliers),
-        texts=len(sample),
-        tokens=float(np.mean(lengths)),
-        threads=torch.get_num_threads(),
-        runs=runs,
-        dataset=dataset.name if dataset else None,
-        queries=len(asking),
-    )
+    timed = len(sample), float(np.mean(lengths)), torch.get_num_threads(), runs
+    return EncoderReport(model, tuple(rows), tuple(outliers), *timed, dataset.name if dataset else None, len(asking))
 
 
 def _check(dtypes: Sequence[str], attentions: Sequence[str], texts: int, runs: int, queries: int | None) -> None:
@@ -224,14 +195,14 @@ def _speeds(encoders: dict[Dtype, SentenceTransformerEncoder], sample: Sequence[
 
 
 def _quality(
-    encoder: SentenceTransformerEncoder, dataset: Dataset | None, asking: Sequence[tuple[tuple[str, ...], str]]
+    encoder: SentenceTransformerEncoder, dataset: Dataset | None, asking: Sequence[Query]
 ) -> tuple[float | None, float | None]:
     if dataset is None:
         return None, None
     passages: Vectors = encoder.encode_passages([pattern_text(document) for document in dataset.corpus])
-    scores = encoder.encode_queries([text for _, text in asking]) @ passages.T
+    scores = encoder.encode_queries([query.two_turns for query in asking]) @ passages.T
     order = np.argsort(-scores, axis=1, kind="stable")[:, :_RANKED]
     rankings = [[str(dataset.corpus[i].id) for i in row] for row in order]
-    ranks = [reciprocal_rank(ranking, gold) for ranking, (gold, _) in zip(rankings, asking, strict=True)]
-    shares = [recall(ranking, gold, 10) for ranking, (gold, _) in zip(rankings, asking, strict=True)]
+    ranks = [reciprocal_rank(ranking, query.gold) for ranking, query in zip(rankings, asking, strict=True)]
+    shares = [recall(ranking, query.gold, 10) for ranking, query in zip(rankings, asking, strict=True)]
     return float(np.mean(ranks)), float(np.mean(shares))

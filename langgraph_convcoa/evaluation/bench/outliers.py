@@ -22,14 +22,10 @@ _FEATURES = ("input_ids", "attention_mask", "token_type_ids")
 
 @dataclass(frozen=True)
 class Outliers:
-    """How far the activations of an encoder reach, over its layers and the tokens of some texts.
+    """How far the activations of an encoder reach, over its layers and the tokens of some texts (Bondarenko et al. 2023).
 
-    Attributes:
-        attention_norm: The largest absolute value (infinity norm) at the outputs of the attention layers, each with its
-            residual and layer norm: the largest of the layers, averaged over batches (Bondarenko et al. 2023).
-        attention_kurtosis: Kurtosis there (3 for a normal distribution), averaged over layers and batches.
-        layer_norm: As `attention_norm`, at the outputs of the whole layers.
-        layer_kurtosis: As `attention_kurtosis`, at the outputs of the whole layers.
+    The norm is the largest absolute value at the outputs of the attention layers, each with its residual and layer norm, or of
+    the whole layers: the largest of the layers, averaged over batches. The kurtosis is averaged over layers and batches.
     """
 
     attention_norm: float
@@ -52,16 +48,7 @@ def kurtosis(values: Tensor) -> float:
 
 @torch.no_grad()
 def measure_outliers(model: SentenceTransformer, texts: Sequence[str], *, batch_size: int = 32) -> Outliers:
-    """The outlier measures of an encoder on texts; padding does not count.
-
-    Args:
-        model: A sentence-transformers model with a BERT-family transformer, such as `SentenceTransformerEncoder.model`.
-        texts: One or more.
-        batch_size: Texts a forward pass.
-
-    Raises:
-        RetrievalError: The model has no layers with an attention that could be found.
-    """
+    """The outlier measures of an encoder with a BERT-family transformer on texts; padding does not count."""
     transformer = transformer_of(model)
     layers = _layers(transformer)
     training = model.training

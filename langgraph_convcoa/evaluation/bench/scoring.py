@@ -1,35 +1,44 @@
-"""Benchmark of scoring, beside the bare product, FAISS and ANN indexes."""
+"""Benchmark of scoring over synthetic patterns, beside the bare product, FAISS and ANN indexes."""
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.bench.scoring_methods import (
-    APPROXIMATE,
-    METHODS,
-    SEARCHES,
-    Method,
-    check_methods,
-    prepare,
-    synthetic_memory,
-)
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
 from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings, Over, search_candidates
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _RECALL_AT = 10
+METHODS = ("product", "float32", "int8", "faiss")
+"""The bare torch product over the same patterns; `search` over float32 and int8 patterns; FAISS `IndexFlatIP` over the same
+patterns. Where named, `search_candidates` over an HNSW graph of the windows (approximate) or of the whole passages
+(approximate-passages)."""
+
+SEARCHES: tuple[PatternType, ...] = ("float32", "int8")
+APPROXIMATE: dict[str, Over] = {"approximate": "windows", "approximate-passages": "passages"}
+KNOWN = (*METHODS, *APPROXIMATE)
+_ROWS = 65_536
+# y_0 and 4 to 12 windows, so that a set has about 8.
+_SMALLEST, _LARGEST = 5, 13
+_TOPICS = 500
+_WINDOW_NOISE = 0.8
+
+Method = Callable[[Vectors], object]
 
 
 @dataclass(frozen=True)
@@ -98,15 +107,7 @@ def bench_scoring(
 ) -> BenchReport:
     """Time scoring over memories of `synthetic_memory`: sets of about 8 windows around a whole-passage pattern, in 500 topics.
 
-    Args:
-        sizes: Numbers of patterns.
-        batches: Numbers of queries at a time.
-        methods: Some of `METHODS`, approximate and approximate-passages. Building is never timed.
-        k: How many passages a query.
-        dimension: Length of a pattern.
-        runs: How often each is timed.
-        seed: Of the memory and the queries.
-        progress: A bar, a callback or nothing.
+    Measured are numbers of patterns, each with numbers of queries at a time, by some of `KNOWN`; building is never timed.
 
     Raises:
         InputError: A method is unknown or not installed, or a number is below 1.
@@ -143,26 +144,104 @@ def _time(
         advance(1)
     medians = {name: float(np.median(values)) for name, values in times.items()}
     product, float32 = medians.get("product"), medians.get("float32")
-    return [
-        BenchRow(
-            patterns=len(patterns.values),
-            sets=patterns.n,
-            batch=len(queries),
-            method=name,
-            median_ms=medians[name],
-            fastest_ms=min(values),
-            to_product=medians[name] / product if product else None,
-            to_float32=medians[name] / float32 if float32 else None,
-            recall=recalls[name],
-        )
-        for name, values in times.items()
-    ]
+    rows = []
+    for name, values in times.items():
+        over_product, over_float32 = (medians[name] / other if other else None for other in (product, float32))
+        sizes = (len(patterns.values), patterns.n, len(queries))
+        rows.append(BenchRow(*sizes, name, medians[name], min(values), over_product, over_float32, recalls[name]))
+    return rows
 
 
 def _recall(best: list[set[int]], found: object) -> float:
     assert isinstance(found, list)
-    shares = [
-        len(wanted & set(ranking.indices[:_RECALL_AT].tolist())) / len(wanted)
-        for wanted, ranking in zip(best, found, strict=True)
-    ]
-    return float(np.mean(shares))
+    firsts = (set(ranking.indices[:_RECALL_AT].tolist()) for ranking in found)
+    return float(np.mean([len(wanted & first) / len(wanted) for wanted, first in zip(best, firsts, strict=True)]))
+
+
+def check_methods(methods: Sequence[str]) -> None:
+    """Raise InputError for a method that is unknown or not installed."""
+    unknown = [name for name in methods if name not in KNOWN]
+    if unknown or not methods:
+        raise InputError(f"There is no method {', '.join(unknown) or '(none named)'}; choose from {', '.join(KNOWN)}.")
+    if "faiss" in methods and importlib.util.find_spec("faiss") is None:
+        raise InputError("FAISS is not installed; pip install faiss-cpu, or leave it out: --methods product,float32,int8.")
+    if any(name in APPROXIMATE for name in methods) and importlib.util.find_spec("usearch") is None:
+        raise InputError('The ANN index needs usearch: pip install "langgraph-convcoa[approximate]", or leave it out.')
+
+
+def prepare(patterns: Patterns, methods: Sequence[str], k: int, progress: Progress) -> dict[str, Method]:
+    """What each method does with queries for the k best passages; everything that can be is built beforehand."""
+    stages: dict[str, Method] = {}
+    for name in methods:
+        if name == "product":
+            stages[name] = lambda x: torch.from_numpy(x) @ patterns.tensor.T
+        elif name == "faiss":
+            stages[name] = _faiss(patterns, k)
+        elif name in APPROXIMATE:
+            stages[name] = _approximate(patterns, APPROXIMATE[name], k, progress)
+        else:
+            stages[name] = partial(search, patterns if name == "float32" else _int8(patterns), k=k)
+    return stages
+
+
+def _int8(patterns: Patterns) -> Patterns:
+    parts = [encode_patterns(patterns.rows(a, a + _ROWS), "int8") for a in range(0, len(patterns.values), _ROWS)]
+    values, scales = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
+    return Patterns(values, patterns.offsets, scales, "int8")
+
+
+def _approximate(patterns: Patterns, over: Over, k: int, progress: Progress) -> Method:
+    settings = ApproximateSettings(over=over)
+    stage = ANNIndex(patterns.d, settings)
+    stage.add(patterns, progress=progress)
+    return lambda x: search_candidates(patterns, x, stage.candidates, k=k, count=settings.candidates)
+
+
+def _faiss(patterns: Patterns, k: int) -> Method:
+    import faiss
+
+    faiss.omp_set_num_threads(torch.get_num_threads())
+    index = faiss.IndexFlatIP(patterns.d)
+    index.add(patterns.values)
+    return lambda x: index.search(x, k)
+
+
+def synthetic_memory(size: int, dimension: int, queries: int, seed: int) -> tuple[Patterns, Vectors]:
+    """About `size` unit patterns in sets, and unit queries (q, d), each near a passage.
+
+    Vectors of real text lie in clusters, and so do these; on vectors of evenly spread directions the recall of an approximate
+    search would say nothing. Of 500 random directions, the topics, each passage takes one: y_0 is that plus a random unit
+    vector, normalised (cosine about 0.5 between two passages of a topic, 0 else). A window is y_0 plus 0.8 times a random unit
+    vector, normalised (cosine about 0.78 to it), and so is a query, of a passage taken at random.
+
+    Example:
+        >>> patterns, queries = synthetic_memory(100, 16, 2, seed=0)
+        >>> len(patterns.values), patterns.n, queries.shape
+        (100, 11, (2, 16))
+    """
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(_SMALLEST, _LARGEST + 1, size // _SMALLEST + 1)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    # The last set ends at the size asked for, or a set is left out where it would have too few.
+    offsets = offsets[: max(2, int(np.searchsorted(offsets, size - 1)))]
+    offsets[-1] = max(size, 2)
+    n = len(offsets) - 1
+    topics = _unit(rng, (_TOPICS, dimension))
+    whole = _normalise(topics[rng.integers(0, _TOPICS, n)] + _unit(rng, (n, dimension)))
+    owners = np.repeat(np.arange(n), np.diff(offsets))
+    values = np.empty((len(owners), dimension), dtype=np.float32)
+    for start in range(0, len(values), _ROWS):
+        part = owners[start : start + _ROWS]
+        values[start : start + _ROWS] = _normalise(whole[part] + _WINDOW_NOISE * _unit(rng, (len(part), dimension)))
+    values[offsets[:-1]] = whole
+    near = whole[rng.integers(0, n, queries)]
+    return Patterns(values, offsets), _normalise(near + _WINDOW_NOISE * _unit(rng, (queries, dimension)))
+
+
+def _unit(rng: np.random.Generator, shape: tuple[int, int]) -> Vectors:
+    return _normalise(rng.standard_normal(shape, dtype=np.float32))
+
+
+def _normalise(rows: Vectors) -> Vectors:
+    unit: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit

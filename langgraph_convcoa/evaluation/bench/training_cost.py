@@ -21,7 +21,7 @@ from langgraph_convcoa.retrieval.query.conversation_state import mixed_states
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.dual_encoder import DualEncoder, DualLoss, encode_ids, reciprocal_rank_of_dual
-from langgraph_convcoa.training.encoded import EncodedData, encode_examples, query_items, reciprocal_rank
+from langgraph_convcoa.training.encoded import EncodedData, QueryItem, encode_examples, query_items, reciprocal_rank
 from langgraph_convcoa.training.head import HEAD_RATES, HeadLoss, HeadSettings, HopfieldHead, reciprocal_rank_of_head
 from langgraph_convcoa.training.loop.checkpoints import trained_parameters
 from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
@@ -37,16 +37,9 @@ _RATES = {"head": 5e-4, "query-encoder": 1e-4, "dual-question": 1e-4, "dual": 1e
 
 @dataclass(frozen=True)
 class MethodCost:
-    """One training.
-
-    Attributes:
-        start: MRR before training.
-        best: The best MRR on the way.
-        seconds: Of training, evaluations and the encoding of what is frozen left out.
-        to_target: Seconds until the target was first reached.
-        parameters: How many numbers were trained.
-        peak_mb: The most memory that the process had held by then, in MB; None where the system does not tell.
-        evaluations: (step, seconds, MRR) of each.
+    """One training: MRR before it and the best on the way, seconds without evaluations and the encoding of what is frozen,
+    seconds until the target was first reached, the most memory (MB) that the process had held by then (None where the system
+    does not tell), and (step, seconds, MRR) of each evaluation.
     """
 
     start: float
@@ -60,16 +53,9 @@ class MethodCost:
 
 @dataclass(frozen=True)
 class TrainingCostReport(Report):
-    """Trainings of one encoder with the same data, steps and batches.
+    """Trainings of one encoder on so many examples, measured with so many questions over so many passages.
 
-    Attributes:
-        examples: How many were trained on.
-        questions: How many were measured with.
-        passages: How many were searched.
-        steps: Of each training.
-        batch_size: Of each training.
-        target: The MRR whose time is given: the best of the method that came least far.
-        methods: By name.
+    `target` is the MRR whose time is given: the best of the method that came least far.
     """
 
     examples: int
@@ -81,20 +67,11 @@ class TrainingCostReport(Report):
     methods: dict[str, MethodCost]
 
     def tables(self) -> Sequence[Table]:
-        """Quality, time and memory of each training."""
         trained = f"{self.examples} examples, {self.steps} steps of {self.batch_size}"
-        rows = [
-            (
-                name,
-                f"{cost.parameters:,}",
-                shown(cost.start),
-                shown(cost.best),
-                shown(cost.seconds, 0),
-                shown(cost.to_target, 1),
-                shown(cost.peak_mb, 0),
-            )
-            for name, cost in self.methods.items()
-        ]
+        rows = []
+        for name, cost in self.methods.items():
+            times = (shown(cost.seconds, 0), shown(cost.to_target, 1), shown(cost.peak_mb, 0))
+            rows.append((name, f"{cost.parameters:,}", shown(cost.start), shown(cost.best), *times))
         names = ("training", "parameters", "MRR before", "best MRR", "seconds", f"s to MRR {self.target:.3f}", "peak MB")
         return [Table(f"{trained}; {self.questions} questions over {self.passages} passages", names, rows)]
 
@@ -117,20 +94,8 @@ def training_cost(
 
     All start from one encoder, see the same examples in the same order, and have the DPR loss and as many steps, each with its
     own scale of the scores; of the hard negatives that were found the head has two a question in a batch and the others three.
-    Every method is measured on the passages of `dev` by its own scores, without BM25.
-
-    Args:
-        data: What is trained on.
-        dev: What is measured with: other conversations.
-        methods: Names out of `METHODS`; the memory of a method counts in that of those after it.
-        encoder: A sentence-transformers model; all-MiniLM-L6-v2 when None.
-        steps: Of each training.
-        batch_size: Examples a step.
-        evaluations: How often each is measured.
-        questions: At most so many of dev, drawn; all when None.
-        seed: Of the order of the data.
-        cache: Where vectors are kept between runs.
-        progress: A bar, a callback or nothing.
+    Every method is measured on the passages of `dev`, with at most so many of its questions, by its own scores, without BM25.
+    The memory of a method counts in that of those after it.
 
     Raises:
         InputError: A method is unknown, a number is out of range, or there is nothing to train on or to measure with.
@@ -169,8 +134,6 @@ def training_cost(
 
 @dataclass(frozen=True)
 class _Comparison:
-    """The data and settings that the trainings have in common."""
-
     base: str
     found: EncodedData
     measured: EncodedData
@@ -185,23 +148,18 @@ class _Comparison:
             rank = partial(reciprocal_rank_of_head, head, self.measured)
             return self._cost(name, head, head_loss, learned, rank, HEAD_RATES)
         if name == "query-encoder":
-            return self._query_encoder(name)
+            module = QueryEncoderModule.of(self.base, Reading(), device="cpu")
+            items, asked = (query_items(module.text, part) for part in (self.found, self.measured))
+            loss = QueryEncoderLoss(self.found.texts[:0], self.found, negatives=3)
+            return self._cost(name, module, loss, items, partial(self._rank, module, asked))
         dual = DualEncoder(self.base, both=name == "dual")
         items, asked = (query_items(dual.question.text, part) for part in (self.found, self.measured))
-        loss, dev_loss = DualLoss(self.found), DualLoss(self.measured)
-        return self._cost(name, dual, loss, items, lambda: reciprocal_rank_of_dual(dual, dev_loss, asked))
+        rank = partial(reciprocal_rank_of_dual, dual, DualLoss(self.measured), asked)
+        return self._cost(name, dual, DualLoss(self.found), items, rank)
 
-    def _query_encoder(self, name: str) -> MethodCost:
-        module = QueryEncoderModule.of(self.base, Reading(), device="cpu")
-        items, asked = (query_items(module.text, part) for part in (self.found, self.measured))
-        loss = QueryEncoderLoss(self.found.texts[:0], self.found, negatives=3)
-        states = self.measured.states[[item.state for item in asked]]
-
-        def measure() -> float:
-            encoded = encode_ids(module, [item.ids for item in asked])
-            return reciprocal_rank(self.measured.patterns, mixed_states(encoded, encoded, states, 1.0, 0.0), asked)
-
-        return self._cost(name, module, loss, items, measure)
+    def _rank(self, module: QueryEncoderModule, asked: Sequence[QueryItem]) -> float:
+        encoded, states = encode_ids(module, [item.ids for item in asked]), self.measured.states[[q.state for q in asked]]
+        return reciprocal_rank(self.measured.patterns, mixed_states(encoded, encoded, states, 1.0, 0.0), asked)
 
     def _cost(
         self,

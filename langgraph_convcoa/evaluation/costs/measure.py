@@ -13,7 +13,7 @@ import numpy as np
 
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.costs.scripted import Script, ScriptedQuestion
-from langgraph_convcoa.evaluation.costs.scripted_server import ScriptedServer
+from langgraph_convcoa.evaluation.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import check_methods, make_method
 from langgraph_convcoa.evaluation.records import Costs, Turn
@@ -120,25 +120,12 @@ class CostsReport(Report):
 
 
 def measure_costs(
-    script: Script,
-    methods: Sequence[str] = DEFAULT_METHODS,
-    *,
-    k: int = 5,
-    concurrency: int = 4,
-    progress: Progress = False,
+    script: Script, methods: Sequence[str] = DEFAULT_METHODS, *, k: int = 5, concurrency: int = 4, progress: Progress = False
 ) -> CostsReport:
-    """Ask every question of a script by every method, over HTTP on this machine.
+    """Ask every question of a script by every method (`methods.registry`), over HTTP on this machine.
 
-    Args:
-        script: The questions; those of one conversation are asked in order, after the right answers.
-        methods: Names, see `methods.registry`.
-        k: Passages a search.
-        concurrency: Conversations that are asked at the same time.
-        progress: A bar, a callback or nothing.
-
-    Raises:
-        InputError: There is no such method.
-        ModelError: The scripted model does not answer.
+    The questions of one conversation are asked in order, after the right answers; `concurrency` is how many conversations are
+    asked at the same time, `k` the passages a search.
 
     Example:
         >>> from langgraph_convcoa.evaluation.costs.scripted import make_script

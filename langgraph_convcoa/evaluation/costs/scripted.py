@@ -15,7 +15,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,15 +81,7 @@ class ScriptedQuestion(BaseModel):
 
 @dataclass(frozen=True)
 class Script:
-    """Questions with everything that is replied to them.
-
-    Example:
-        >>> script = make_script(2, 0.5, questions=3)
-        >>> [len(question.sub_questions) for question in script.questions]
-        [2, 2, 2]
-        >>> sum(sub.right for question in script.questions for sub in question.sub_questions)
-        3
-    """
+    """Questions with everything that is replied to them."""
 
     questions: tuple[ScriptedQuestion, ...]
 
@@ -103,24 +95,16 @@ class Script:
             history.append((one.question, one.answer))
         return turns
 
-    def documents(self) -> list[Document]:
-        """One passage a sub-question."""
-        return [
+    def retriever(self) -> _ScriptRetriever:
+        """A retriever over one passage for each sub-question."""
+        return _ScriptRetriever(
             Document(sub.passage or sub.answer, id=f"{one.id}#{n}", metadata={"source": one.id})
             for one in self.questions
             for n, sub in enumerate(one.sub_questions, 1)
-        ]
-
-    def retriever(self) -> _ScriptRetriever:
-        """A retriever over the passages."""
-        return _ScriptRetriever(self.documents())
+        )
 
     def save(self, path: str | Path) -> None:
-        """Write the script as JSON, to be read by `load_script`.
-
-        Raises:
-            InputError: It cannot be written.
-        """
+        """Write the script as JSON, to be read by `load_script`."""
         try:
             rows = [one.model_dump() for one in self.questions]
             Path(path).write_text(json.dumps({"questions": rows}, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -134,7 +118,7 @@ class _ScriptRetriever(BaseRetriever):
     k: int = 5
     _documents: list[tuple[Document, frozenset[str]]] = PrivateAttr(default_factory=list)
 
-    def __init__(self, documents: Sequence[Document], **settings: Any) -> None:
+    def __init__(self, documents: Iterable[Document], **settings: Any) -> None:
         super().__init__(**settings)
         self._documents = [(document, _words(document.page_content)) for document in documents]
 
@@ -178,26 +162,12 @@ def _completed(one: ScriptedQuestion, number: int) -> ScriptedQuestion:
 
 
 def make_script(
-    n: int,
-    right_share: float,
-    questions: int = 8,
-    *,
-    seed: int = 0,
-    missing_share: float = 0.5,
-    sentences: int = 1,
+    n: int, right_share: float, questions: int = 8, *, seed: int = 0, missing_share: float = 0.5, sentences: int = 1
 ) -> Script:
-    """Questions about things that nobody has heard of.
+    """Questions with `n` sub-questions each, about things that nobody has heard of.
 
-    Args:
-        n: Sub-questions a question.
-        right_share: Share of the guesses, over all questions, that are right.
-        questions: How many.
-        seed: Of the names, and of which guesses are right.
-        missing_share: Share of the others that are missing; the rest is wrong.
-        sentences: Of a passage; the first one answers, the others say nothing about it.
-
-    Raises:
-        InputError: A number is out of its range.
+    A share of all guesses is right; of the others some are missing, the rest is wrong. The first of a passage's sentences
+    answers, the others say nothing about it.
     """
     if n < 1 or questions < 1 or sentences < 1 or not 0 <= right_share <= 1 or not 0 <= missing_share <= 1:
         raise InputError("a script has at least 1 question, sub-question and sentence, and shares from 0 to 1")
@@ -211,19 +181,11 @@ def make_script(
         name = f"n{n}-r{right_share:g}-{number}"
         things = [f"{_name(draw)} {draw.choice(_THINGS)}" for _ in range(n)]
         subs = [_sub(draw, thing, kinds.pop(), sentences) for thing in things]
-        listed = ", ".join(f"the {thing}" for thing in things)
-        guesses = [sub.guess for sub in subs]
-        made.append(
-            ScriptedQuestion(
-                id=name,
-                question=f"Which architects gave plans for {listed}?",
-                answer=" ".join(sub.answer for sub in subs),
-                sub_questions=tuple(subs),
-                draft=" ".join(guesses) if all(guesses) else "",
-                conversation=name,
-                right_share=right_share,
-            )
-        )
+        question = f"Which architects gave plans for {', '.join(f'the {thing}' for thing in things)}?"
+        answer, guesses = " ".join(sub.answer for sub in subs), [sub.guess for sub in subs]
+        told = {"draft": " ".join(guesses) if all(guesses) else "", "right_share": right_share}
+        one = {"id": name, "question": question, "answer": answer, "sub_questions": subs, "conversation": name, **told}
+        made.append(ScriptedQuestion.model_validate(one))
     return Script(tuple(made))
 
 

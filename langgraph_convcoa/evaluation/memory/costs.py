@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.documents import Document
 from langchain_core.language_models import SimpleChatModel
 from langchain_core.messages import BaseMessage
@@ -38,9 +37,7 @@ _PASSAGES = 200
 
 @dataclass(frozen=True)
 class RoundCost:
-    """One round: estimated prompt tokens of all its model calls, seconds outside the model, size of the last checkpoint in KB,
-    look-ups made, and look-ups saved by recalling an answer.
-    """
+    """One round: prompt tokens (estimated), seconds outside the model, KB of its checkpoint, look-ups made and saved."""
 
     round: int
     prompt_tokens: int
@@ -71,13 +68,7 @@ class _InstantModel(SimpleChatModel):
     def _llm_type(self) -> str:
         return "instant"
 
-    def _call(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> str:
+    def _call(self, messages: list[BaseMessage], *_args: Any, **_kwargs: Any) -> str:
         start = time.perf_counter()
         reply = self._reply(messages[0].text)
         self.told.seconds += time.perf_counter() - start
@@ -127,9 +118,8 @@ def evaluate_costs(
             usage = out["usage"]
             stored = saver.get_tuple(config)
             size = len(saver.serde.dumps_typed(stored.checkpoint)[1]) if stored is not None else 0
-            costs.append(
-                RoundCost(number, usage["input_tokens"], seconds, size / 1000, usage["retrievals"], usage["recalled"])
-            )
+            counts = usage["retrievals"], usage["recalled"]
+            costs.append(RoundCost(number, usage["input_tokens"], seconds, size / 1000, *counts))
             advance(1)
     return costs
 
@@ -138,9 +128,7 @@ def _script(datasets: Sequence[Dataset], rounds: int, seed: int) -> list[Turn]:
     fresh = rounds - _REPEATED if rounds > 2 * _REPEATED else rounds
     found = conversations(datasets, fresh, seed, count=1)
     if not found:
-        raise InputError(
-            f"The data holds too few dialogs for {fresh} rounds: ask for fewer with --rounds, or name more folders."
-        )
+        raise InputError(f"The data holds too few dialogs for {fresh} rounds: ask for fewer (--rounds), or add folders.")
     rng = random.Random(seed)  # noqa: S311 - a choice of data
     known = [turn for turn in found[0] if turn.alone and turn.answer]
     again = rng.sample(known, min(rounds - fresh, len(known)))
@@ -154,8 +142,8 @@ def _script(datasets: Sequence[Dataset], rounds: int, seed: int) -> list[Turn]:
 def _passages(datasets: Sequence[Dataset], gold: set[str]) -> list[Document]:
     every = [document for dataset in datasets for document in dataset.corpus]
     wanted = [document for document in every if document.id in gold]
-    others = (document for document in every if document.id not in gold)
-    return [*wanted, *(document for _, document in zip(range(max(0, _PASSAGES - len(wanted))), others, strict=False))]
+    others = [document for document in every if document.id not in gold]
+    return [*wanted, *others[: max(0, _PASSAGES - len(wanted))]]
 
 
 def around(costs: Sequence[RoundCost], number: int) -> Sequence[RoundCost]:

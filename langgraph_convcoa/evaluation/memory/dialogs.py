@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,9 @@ def _turns(name: str, longest: Query, queries: Sequence[Query]) -> list[Turn]:
     known = {(len(query.history), query.question): query for query in queries}
     turns = []
     for place, (question, answer) in enumerate([*longest.history, (longest.question, longest.answer)]):
-        query = known.get((place, question))
-        rewrite = query.rewrite if query is not None else ""
-        alone = rewrite or (question if place == 0 else "")
-        gold = query.gold if query is not None else ()
-        turns.append(Turn(question, (query.answer if query else "") or answer, rewrite, alone, gold, name))
+        query = known.get((place, question), Query("", question))
+        alone = query.rewrite or (question if place == 0 else "")
+        turns.append(Turn(question, query.answer or answer, query.rewrite, alone, query.gold, name))
     return turns
 
 
@@ -67,11 +64,3 @@ def conversations(datasets: Sequence[Dataset], length: int, seed: int, count: in
         if count is not None and len(found) == count:
             break
     return found
-
-
-def knowledge_of(turns: Sequence[Turn]) -> ContextualKnowledgeSet:
-    """What is known after these turns when nobody resolved their questions: each as it was put, with its answer."""
-    knowledge = ContextualKnowledgeSet()
-    for turn in turns:
-        knowledge.add_round(turn.question, turn.question, [], turn.answer)
-    return knowledge

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import random
 import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.memory.costs import RoundCost, around, evaluate_costs, ratio
-from langgraph_convcoa.evaluation.memory.dialogs import dialogs
-from langgraph_convcoa.evaluation.memory.mentions import MentionRow, evaluate_mentions
+from langgraph_convcoa.evaluation.memory.dialogs import Turn, conversations, dialogs
 from langgraph_convcoa.evaluation.memory.recall import RecallRow, RecallSummary, evaluate_recall
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
+from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.progress import Progress, track
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,16 +31,28 @@ PARTS = ("costs", "mentions", "recall")
 """A long conversation round by round; recall@5 of an early round; the decision to recall an answer."""
 _SHOWN = (10, 30, 50, 70, 95)
 _FIELDS = ("prompt_tokens", "seconds", "state_kb")
+_ROUNDS, _LATEST, _K = 59, 40, 5
+"""Rounds before a probe, among the first how many the probed round is, and rounds that are looked at."""
 
 
 @dataclass(frozen=True)
+class MentionRow:
+    """One method over the probes of one part; shares of probes whose round is among the five found."""
+
+    part: str
+    method: str
+    probes: int
+    recall: float
+
+
+@dataclass
 class MemoryReport(Report):
     """Costs of every round, recall@5 of an early round, and recalled answers with their precision; empty if not measured."""
 
-    costs: tuple[RoundCost, ...] = ()
-    mentions: tuple[MentionRow, ...] = ()
-    recall: tuple[RecallRow, ...] = ()
-    summaries: tuple[RecallSummary, ...] = ()
+    costs: Sequence[RoundCost] = ()
+    mentions: Sequence[MentionRow] = ()
+    recall: Sequence[RecallRow] = ()
+    summaries: Sequence[RecallSummary] = ()
 
     def ratios(self) -> dict[str, float | None]:
         """Median cost around round 50 over that around round 10."""
@@ -140,12 +156,53 @@ def evaluate_memory(
     memory = ConversationMemory(encoder)
     report = MemoryReport()
     if "costs" in parts:
-        costs = evaluate_costs(talking, encoder, rounds=rounds, seed=seed, cache=cache, progress=progress)
-        report = replace(report, costs=tuple(costs))
+        report.costs = evaluate_costs(talking, encoder, rounds=rounds, seed=seed, cache=cache, progress=progress)
     if "mentions" in parts:
-        mentions = evaluate_mentions(talking, memory, probes=probes, seed=seed, progress=progress)
-        report = replace(report, mentions=tuple(mentions))
+        report.mentions = evaluate_mentions(talking, memory, probes=probes, seed=seed, progress=progress)
     if "recall" in parts:
-        recall, summaries = evaluate_recall(datasets, memory, seed=seed, progress=progress)
-        report = replace(report, recall=tuple(recall), summaries=tuple(summaries))
+        report.recall, report.summaries = evaluate_recall(datasets, memory, seed=seed, progress=progress)
     return report
+
+
+def evaluate_mentions(
+    datasets: Sequence[Dataset], memory: ConversationMemory, *, probes: int = 200, seed: int = 0, progress: Progress = False
+) -> list[MentionRow]:
+    """Find the round where something was asked from another wording of the question, 20 to 59 rounds later.
+
+    A probe is the rewrite of a question that differs from it; the early mention is the question as it was put, with its answer
+    and without the rewrite. Conversations are made of whole dialogs. The weights of the history memory were chosen on
+    half of the same dialogs, joined in another order, so that some of them are in the "report" half too.
+
+    Measured are the history memory, similarity of question and answer (a plain vector search), and the last five rounds.
+    """
+    every = conversations(datasets, _ROUNDS, seed)
+    half = len(every) // 2
+    rows: list[MentionRow] = []
+    chosen = {}
+    for part, group in (("tuning", every[:half]), ("report", every[half:])):
+        candidates = [(turns, place) for turns in group for place in _probed(turns)]
+        random.Random(seed).shuffle(candidates)  # noqa: S311 - a choice of data
+        chosen[part] = candidates[:probes]
+    with track(progress, sum(len(found) for found in chosen.values()), "Probing") as advance:
+        for part, found in chosen.items():
+            hits: dict[str, list[bool]] = {"history memory": [], "similarity": [], "last rounds": []}
+            for turns, place in found:
+                # Nobody resolved the questions: each as it was put, with its answer.
+                knowledge, probe = ContextualKnowledgeSet(), turns[place].rewrite
+                for turn in turns:
+                    knowledge.add_round(turn.question, turn.question, [], turn.answer)
+                keys = [recalled.triple.key for recalled in memory.relevant(knowledge, probe, _K)]
+                hits["history memory"].append(place + 1 in keys)
+                *rounds, asked = memory.vectors([*(f"{t.question} {t.answer[:300]}".strip() for t in turns), probe])
+                hits["similarity"].append(place in np.argsort(-(np.stack(rounds) @ asked), kind="stable")[:_K])
+                hits["last rounds"].append(place >= len(turns) - _K)
+                advance(1)
+            rows += [MentionRow(part, name, len(h), float(np.mean(h)) if h else 0.0) for name, h in hits.items()]
+    return rows
+
+
+def _probed(turns: Sequence[Turn]) -> Iterator[int]:
+    for place, turn in enumerate(turns[:_LATEST]):
+        rewrite, question = (text.strip().lower().rstrip("?. ") for text in (turn.rewrite, turn.question))
+        if turn.rewrite and rewrite != question and turn.answer:
+            yield place

@@ -101,18 +101,13 @@ class Pair(NamedTuple):
 def make_pairs(datasets: Sequence[Dataset], per_kind: int, seed: int) -> list[Pair]:
     """Up to `per_kind` pairs of each kind.
 
-    Not the same:
-        year, number, name: a real question that stands alone, and itself with another year, number or name of the data in the
-        place of one of its own.
-        passage: two questions of one passage that people wrote, sharing at least 0.6 of their content words, whose answers
-        share no word ("Who bought / who sold Buckingham House in 1761?").
+    Not the same: a real question that stands alone, and itself with another year, number or name of the data ("year",
+    "number", "name"); two questions of one passage that people wrote, sharing at least 0.6 of their content words, whose
+    answers share no word ("passage").
 
-    The same:
-        rewrite: a question and its rewrite, where the question is whole and refers to nothing: no pronoun, the same numbers,
-        half of the content words shared, and no more of them in the rewrite, which so adds nothing.
-        rephrased: a real question that stands alone, put otherwise by a rule: another opening, the year in front, or a turn of
-        phrase of the same meaning.
-        passage: two questions of one passage that people wrote, as above, with the same answer (not always the same question).
+    The same: a question that refers to nothing and its rewrite, with the same numbers, half of the content words shared, and
+    no more of them in the rewrite ("rewrite"); a real question that stands alone, put otherwise by a rule ("rephrased"); two
+    questions of one passage as above with the same answer, which are not always the same question ("passage").
     """
     rng = random.Random(seed)  # noqa: S311 - a choice of data
     alone = list(dict.fromkeys(question for dataset in datasets for question in _standing_alone(dataset)))
@@ -147,31 +142,24 @@ def _swapped(question: str, pattern: re.Pattern[str], others: Sequence[str], rng
     found = [match for match in pattern.finditer(question) if not (pattern is _NUMBER and _YEAR.search(match.group()))]
     if not found or not others:
         return question, ""
-    known = set(words(question))
     place, other = rng.choice(found), rng.choice(others)
-    if known.intersection(words(other)):
-        return question, ""
-    return question, f"{question[: place.start()]}{other}{question[place.end() :]}"
+    known = not set(words(question)).isdisjoint(words(other))
+    return question, "" if known else f"{question[: place.start()]}{other}{question[place.end() :]}"
 
 
 _OPENINGS = (
-    "Can you tell me {}",
-    "Could you please tell me {}",
-    "Do you know {}",
-    "I would like to know {}",
-    "Tell me again {}",
-    "So {}",
-    "Please tell me {}",
+    "Can you tell me",
+    "Could you please tell me",
+    "Do you know",
+    "I would like to know",
+    "Tell me again",
+    "So",
+    "Please tell me",
 )
 _TURNS = (
-    (
-        re.compile(r"^(?:In what|What) year (?:was|were|did) ", re.IGNORECASE),
-        {"was": "When was ", "were": "When were ", "did": "When did "},
-    ),
-    (
-        re.compile(r"^When (?:was|were|did) ", re.IGNORECASE),
-        {"was": "In what year was ", "were": "In what year were ", "did": "In which year did "},
-    ),
+    (re.compile(r"^(?:In what|What) year (was|were|did) ", re.IGNORECASE), "When {}"),
+    (re.compile(r"^When (was|were) ", re.IGNORECASE), "In what year {}"),
+    (re.compile(r"^When (did) ", re.IGNORECASE), "In which year {}"),
 )
 _SAID = (
     (re.compile(r"\bpercentage change\b"), "change in percent"),
@@ -201,10 +189,10 @@ def rephrase(question: str, rng: random.Random) -> str:
         ways.append(f"In {ended[2]}, {_lowered(ended[1])}?")
     for pattern, instead in _TURNS:
         if (match := pattern.match(question)) is not None:
-            ways.append(instead[match.group().split()[-1].lower()] + question[match.end() :])
+            ways.append(f"{instead.format(match[1].lower())} {question[match.end() :]}")
     ways += [pattern.sub(instead, question) for pattern, instead in _SAID if pattern.search(question)]
     if re.match(r"(?:Who|What|When|Where|Which|Why|How)\b", question):
-        ways.append(rng.choice(_OPENINGS).format(_lowered(question)))
+        ways.append(f"{rng.choice(_OPENINGS)} {_lowered(question)}")
     return rng.choice(ways) if ways else ""
 
 

@@ -54,24 +54,13 @@ def evaluate_retrieval(
     part: str = "",
     seed: int = 0,
 ) -> RetrievalReport:
-    """Rank the passages of a pool for each query by several methods.
+    """Rank the passages of a pool for each query by several methods of `METHODS` (`default_methods` when None).
 
-    Where a passage is searched in parts, it ranks by its best part. Queries of which no gold passage is in
-    the pool are left out and counted. A method that needs a rewrite ranks the queries that have one.
-
-    Args:
-        dataset: Queries and passages.
-        methods: Names out of `METHODS`; `default_methods` when None.
-        model: The trained model of `trained` and `trained-dense`: a folder or the model; the default one when None.
-        baseline: The method that the others are tested against: `untrained` when None and it is measured, else the first.
-        distractors: More passages for the pool; those with an id or a text that is there already are not added.
-        index: A folder with an index that is searched in place of the data set's passages, by the methods of the retriever.
-        encoder: An encoder or the name of a model; all-MiniLM-L6-v2 when None.
-        cache: Where encoded passages are kept between runs.
-        progress: A bar, a callback or nothing while encoding and searching.
-        settings: Settings of the `HopfieldRetriever`, such as `beta`, for all of its methods.
-        part: Which part of the data set its queries are, for the report.
-        seed: Of the bootstrap over conversations and of the paired test.
+    Where a passage is searched in parts, it ranks by its best part. Queries of which no gold passage is in the pool are left
+    out and counted. A method that needs a rewrite ranks the queries that have one. The pool holds the passages of the data set
+    and distractors, or the documents of a folder with an index, which only methods of the retriever can search. `settings` are
+    those of the `HopfieldRetriever`, such as `beta`, for all of its methods; `part` names the part of the data set that its
+    queries are, `baseline` the method that the others are tested against (`untrained` if that is measured, else the first).
 
     Raises:
         InputError: A method or the baseline is unknown, there is no trained model, or no query has a gold passage in the pool.
@@ -82,7 +71,11 @@ def evaluate_retrieval(
     chosen = tuple(dict.fromkeys(default_methods(trained, index=index is not None) if methods is None else methods))
     check_methods(chosen, index=index is not None)
     if any(method.startswith("trained") for method in chosen):
-        _check_model(trained, found)
+        # Now rather than after minutes of encoding.
+        if trained is None:
+            raise InputError("There is no trained model to measure; name one that convcoa train made with --model.")
+        if trained.encoder_folder is None:
+            trained.check_encoder(found)
     reference = baseline or ("untrained" if "untrained" in chosen else chosen[0])
     if reference not in chosen:
         raise InputError(f"The baseline {reference!r} is not measured; name one of {', '.join(chosen)}.")
@@ -126,14 +119,6 @@ def evaluate_sources(
     sources = [report.measured for report in reports]
     macro = results_of(sources, seconds, reports[0].baseline, seed)
     return SourcesReport(tuple(reports), macro, reports[0].baseline)
-
-
-def _check_model(model: RetrieverModel | None, encoder: Encoder) -> None:
-    """Raise before minutes of encoding an error that would come after them."""
-    if model is None:
-        raise InputError("There is no trained model to measure; name one that convcoa train made with --model.")
-    if model.encoder_folder is None:
-        model.check_encoder(encoder)
 
 
 def _measure(ranker: Ranker, method: str, pool: Pool, progress: Progress) -> Measured:

@@ -25,29 +25,15 @@ from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.retriever_model import own_encoder
 
-METHODS = (
-    "bm25",
-    "question",
-    "question-parts",
-    "two-turns",
-    "history",
-    "rewrite",
-    "dense",
-    "hybrid",
-    "untrained-dense",
-    "untrained",
-    "trained-dense",
-    "trained",
-)
+PLAIN = ("bm25", "question", "question-parts", "two-turns", "history", "rewrite")
+_RETRIEVER_METHODS = ("dense", "hybrid", "untrained-dense", "untrained", "trained-dense", "trained")
+METHODS = (*PLAIN, *_RETRIEVER_METHODS)
 """bm25: BM25 on the question. question: the plain encoder, one vector a passage (what is too long for it is cut off), on the
 question as it was put; two-turns, history, rewrite: the same on the question with the user turn before it, on the question
 with all turns before it (latest first), on its rewrite. question-parts: `question` over the parts that long passages are
 split into for `hybrid`: what the split gives, without the retriever. hybrid (or hopfield): `HopfieldRetriever` as it comes;
 untrained: the same without what training gave; trained: the same with the model that is measured. dense, untrained-dense and
-trained-dense are these without BM25."""
-
-PLAIN, _RETRIEVER_METHODS = METHODS[:6], METHODS[6:]
-"""Those without, and those of `HopfieldRetriever`, which can search an index too."""
+trained-dense are these without BM25. Those of `HopfieldRetriever` can search an index too, the plain ones cannot."""
 
 _DEPTH = 100
 """How many documents of a ranking count."""
@@ -79,11 +65,7 @@ class Pool:
 
 
 def passage_pool(dataset: Dataset, distractors: Iterable[Document] = ()) -> Pool:
-    """A data set's passages and distractors; of these those with an id or a text that is there already are not added.
-
-    Raises:
-        InputError: No query has a gold passage in the pool.
-    """
+    """A data set's passages and distractors; of these those with an id or a text that is there already are not added."""
     pool = [document for document in dataset.corpus if document.page_content.strip()]
     ids, texts = {document.id for document in pool}, {document.page_content for document in pool}
     for document in distractors:
@@ -91,29 +73,15 @@ def passage_pool(dataset: Dataset, distractors: Iterable[Document] = ()) -> Pool
             ids.add(document.id)
             texts.add(document.page_content)
             pool.append(document)
-    asked = _asked(dataset, {str(identity) for identity in ids})
-    return Pool(dataset.name, len(pool), tuple(asked), len(dataset.queries) - len(asked), tuple(pool))
+    asked = dataset.answerable({str(identity) for identity in ids})
+    return Pool(dataset.name, len(pool), asked, len(dataset.queries) - len(asked), tuple(pool))
 
 
 def index_pool(dataset: Dataset, index: Index) -> Pool:
-    """The documents of an index; a query's gold passages are looked for among their ids.
-
-    Raises:
-        InputError: No query has a gold passage in the index.
-        RetrievalError: The index is damaged.
-    """
+    """The documents of an index; a query's gold passages are looked for among their ids."""
     ids = {document_id(passage.document) for passage in read(index.snapshot())}
-    asked = _asked(dataset, ids)
-    return Pool(dataset.name, len(ids), tuple(asked), len(dataset.queries) - len(asked), index=index)
-
-
-def _asked(dataset: Dataset, ids: set[str]) -> Sequence[Query]:
-    queries = [query for query in dataset.queries if any(identity in ids for identity in query.gold)]
-    if not queries:
-        first = next((query for query in dataset.queries if query.gold), None)
-        place = f" (the first: {first.gold[0]!r}, {first.where or first.id})" if first else ""
-        raise InputError(f"No query of {dataset.name} has a gold passage among the documents that are searched{place}.")
-    return queries
+    asked = dataset.answerable(ids)
+    return Pool(dataset.name, len(ids), asked, len(dataset.queries) - len(asked), index=index)
 
 
 class Rankers:
@@ -140,12 +108,7 @@ class Rankers:
         self._whole: Vectors | None = None
 
     def of(self, method: str) -> Ranker:
-        """The method of this name; its passages are encoded before this returns.
-
-        Raises:
-            InputError: A setting is out of range.
-            RetrievalError: The passages cannot be encoded, or the model is for another encoder.
-        """
+        """The method of this name; its passages are encoded before this returns."""
         name = _ALIASES.get(method, method)
         if name == "bm25":
             return self._bm25()
@@ -165,9 +128,8 @@ class Rankers:
 
     def _memory(self, encoder: Encoder) -> Memory:
         if encoder.name not in self._memories:
-            self._memories[encoder.name] = build_memory(
-                self._pool.passages, encoder, cache=self._cache, progress=self._progress
-            )
+            memory = build_memory(self._pool.passages, encoder, cache=self._cache, progress=self._progress)
+            self._memories[encoder.name] = memory
         return self._memories[encoder.name]
 
     def _retriever(self, kind: str) -> HopfieldRetriever:
@@ -197,8 +159,10 @@ class Rankers:
         return rank
 
     def _dense(self, patterns: Vectors, owners: Sequence[str], method: str) -> Ranker:
+        text = _TEXTS[method]
+
         def rank(queries: Sequence[Query]) -> list[list[str]]:
-            states = self._encoder.encode_queries([_query_text(query, method) for query in queries])
+            states = self._encoder.encode_queries([text(query) for query in queries])
             return [_documents(owners[i] for i in np.argsort(-(patterns @ state), kind="stable")) for state in states]
 
         return rank
@@ -235,19 +199,15 @@ class _RememberingEncoder(DelegatingEncoder):
         return np.stack([self._known[text] for text in texts])
 
 
-def _query_text(query: Query, method: str) -> str:
-    """What the plain encoder reads of a query: method question, two-turns, history or rewrite."""
-    match method:
-        case "two-turns":
-            return " ".join([*(question for question, _ in query.history[-1:]), query.question])
-        case "history":
-            # Latest first, since the encoder cuts off the end of what is too long.
-            earlier = [part for turn in reversed(query.history) for part in turn if part]
-            return " ".join([query.question, *earlier])
-        case "rewrite":
-            return query.rewrite
-        case _:
-            return query.question
+_TEXTS: dict[str, Callable[[Query], str]] = {
+    "question": lambda query: query.question,
+    "question-parts": lambda query: query.question,
+    "two-turns": lambda query: query.two_turns,
+    # Latest first, since the encoder cuts off the end of what is too long.
+    "history": lambda query: " ".join([query.question, *(part for turn in reversed(query.history) for part in turn if part)]),
+    "rewrite": lambda query: query.rewrite,
+}
+"""What the plain encoder reads of a query."""
 
 
 def _documents(ids: Iterable[str]) -> list[str]:

@@ -44,12 +44,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class MethodResult:
-    """Figures of one method over its queries.
-
-    Attributes:
-        metrics: The mean of each measure; over several sources the mean of their means.
-        intervals: 95% intervals of the means, by a bootstrap over conversations.
-        p_values: Of a paired randomisation test against the baseline, on the queries that both were asked; none for itself.
+    """Figures of one method over its queries: the mean of each measure (over several sources the mean of their means), its
+    95% interval by a bootstrap over conversations, and p of a paired randomisation test against the baseline.
     """
 
     queries: int
@@ -71,15 +67,10 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class RetrievalReport(Report):
-    """The measures of each method over one pool.
+    """The measures of each method over one pool of so many documents; MRR is of the first 100.
 
-    Attributes:
-        documents: How many were searched, distractors included.
-        left_out: Queries that were not asked, since none of their gold passages is in the pool.
-        methods: By name; MRR is of the first 100 documents.
-        baseline: The method that the others are tested against.
-        part: The part of the data set that was asked, empty for all of it.
-        measured: Every measure of every query, by method.
+    `left_out` counts the queries that were not asked, since none of their gold passages is in the pool; `part` is the part of
+    the data set that was asked, empty for all of it.
     """
 
     dataset: str
@@ -93,15 +84,9 @@ class RetrievalReport(Report):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
-        return {
-            "dataset": self.dataset,
-            "part": self.part,
-            "documents": self.documents,
-            "queries": self.queries,
-            "left_out": self.left_out,
-            "baseline": self.baseline,
-            "methods": {name: result.to_dict() for name, result in self.methods.items()},
-        }
+        names = ("dataset", "part", "documents", "queries", "left_out", "baseline")
+        methods = {name: result.to_dict() for name, result in self.methods.items()}
+        return {**{name: getattr(self, name) for name in names}, "methods": methods}
 
     def tables(self) -> tuple[Table, ...]:
         part = f" ({self.part})" if self.part else ""
@@ -143,22 +128,17 @@ def results_of(
                 results[method] = MethodResult(0, dict.fromkeys(METRICS, 0.0), seconds[method])
             continue
         means = np.mean([part.values.mean(axis=0) for part in measured], axis=0)
-        low, high = bootstrap_interval(
-            [Sample(part.values, part.conversations) for part in measured], resamples=_RESAMPLES, seed=seed
-        )
+        samples = [Sample(part.values, part.conversations) for part in measured]
+        low, high = bootstrap_interval(samples, resamples=_RESAMPLES, seed=seed)
         p_values = {}
         if method != baseline:
             differences = [part.less(source[baseline]) for part, source in zip(measured, sources, strict=True)]
             if all(len(sample.values) for sample in differences):
                 tested = paired_test(differences, resamples=5 * _RESAMPLES, seed=seed)
                 p_values = dict(zip(METRICS, tested.tolist(), strict=True))
-        results[method] = MethodResult(
-            sum(len(part.rows) for part in measured),
-            dict(zip(METRICS, means.tolist(), strict=True)),
-            seconds[method],
-            {name: (float(low[i]), float(high[i])) for i, name in enumerate(METRICS)},
-            p_values,
-        )
+        queries, figures = sum(len(part.rows) for part in measured), dict(zip(METRICS, means.tolist(), strict=True))
+        intervals = dict(zip(METRICS, zip(low.tolist(), high.tolist(), strict=True), strict=True))
+        results[method] = MethodResult(queries, figures, seconds[method], intervals, p_values)
     return results
 
 

@@ -58,16 +58,8 @@ def agreements(
     resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Agreement]:
-    """Percentile bootstrap over conversations (Efron 1979), the same draws for every method.
-
-    Args:
-        scores: For each method the scores of n answers.
-        grades: Their ratings, (n,).
-        faithful_from: The lowest rating that counts as faithful.
-        conversations: The conversation of each answer, n of them.
-        baseline: The method that the gains are over.
-        resamples: How often conversations are drawn; draws with answers on one side only are passed over.
-        seed: Of the draws.
+    """Percentile bootstrap over conversations (Efron 1979), the same draws for every method; those with answers on one side
+    only are passed over. `scores` of each method, `grades` and `conversations` are of the same n answers.
     """
     rng = np.random.default_rng(seed)
     _, number = np.unique(np.asarray(conversations, dtype=object).astype(str), return_inverse=True)
@@ -117,9 +109,8 @@ def reliability(scores: Scores, grades: Scores, faithful_from: float, bins: int)
     found = []
     for n in np.unique(number):
         s, g = scores[number == n], grades[number == n]
-        found.append(
-            Bin(float(s.min()), float(s.max()), len(s), float(s.mean()), float(g.mean()), float((g >= faithful_from).mean()))
-        )
+        shares = (float(s.mean()), float(g.mean()), float((g >= faithful_from).mean()))
+        found.append(Bin(float(s.min()), float(s.max()), len(s), *shares))
     return found
 
 

@@ -51,9 +51,8 @@ class _Row(BaseModel):
 
 @dataclass(frozen=True)
 class Judgement:
-    """An answer, the passages that it was to be faithful to, earlier pairs of question and answer, and its ratings.
-
-    `grade` is the mean rating, `ratings` those of each person where they are known.
+    """An answer, the passages that it was to be faithful to, earlier pairs of question and answer, its mean rating, and those
+    of each person where they are known.
     """
 
     conversation: str
@@ -105,14 +104,11 @@ class FaithfulnessRow:
 
 @dataclass(frozen=True)
 class FaithfulnessReport(Report):
-    """Agreement with human ratings.
+    """Agreement with human ratings: every method on the whole file, gains over the papers' plain form.
 
-    Attributes:
-        rows: Every method on the whole file, the gains over the papers' plain form. Of "default, fitted on the others" weights
-            and T are fitted once for each conversation, on all others; its figures are of the pooled scores.
-        bins: The default's scores against the ratings.
-        raters: Mean Spearman of each rater with the mean of the others; None without their ratings.
-        suggested_weights: alpha, beta, gamma, fitted on all answers; `suggested_threshold` is T with these.
+    Of "default, fitted on the others" weights and T are fitted once for each conversation, on all others; its figures are of
+    the pooled scores. `bins` hold the default's scores; `raters` is the mean Spearman of a rater with the mean of the others,
+    None without their ratings; the suggested weights (alpha, beta, gamma) and T are fitted on all answers.
     """
 
     rows: tuple[FaithfulnessRow, ...]
@@ -137,14 +133,10 @@ class FaithfulnessReport(Report):
             figures = (str(figure) for figure in (a.auc, a.spearman, a.auc_gain, a.spearman_gain))
             rows.append([r.method, str(r.n), *figures, threshold, shown(r.balanced_accuracy)])
         columns = ("method", "n", "AUC", "Spearman", "AUC over plain", "Spearman over plain", "T", "bal. acc.")
-        curve = [
-            [
-                f"{b.low:.2f} to {b.high:.2f}",
-                str(b.n),
-                *(f"{value:.2f}" for value in (b.mean_score, b.mean_rating, b.faithful)),
-            ]
-            for b in self.bins
-        ]
+        curve = []
+        for b in self.bins:
+            means = (f"{value:.2f}" for value in (b.mean_score, b.mean_rating, b.faithful))
+            curve.append([f"{b.low:.2f} to {b.high:.2f}", str(b.n), *means])
         named = ("default score", "n", "mean score", "mean rating", "faithful")
         return Table("", columns, rows, note), Table("reliability", named, curve)
 
@@ -162,21 +154,12 @@ class FaithfulnessReport(Report):
 
 
 def evaluate_faithfulness(
-    file: str | Path,
-    *,
-    history: bool = False,
-    faithful_from: float = 3.0,
-    seed: int = 0,
-    progress: bool = False,
+    file: str | Path, *, history: bool = False, faithful_from: float = 3.0, seed: int = 0, progress: bool = False
 ) -> FaithfulnessReport:
-    """Compare the forms of Conv-MRFS with human ratings of answers; no model is asked.
+    """Compare the forms of Conv-MRFS with human ratings of answers (`load_judgements`); no model is asked.
 
-    Args:
-        file: Judgements, as `load_judgements` reads them.
-        history: Whether the earlier answers of a conversation count as references too.
-        faithful_from: The lowest rating that counts as faithful.
-        seed: Of the intervals.
-        progress: Show bars.
+    With `history` the earlier answers of a conversation count as references too; `faithful_from` is the lowest rating that
+    counts as faithful; `seed` is of the intervals.
 
     Raises:
         InputError: The file cannot be read, a row is wrong, or there are not two conversations with answers on both sides.
@@ -210,24 +193,15 @@ def evaluate_faithfulness(
     scores[_FITTED] = fitted
     verdicts: dict[str, tuple[float | None, NDArray[np.bool_]]] = {n: (t, scores[n] > t) for n, t, _ in _METHODS}
     verdicts[_FITTED] = (None, kept)
+    rows = []
     found = choose(table, grades, faithful, _TOLERANCE)
     agreement = agreements(scores, grades, faithful_from, list(conversations), baseline=_PLAIN, seed=seed)
-    return FaithfulnessReport(
-        rows=tuple(
-            FaithfulnessRow(name, len(judged), agreement[name], threshold, _balanced(faithful, verdict))
-            for name, (threshold, verdict) in verdicts.items()
-        ),
-        bins=tuple(reliability(scores[_DEFAULT], grades, faithful_from, _BINS)),
-        raters=rater_agreement([judgement.ratings for judgement in judged]),
-        conversations=len(names),
-        faithful_from=faithful_from,
-        suggested_weights=found.weights,
-        suggested_threshold=found.threshold,
-    )
-
-
-def _balanced(faithful: NDArray[np.bool_], verdict: NDArray[np.bool_]) -> float:
-    return float((verdict[faithful].mean() + (~verdict[~faithful]).mean()) / 2)
+    for name, (threshold, verdict) in verdicts.items():
+        balanced = float((verdict[faithful].mean() + (~verdict[~faithful]).mean()) / 2)
+        rows.append(FaithfulnessRow(name, len(judged), agreement[name], threshold, balanced))
+    bins = tuple(reliability(scores[_DEFAULT], grades, faithful_from, _BINS))
+    raters = rater_agreement([judgement.ratings for judgement in judged])
+    return FaithfulnessReport(tuple(rows), bins, raters, len(names), faithful_from, found.weights, found.threshold)
 
 
 def _released(answer: str, references: References) -> float:
@@ -237,12 +211,8 @@ def _released(answer: str, references: References) -> float:
 
 
 _METHODS: tuple[tuple[str, float, Callable[[str, References], float]], ...] = (
-    (_DEFAULT, THRESHOLD, lambda answer, references: conv_mrfs(answer, references).score),
-    (_PLAIN, PAPER_THRESHOLD, lambda answer, references: conv_mrfs(answer, references, mode="plain").score),
-    (
-        "plain, content words",
-        PAPER_THRESHOLD,
-        lambda answer, references: conv_mrfs(answer, references, mode="plain", items="content").score,
-    ),
+    (_DEFAULT, THRESHOLD, lambda *pair: conv_mrfs(*pair).score),
+    (_PLAIN, PAPER_THRESHOLD, lambda *pair: conv_mrfs(*pair, mode="plain").score),
+    ("plain, content words", PAPER_THRESHOLD, lambda *pair: conv_mrfs(*pair, mode="plain", items="content").score),
     ("authors' released code", _RELEASED_THRESHOLD, _released),
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.datasets.read import load_dataset
+from langgraph_convcoa.datasets.queries import Query
+from langgraph_convcoa.datasets.read import load_dataset, load_part
 from langgraph_convcoa.datasets.splits import Part, split_part
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.reasoning.base import Unsolved
@@ -28,10 +28,8 @@ REPORTED_SHARE = 0.65
 class GuessCase:
     """A question, its evidence, and three guesses: the right answer, another of the passage, the answer to another question.
 
-    Attributes:
-        references: The right passage, and the answers of the conversation so far.
-        new: Whether the other answer of the passage is none that the conversation has had.
-        prompt_tokens: Tokens that a guess which is not kept adds to the prompt for corrections, counted approximately.
+    `new` says that the conversation has not had the other answer of the passage; `prompt_tokens` are those, estimated, that a
+    guess which is not kept adds to the prompt for corrections.
     """
 
     references: References
@@ -51,22 +49,22 @@ def load_cases(
     part: Part = "dev",
     history: bool = True,
 ) -> tuple[list[GuessCase], str]:
-    """The cases of a data set, in random order, and what they were taken from, in words.
+    """At most `n` cases of a data set, in random order, and the name of the part of the data set that they are of.
 
-    Args:
-        folder: As `load_dataset` reads it; the queries need an answer and a gold passage.
-        n: How many at most; questions without a second answer in their passage are skipped.
-        seed: Which questions, and which wrong answers.
-        split: Only the queries of this split, all of them.
-        part: Without a split: "dev", what is reported, or "train", what the score was fitted on (`REPORTED_SHARE`).
-        history: Whether the answers of the conversation so far are told to the score.
+    That is the split (`load_part`), or without one the part "dev", which is reported, or "train", which the score was fitted
+    on (`REPORTED_SHARE`). Questions without an answer, or a second answer in their passage, are skipped; with `history` the
+    score is told the answers of the conversation so far.
 
     Raises:
         InputError: A file cannot be read or holds fewer than two such questions.
     """
     if n < 2:
         raise InputError(f"n must be at least 2, not {n}.")
-    data, name = _queries(load_dataset(folder), split, part)
+    if split is not None:
+        data, name = load_part(folder, split)
+    else:
+        found = split_part(load_dataset(folder), part, dev_share=REPORTED_SHARE)
+        data, name = found.dataset, found.name
     corpus = {document.id: document for document in data.corpus}
     rng = random.Random(seed)  # noqa: S311
     cases: list[GuessCase] = []
@@ -88,20 +86,6 @@ def load_cases(
     if len(cases) < 2:
         raise InputError(f"{folder} holds no two answered questions on one passage in {name}; choose another split.")
     return cases, name
-
-
-def _queries(data: Dataset, split: str | None, part: Part) -> tuple[Dataset, str]:
-    if split is not None:
-        queries = tuple(query for query in data.queries if query.split == split)
-        if not queries:
-            known = ", ".join(sorted({query.split for query in data.queries if query.split})) or "none"
-            raise InputError(f"{data.name} has no queries of the split {split!r}; its splits: {known}.")
-        return replace(data, queries=queries), split
-    found = split_part(data, part, dev_share=REPORTED_SHARE)
-    if not found.hashed:
-        return found.dataset, part
-    share = REPORTED_SHARE if part == "dev" else 1 - REPORTED_SHARE
-    return found.dataset, f"{share:.0%} of the conversations, by hash"
 
 
 def _wrong_answers(queries: Sequence[Query], rng: random.Random) -> Iterator[tuple[Query, str, str]]:

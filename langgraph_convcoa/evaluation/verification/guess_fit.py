@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -30,9 +30,8 @@ _DIGITS = 3
 
 @dataclass(frozen=True)
 class GuessFit(Report):
-    """Fitted weights of the features of `answer_relevance`, and their sources: data set, its part, how many questions.
-
-    The bias is such that `GUESS_THRESHOLD` has the best balanced accuracy.
+    """Weights of the features of `answer_relevance`, the bias such that `GUESS_THRESHOLD` has the best balanced accuracy, and
+    their sources: data set, its part, how many questions.
     """
 
     sources: tuple[tuple[str, str, int], ...]
@@ -68,12 +67,8 @@ def fit_guesses(folders: Sequence[str | Path], *, n: int = FIT_SAMPLE, seed: int
     found = np.array([answer_relevance(row, weights) for row in rows])
     best, _ = best_threshold(right, found, np.array(shares))
     # The score is no higher than the support, for which T has a meaning of its own: the probability is moved to it.
-    weights["bias"] = round(weights["bias"] + _log_odds(GUESS_THRESHOLD) - _log_odds(best), _DIGITS)
+    weights["bias"] = round(weights["bias"] + float(logit(GUESS_THRESHOLD) - logit(best)), _DIGITS)
     return GuessFit(tuple(sources), weights)
-
-
-def _log_odds(probability: float) -> float:
-    return math.log(probability / (1 - probability))
 
 
 def _features_of(case: GuessCase, which: int) -> dict[str, float]:

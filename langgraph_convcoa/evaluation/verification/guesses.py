@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
-from langgraph_convcoa.evaluation.verification.guess_cases import GuessCase, load_cases
+from langgraph_convcoa.evaluation.verification.guess_cases import load_cases
 from langgraph_convcoa.retrieval.progress import track
 from langgraph_convcoa.verification.calibration import best_threshold
 from langgraph_convcoa.verification.faith_score import PAPER_THRESHOLD
@@ -28,7 +28,7 @@ RIGHT_SHARES = (0.5, 0.8)
 _SAME, _NEW, _OTHER = "another answer of the passage", "the same, not given before", "an answer to another question"
 _ERRORS = (0.05, 0.1, 0.2)
 _STEPS = np.round(np.arange(0.05, 1.0, 0.05), 2).tolist()
-_FORMS: tuple[tuple[str, float, Mode], ...] = (
+_FORMS: Sequence[tuple[str, float, Mode]] = (
     ("default", GUESS_THRESHOLD, "default"),
     ("plain (papers)", PAPER_THRESHOLD, "plain"),
 )
@@ -37,7 +37,7 @@ _SHOWN = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 @dataclass(frozen=True)
 class GuessRow:
-    """One method: AUC of right guesses against wrong ones, and the shares that its threshold keeps and sends back rightly."""
+    """One method: AUC of right guesses against wrong ones, and the shares of each that its threshold treats rightly."""
 
     method: str
     wrong: str
@@ -50,13 +50,8 @@ class GuessRow:
 
 @dataclass(frozen=True)
 class Saving:
-    """Effect of threshold T where a share of the guesses is right.
-
-    Attributes:
-        right_share: Share of right guesses before verification.
-        kept: Share of all guesses that is kept: each saves its correction, its evidence in the prompt and its answer.
-        error: Share of wrong guesses among the kept; None where none is kept.
-        right_kept: Share of the right guesses that is kept.
+    """Effect of threshold T where a share of the guesses is right: the share of all guesses that is kept (each saves its
+    correction), the share of wrong ones among these (None where none is kept), the share of the right ones that is kept.
     """
 
     right_share: float
@@ -77,9 +72,8 @@ def saving(right: Scores, wrong: Scores, threshold: float, right_share: float) -
     good = right_share * float((right > threshold).mean())
     bad = (1 - right_share) * float((wrong > threshold).mean())
     kept = good + bad
-    return Saving(
-        right_share, threshold, round(kept, 6), round(bad / kept, 6) if kept else None, float((right > threshold).mean())
-    )
+    error = round(bad / kept, 6) if kept else None
+    return Saving(right_share, threshold, round(kept, 6), error, float((right > threshold).mean()))
 
 
 def within_error(right: Scores, wrong: Scores, error: float, right_share: float) -> Saving | None:
@@ -107,16 +101,11 @@ class ErrorSaving:
 
 @dataclass(frozen=True)
 class GuessReport(Report):
-    """Discrimination of right answers from wrong ones.
+    """Discrimination of right answers from wrong ones, a row for each form of the score and kind of wrong guesses.
 
-    Attributes:
-        data: The data set, and what of it was taken.
-        rows: Every form of the score against each kind of wrong guesses.
-        fitted_threshold: T of the default form with the best balanced accuracy on these questions, right answers against
-            others of the same passage.
-        savings: Of the default form, what each T keeps and how much of it is wrong, with wrong guesses of the same passage.
-        at_error: Of every form, the most that is kept at a given error.
-        correction_tokens: Mean tokens that a guess which is not kept adds to the prompt for corrections.
+    `fitted_threshold` is T of the default form with the best balanced accuracy on these questions, right answers against
+    others of the same passage; `savings` are of the same form and guesses, `at_error` of every form. `correction_tokens` is
+    the mean of the tokens that a guess which is not kept adds to the prompt for corrections.
     """
 
     data: str
@@ -193,24 +182,23 @@ def evaluate_guesses(
     new = np.array([case.new for case in cases])
     rows: list[GuessRow] = []
     at_error: list[ErrorSaving] = []
-    scores: dict[str, tuple[Scores, Scores, Scores]] = {}
+    scores: dict[str, Scores] = {}
     with track(progress, len(_FORMS) * len(cases), "Scoring guesses") as advance:
         for method, _, mode in _FORMS:
             found = []
             for case in cases:
-                found.append(_scores(case, mode))
+                judged = (conv_mrfs(guess, case.references, question=case.question, mode=mode) for guess in case.guesses)
+                found.append([one.score for one in judged])
                 advance(1)
-            columns = np.array(found)
-            scores[method] = (columns[:, 0], columns[:, 1], columns[:, 2])
+            scores[method] = np.array(found).T
     for method, threshold, _ in _FORMS:
         right, same, others = scores[method]
         rows.append(_guess_row(method, _SAME, threshold, right, same))
         if new.any() and not new.all():
             rows.append(_guess_row(method, _NEW, threshold, right[new], same[new]))
         rows.append(_guess_row(method, _OTHER, threshold, right, others))
-        at_error += [
-            ErrorSaving(method, e, share, within_error(right, same, e, share)) for share in right_shares for e in _ERRORS
-        ]
+        given = [(share, error) for share in right_shares for error in _ERRORS]
+        at_error += [ErrorSaving(method, error, share, within_error(right, same, error, share)) for share, error in given]
     right, same, _ = scores["default"]
     fitted, _ = best_threshold(np.repeat([True, False], len(right)), np.concatenate([right, same]))
     thresholds = sorted({*_STEPS, GUESS_THRESHOLD})
@@ -219,18 +207,7 @@ def evaluate_guesses(
     return GuessReport(f"{Path(folder).name}, {name}", tuple(rows), fitted, tuple(table), tuple(at_error), tokens)
 
 
-def _scores(case: GuessCase, mode: Mode) -> tuple[float, ...]:
-    return tuple(conv_mrfs(guess, case.references, question=case.question, mode=mode).score for guess in case.guesses)
-
-
 def _guess_row(method: str, wrong: str, threshold: float, right: Scores, other: Scores) -> GuessRow:
-    labels: NDArray[np.bool_] = np.repeat([True, False], [len(right), len(other)])
-    return GuessRow(
-        method=method,
-        wrong=wrong,
-        n=len(right),
-        auc=float(roc_auc_score(labels, np.concatenate([right, other]))),
-        threshold=threshold,
-        right_kept=float((right > threshold).mean()),
-        wrong_rejected=float((other <= threshold).mean()),
-    )
+    auc = float(roc_auc_score(np.repeat([True, False], [len(right), len(other)]), np.concatenate([right, other])))
+    kept, rejected = float((right > threshold).mean()), float((other <= threshold).mean())
+    return GuessRow(method, wrong, len(right), auc, threshold, kept, rejected)

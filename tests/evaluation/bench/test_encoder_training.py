@@ -3,7 +3,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.bench.encoder_training import asked, train_pairs
+from langgraph_convcoa.evaluation.bench.encoder_training import train_pairs
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from tests.retrieval.tiny_bert import save_tiny_bert
 
@@ -34,6 +34,6 @@ def test_questions_stand_behind_the_user_turn_before_them():
         Query("1", "and when?", history=(("who?", "she"), ("where?", "there")), gold=("p", "elsewhere")),
         Query("2", "why?", gold=("elsewhere",)),
     )
-    assert asked(Dataset("small", queries, corpus)) == [(("p", "elsewhere"), "where? and when?")]
+    assert [query.two_turns for query in Dataset("small", queries, corpus).answerable()] == ["where? and when?"]
     with pytest.raises(InputError, match="gold passage"):
-        asked(Dataset("small", queries[1:], corpus))
+        Dataset("small", queries[1:], corpus).answerable()

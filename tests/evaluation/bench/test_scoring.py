@@ -1,11 +1,12 @@
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.bench.scoring import bench_scoring
+from langgraph_convcoa.evaluation.bench.scoring import bench_scoring, synthetic_memory
 from langgraph_convcoa.evaluation.reports.kit import save_picture
 
 SMALL = {
@@ -90,3 +91,23 @@ def test_the_command_prints_a_table_or_json():
     assert "int8" in result.stdout
     result = CliRunner().invoke(app, [*command, "--json"])
     assert [row["method"] for row in json.loads(result.stdout)["rows"]] == ["product", "int8"]
+
+
+@pytest.mark.parametrize("size", [2, 3, 20, 1000, 70_000])
+def test_synthetic_memories_have_the_size_asked_for(size):
+    patterns, queries = synthetic_memory(size, 8, 3, seed=1)
+    assert len(patterns.values) == size
+    assert np.diff(patterns.offsets).max() <= 30
+    np.testing.assert_allclose(np.linalg.norm(patterns.values, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(queries, axis=1), 1, rtol=1e-5)
+
+
+def test_passages_lie_in_topics_and_windows_near_their_passage():
+    patterns, queries = synthetic_memory(20_000, 384, 5, seed=0)
+    firsts = patterns.offsets[:-1]
+    whole = patterns.values[firsts]
+    near = (whole[:200] @ whole.T > 0.35).sum(axis=1)
+    # About one in 500 shares the topic, itself among them.
+    assert 3 < near.mean() < 12
+    np.testing.assert_allclose((patterns.values[firsts + 1] * whole).sum(axis=1).mean(), 0.78, atol=0.01)
+    np.testing.assert_allclose((queries @ whole.T).max(axis=1), 0.78, atol=0.12)

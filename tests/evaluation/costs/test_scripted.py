@@ -14,8 +14,7 @@ from langchain_openai import ChatOpenAI
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.costs.scripted import NOT_KNOWN, Script, load_script, make_script
-from langgraph_convcoa.evaluation.costs.scripted_replies import ScriptedReplies, count_tokens
-from langgraph_convcoa.evaluation.costs.scripted_server import ScriptedServer
+from langgraph_convcoa.evaluation.costs.scripted_model import ScriptedReplies, ScriptedServer, count_tokens
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, make_method
 from langgraph_convcoa.verification import conv_mrfs
@@ -66,7 +65,7 @@ def test_a_script_by_hand_needs_only_questions_answers_and_guesses(tmp_path: Pat
     script = load_script(tmp_path / "s.json")
     assert [(one.id, one.right_share, one.draft) for one in script.questions] == [("1", 0.5, ""), ("b", 1.0, "")]
     assert script.turns()[1].history == (("Who and when?", "Ada, 1843."),)
-    assert [document.page_content for document in script.documents()] == ["Ada.", "1843.", "Ada."]
+    assert {found.page_content for found in script.retriever().invoke("Ada 1843")} == {"Ada.", "1843."}
 
 
 ROW = {"question": "Q?", "answer": "a", "sub_questions": [{"question": "S?", "answer": "a"}]}

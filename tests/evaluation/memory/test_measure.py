@@ -14,8 +14,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.memory import measure as module
 from langgraph_convcoa.evaluation.memory.costs import RoundCost, evaluate_costs, ratio
 from langgraph_convcoa.evaluation.memory.dialogs import conversations, dialogs
-from langgraph_convcoa.evaluation.memory.measure import evaluate_memory
-from langgraph_convcoa.evaluation.memory.mentions import evaluate_mentions
+from langgraph_convcoa.evaluation.memory.measure import evaluate_memory, evaluate_mentions
 from langgraph_convcoa.evaluation.memory.recall import make_pairs, rephrase
 from langgraph_convcoa.evaluation.reports.kit import save_picture
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory

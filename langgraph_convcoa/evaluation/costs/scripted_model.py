@@ -1,4 +1,4 @@
-"""Replies of the model of a script: in the form that each method's prompt asks for, the same to the same question.
+"""The model of a script: replies in the form that each method's prompt asks for, and a server that gives them over HTTP.
 
 A prompt is known by the instruction that its method gives, a question by its text. The scripted model believes its guesses
 until it is shown what was found; then it says what is right, and concludes that from a chain that holds all right answers.
@@ -6,16 +6,23 @@ until it is shown what was found; then it says what is right, and concludes that
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType, TracebackType
+from typing import Any
 
 from langgraph_convcoa.evaluation.costs.scripted import NOT_KNOWN, Script, ScriptedQuestion, ScriptedSub
 from langgraph_convcoa.evaluation.methods import chain_of_action, react, search_in_the_chain, with_retrieval, without_retrieval
 
 _PIECE = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]|_")
+_CHUNK = 16
+_TOKENS_PER_MESSAGE = 4
+"""Of the marks around a message in a chat format."""
 
 
 def count_tokens(text: str) -> int:
@@ -43,18 +50,7 @@ class _Prompt:
 
 
 class ScriptedReplies:
-    """Replies from a script.
-
-    Args:
-        script: The questions.
-
-    Example:
-        >>> from langgraph_convcoa.evaluation.costs.scripted import make_script
-        >>> script = make_script(1, 1.0, questions=1)
-        >>> prompt = f"{without_retrieval.CLOSED_BOOK} Question: {script.questions[0].question}"
-        >>> ScriptedReplies(script).reply([("user", prompt)]) == script.questions[0].draft
-        True
-    """
+    """Replies from a script."""
 
     def __init__(self, script: Script) -> None:
         self._texts = [
@@ -149,39 +145,27 @@ def _planned(prompt: _Prompt) -> str:
     """The plan of ours, with the first action that the prompt names."""
     named = re.search(r"can look things up:\n- ([\w-]+):", prompt.text)
     action = named.group(1) if named else ""
-    chain = [
-        {
-            "action": action,
-            "sub": sub.question,
-            "guess_answer": sub.guess,
-            "missing_flag": not sub.guess,
-            "action_input": "",
-        }
-        for sub in prompt.one.sub_questions
-    ]
+    chain = []
+    for sub in prompt.one.sub_questions:
+        guess = {"guess_answer": sub.guess, "missing_flag": not sub.guess}
+        chain.append({"action": action, "sub": sub.question, **guess, "action_input": ""})
     plan = {"optimized_question": prompt.one.question, "chain": chain, "final_answer": prompt.one.draft}
     return json.dumps(plan, ensure_ascii=False)
 
 
 def _coa_chain(prompt: _Prompt) -> str:
-    chain = [
-        {
-            "Action": chain_of_action.ACTION,
-            "Sub": sub.question,
-            "Guess_answer": sub.guess,
-            "Missing_flag": str(not sub.guess),
-        }
-        for sub in prompt.one.sub_questions
-    ]
+    chain = []
+    for sub in prompt.one.sub_questions:
+        guess = {"Guess_answer": sub.guess, "Missing_flag": str(not sub.guess)}
+        chain.append({"Action": chain_of_action.ACTION, "Sub": sub.question, **guess})
     found = {"Question": prompt.one.question, "Chain": chain, "Final_answer": prompt.one.draft}
     return json.dumps(found, ensure_ascii=False)
 
 
 def _rewritten(prompt: _Prompt) -> str:
     """The correction of a chain of action, one sub-question a call."""
-    return next(
-        (sub.answer for sub in prompt.one.sub_questions if f"[Sub-question]: {sub.question}" in prompt.text), NOT_KNOWN
-    )
+    known = (sub.answer for sub in prompt.one.sub_questions if f"[Sub-question]: {sub.question}" in prompt.text)
+    return next(known, NOT_KNOWN)
 
 
 def _corrected(prompt: _Prompt) -> str:
@@ -228,3 +212,101 @@ _BY_MARKER: Mapping[str, Callable[[_Prompt], str]] = MappingProxyType(
         "Answer the question from the solved reasoning chain": lambda prompt: f"{_concluded(prompt)} [1]",
     }
 )
+
+
+class ScriptedServer:
+    """Serves chat completions from a script; a context manager, which starts and stops it.
+
+    It knows JSON schemas (whose text counts as input), stop sequences and streams. Tokens are counted by `count_tokens`.
+
+    Example:
+        >>> from langgraph_convcoa.evaluation.costs.scripted import make_script
+        >>> with ScriptedServer(make_script(2, 1.0)) as server:
+        ...     server.base_url.startswith("http://127.0.0.1:")
+        True
+    """
+
+    def __init__(self, script: Script) -> None:
+        self._replies = ScriptedReplies(script)
+        self._lock = threading.Lock()
+        self.requests = 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    outer._answer(self, body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def base_url(self) -> str:
+        """What a client is given as the API's address."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> ScriptedServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def reply(self, messages: Sequence[tuple[str, str]]) -> str:
+        """The model's reply to pairs of role and text."""
+        return self._replies.reply(messages)
+
+    def _answer(self, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
+        messages = [(str(message["role"]), _text(message["content"])) for message in body["messages"]]
+        schema = json.dumps(body["response_format"]) if "response_format" in body else ""
+        with self._lock:
+            self.requests += 1
+        text = self.reply(messages)
+        stop = body.get("stop") or []
+        for end in [stop] if isinstance(stop, str) else stop:
+            text = text.split(end, 1)[0]
+        asked = sum(count_tokens(content) + _TOKENS_PER_MESSAGE for _, content in messages) + count_tokens(schema)
+        told = count_tokens(text)
+        usage = {"prompt_tokens": asked, "completion_tokens": told, "total_tokens": asked + told}
+        head = {"id": "chatcmpl-script", "created": 1, "model": body.get("model", "script")}
+        if body.get("stream"):
+            wanted = (body.get("stream_options") or {}).get("include_usage")
+            _send(handler, "text/event-stream", _events(head, text, usage if wanted else None))
+            return
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        whole = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
+        _send(handler, "application/json", json.dumps(whole))
+
+
+def _text(content: Any) -> str:
+    """A message's text, which clients may send in parts."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return str(content or "")
+
+
+def _send(handler: BaseHTTPRequestHandler, kind: str, text: str) -> None:
+    data = text.encode()
+    handler.send_response(200)
+    handler.send_header("Content-Type", kind)
+    handler.send_header("Content-Length", str(len(data)))
+    handler.end_headers()
+    handler.wfile.write(data)
+
+
+def _events(head: dict[str, Any], text: str, usage: dict[str, int] | None) -> str:
+    """The stream of a reply."""
+    head = {**head, "object": "chat.completion.chunk"}
+    deltas = [{"role": "assistant", "content": text[n : n + _CHUNK]} for n in range(0, len(text), _CHUNK)]
+    events: list[dict[str, Any]] = [{**head, "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    events.append({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    if usage is not None:
+        events.append({**head, "choices": [], "usage": usage})
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
