@@ -25,10 +25,7 @@ def stream_passages(path: str | Path) -> Iterator[Document]:
 
     A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names on top. Millions
     are read without being kept, to make an index of them. In a data set's folder the questions are passed over: its
-    `corpus.jsonl` alone is read where it has one. Whether an id is there twice is left to who takes them.
-
-    Raises:
-        InputError: There are none, a file cannot be read, or a row is not as it should be; file and line are named.
+    `corpus.jsonl` alone is read where it has one. Ids that occur twice are left to the caller.
 
     Example:
         >>> import tempfile
@@ -56,16 +53,9 @@ def passage_files(path: Path) -> list[Path]:
 def collect_passages(
     files: Iterable[Path], carried: Iterable[Document] = (), wanted: Collection[str] = (), limit: int | None = None
 ) -> list[Document]:
-    """The passages of files, each id once.
+    """The passages of files, each id once, and of those that question files carried, which the files may hold again.
 
-    Args:
-        files: Passage files.
-        carried: Passages that stand beside the questions, of which the files may hold some again.
-        wanted: Ids of passages, or of QReCC's pages, that are kept.
-        limit: About how many are kept: the wanted ones and the first others; all when None.
-
-    Raises:
-        InputError: A file is not as it should be, or an id is there twice; file and line are named.
+    With a limit about so many are kept: the wanted ones (by id, or by page of QReCC) and the first others.
     """
     kept: dict[str, Document] = {}
     places: dict[str, str] = {}
@@ -90,11 +80,7 @@ def collect_passages(
 
 
 def load_distractors(specification: str) -> list[Document]:
-    """The first N passages of a corpus file, written `FILE:N`; all of them for a bare `FILE`.
-
-    Raises:
-        InputError: The file cannot be read, a row is bad, or N is no number above 0.
-    """
+    """The first N passages of a corpus file, written `FILE:N`; all of them for a bare `FILE`."""
     name, _, number = specification.rpartition(":")
     if name and (not number.isascii() or not number.isdigit() or int(number) < 1):
         raise InputError(f"Distractors are written FILE:N with N above 0, not {specification!r}.")

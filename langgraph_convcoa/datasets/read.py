@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import csv
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.datasets.formats.conversations import resolve_pages
-from langgraph_convcoa.datasets.formats.mtrag import is_beir, query_files, read_beir
-from langgraph_convcoa.datasets.formats.published import PUBLISHED, read_published
+from langgraph_convcoa.datasets.formats import conversations, questions
+from langgraph_convcoa.datasets.formats.conversations import is_beir, query_files, read_beir, resolve_pages
 from langgraph_convcoa.datasets.passages import collect_passages, passage_files
-from langgraph_convcoa.datasets.queries import Dataset, Query, splits_of
-from langgraph_convcoa.datasets.rows import json_lines
+from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, splits_of
+from langgraph_convcoa.datasets.rows import Row, json_document, json_lines, table_rows, text_lines
 from langgraph_convcoa.datasets.splits import split_part
 from langgraph_convcoa.errors import InputError
 
-KNOWN = f"a folder of queries.jsonl and corpus.jsonl (gzipped or not), or files of {PUBLISHED}"
+KNOWN = (
+    "a folder of queries.jsonl and corpus.jsonl (gzipped or not), or files of QReCC, TopiOCQA, QuAC, CoQA, MTRAG, "
+    "WebQuestions, BIG-bench, Social IQa, TruthfulQA, StrategyQA, FEVER or ASQA"
+)
 _FIELDS = ("id", "question", "history", "gold", "rewrite", "answer", "answers", "split", "conversation_id")
+_FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Path, Iterable[Row]], Entries]], ...] = (
+    (conversations.is_topiocqa, conversations.read_topiocqa),
+    (conversations.is_qrecc, conversations.read_qrecc),
+    (conversations.is_quac, conversations.read_quac),
+    ({"story", "questions", "answers"}, conversations.read_coqa),
+    ({"task_id", "input", "contexts"}, conversations.read_mtrag_tasks),
+    (questions.is_bigbench, questions.read_bigbench),
+    ({"context", "question", *questions.SOCIAL_ANSWERS}, questions.read_socialiqa),
+    ({"id", "claim"}, questions.read_fever),
+    (questions.is_webquestions, questions.read_webquestions),
+    (questions.is_strategyqa, questions.read_strategyqa),
+    ({"ambiguous_question"}, questions.read_asqa),
+)
+"""Readers of published formats, with what recognises the first row of a file: a function, or the keys that it has."""
 
 
 def load_dataset(
@@ -99,7 +116,7 @@ def load_part(
 
 
 def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], list[Path]]:
-    """The queries of a data set, the passages that stand beside them, and its passage files."""
+    """The queries of a data set, the passages that its question files carry, and its passage files."""
     if place.is_dir() and is_beir(place):
         asked = set(query_files(place).values())
         beir = _unique(read_beir(place))
@@ -112,7 +129,7 @@ def _read(place: Path, *, required: bool) -> tuple[list[Query], list[Document], 
     found: list[Query | Document] = []
     files = []
     for file in sorted(place.iterdir()) if place.is_dir() else [place]:
-        entries = read_published(file)
+        entries = _read_published(file)
         if entries is not None:
             found += entries
         elif place.is_dir() and file in passage_files(place):
@@ -127,7 +144,8 @@ def _read_queries(path: Path) -> Iterator[Query]:
     """The rows of a `queries.jsonl`."""
     for row in json_lines(path):
         history = row.get("history") or []
-        if not isinstance(history, list) or not all(_is_turn(turn) for turn in history):
+        turns = [turn if isinstance(turn, list) else [] for turn in history] if isinstance(history, list) else [[]]
+        if not all(len(turn) == 2 and isinstance(turn[0], str) and isinstance(turn[1], str | None) for turn in turns):
             raise row.error("`history` must be a list of [question, answer].")
         answers, answer = row.answers("answers"), row.optional("answer")
         yield Query(
@@ -145,10 +163,6 @@ def _read_queries(path: Path) -> Iterator[Query]:
         )
 
 
-def _is_turn(turn: object) -> bool:
-    return isinstance(turn, list) and len(turn) == 2 and isinstance(turn[0], str) and isinstance(turn[1], str | None)
-
-
 def _unique(queries: Iterable[Query]) -> list[Query]:
     """All of them; an id that is there twice is an error that names both places."""
     seen: dict[str, Query] = {}
@@ -161,3 +175,50 @@ def _unique(queries: Iterable[Query]) -> list[Query]:
 
 def _find(folder: Path, stem: str) -> Path | None:
     return next((folder / name for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz") if (folder / name).is_file()), None)
+
+
+def _read_published(path: Path) -> Entries | None:
+    """The questions and passages of a file in a published format; None where it is in none."""
+    name = path.name.removesuffix(".gz")
+    if not path.is_file() or path.name.endswith(questions.PARAGRAPHS):
+        return None
+    first: Any = None
+    rows: Iterator[Row] = iter(())
+    if name.endswith(".csv"):
+        # The names alone: any other table in a folder is none of ours, well formed or not.
+        _, names = next(text_lines(path), (1, ""))
+        known = set(next(csv.reader([names]), [])) >= questions.TRUTHFULQA
+        return questions.read_truthfulqa(path, table_rows(path, ",")) if known else None
+    if name.endswith(".json"):
+        places = list(_places(path, json_document(path)))
+        first, rows = places[0][0] if places else None, (Row(value, where) for value, where in places)
+    elif name.endswith(".jsonl"):
+        first, rows = next(json_lines(path), None), json_lines(path)
+    if not isinstance(first, dict):
+        return None
+    head = Row(first, str(path))
+    found = (read for mark, read in _FORMATS if (mark <= head.keys() if isinstance(mark, set) else mark(head)))
+    return next((read(path, rows) for read in found), None)
+
+
+def _places(path: Path, value: Any) -> Iterator[tuple[Any, str]]:
+    """The entries of a JSON file with their places: of a list, of the list in it, or of its parts by id."""
+    if isinstance(value, list):
+        yield from ((entry, f"{path}, item {number}") for number, entry in enumerate(value, 1))
+        return
+    if not isinstance(value, dict):
+        return
+    for key, label in (("data", "item"), ("examples", "example")):
+        if isinstance(value.get(key), list):
+            task = {questions.TASK: str(value.get("name") or path.name.partition(".")[0])} if key == "examples" else {}
+            for number, entry in enumerate(value[key], 1):
+                yield (entry | task if isinstance(entry, dict) else entry), f"{path}, {label} {number}"
+            return
+    parts = [part for part in value.values() if isinstance(part, dict) and part]
+    if any(isinstance(one := next(iter(part.values())), dict) and "ambiguous_question" in one for part in parts):
+        for split, part in value.items():
+            if not isinstance(part, dict):
+                raise InputError(f"{path}: {split!r} must be an object of questions by id.")
+            for identity, entry in part.items():
+                named = {"sample_id": identity, "split": split}
+                yield (entry | named if isinstance(entry, dict) else entry), f"{path}, {split} {identity}"

@@ -15,14 +15,9 @@ from langgraph_convcoa.errors import InputError
 
 
 class Row(dict[str, Any]):
-    """A JSON object or a table's row, whose fields are checked as they are read.
+    """A JSON object or a table's row, whose fields are checked as they are read; `where` is like "FILE, line N".
 
-    Args:
-        value: The object.
-        where: Its place for messages, such as "FILE, line N".
-
-    Raises:
-        InputError: The value is not an object; by every method: the field is not as the method says.
+    InputError where the value is no object, and by every method where a field is not as the method says.
 
     Example:
         >>> Row({"id": 7, "answers": ["Ada", " ", "Ada"]}, "file, line 1").answers("answers")
@@ -101,28 +96,19 @@ def paired(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def json_lines(path: Path) -> Iterator[Row]:
-    """The objects of a JSON Lines file, read as they are needed.
-
-    Raises:
-        InputError: The file cannot be read, or a line is not UTF-8 or not a JSON object.
-    """
+    """The objects of a JSON Lines file, read as they are needed."""
     for number, text in text_lines(path):
-        where = f"{path}, line {number}"
-        if not text.strip():
-            continue
-        try:
-            value = json.loads(text)
-        except ValueError as error:
-            raise InputError(f"{where}: not JSON ({error}).") from None
-        yield Row(value, where)
+        if text.strip():
+            where = f"{path}, line {number}"
+            try:
+                value = json.loads(text)
+            except ValueError as error:
+                raise InputError(f"{where}: not JSON ({error}).") from None
+            yield Row(value, where)
 
 
 def json_document(path: Path) -> Any:
-    """The value of a JSON file.
-
-    Raises:
-        InputError: The file cannot be read, or is not UTF-8 or not JSON.
-    """
+    """The value of a JSON file."""
     try:
         return json.loads("".join(text for _, text in text_lines(path)))
     except json.JSONDecodeError as error:
@@ -130,11 +116,7 @@ def json_document(path: Path) -> Any:
 
 
 def table_rows(path: Path, delimiter: str = "\t") -> Iterator[Row]:
-    """The rows of a CSV or TSV file under the names of its first line, read as they are needed.
-
-    Raises:
-        InputError: The file cannot be read, is not UTF-8, or a row has not as many fields as the first line.
-    """
+    """The rows of a CSV or TSV file under the names of its first line, read as they are needed."""
     reader = csv.reader((text for _, text in text_lines(path)), delimiter=delimiter)
     try:
         names = _long_row(reader) or []
@@ -159,11 +141,7 @@ def _long_row(reader: Iterator[list[str]]) -> list[str] | None:
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers, read as they are needed.
-
-    Raises:
-        InputError: The file cannot be read, or a line is not UTF-8.
-    """
+    """The lines of a text file with their numbers, read as they are needed; InputError where it is not UTF-8."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, line in enumerate(stream, 1):

@@ -21,12 +21,10 @@ _NAMES = (("train", "train"), ("trn", "train"), ("dev", "dev"), ("val", "dev"), 
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a data set.
+    """The queries of a part of a data set with its whole corpus.
 
-    Attributes:
-        dataset: The data set with the queries of the part and its whole corpus.
-        name: "train" or "dev", or which share of the conversations it is where these were split by the hash of their ids.
-        left_out: How many queries of the training split were left out, since the development part has their conversation.
+    `name` is "train" or "dev", or which share of the conversations it is where these were split by the hash of their ids;
+    `left_out` is how many queries of the training split are not in it, since the development part has their conversation.
     """
 
     dataset: Dataset
@@ -60,15 +58,8 @@ def split_part(dataset: Dataset, part: Part, *, dev_share: float = DEV_SHARE) ->
     """The training or the development part.
 
     Where the data set has a split "dev", that is the development part, and the split "train" the training part, less the
-    conversations that are in "dev" as well. Otherwise the conversations are split by a hash of their ids.
-
-    Args:
-        dataset: All splits of it.
-        part: "train" or "dev".
-        dev_share: Share of the conversations that are hashed into the development part.
-
-    Raises:
-        InputError: The part is empty.
+    conversations that are in "dev" as well. Otherwise the conversations are split by a hash of their ids, a `dev_share` of
+    them into the development part. InputError where the part is empty.
     """
     dev = [query for query in dataset.queries if query.split == "dev"]
     trainable = [query for query in dataset.queries if query.split in ("train", "")]

@@ -40,7 +40,7 @@ from langgraph_convcoa.errors import InputError
 
 _DESCRIPTION = re.compile(r'\(description\s+(?:"((?:[^"\\]|\\.)*)"|([^()\s][^()]*?))\s*\)')
 _ESCAPE = re.compile(r"\\(.)")
-_SOCIAL_ANSWERS = ("answerA", "answerB", "answerC")
+SOCIAL_ANSWERS = ("answerA", "answerB", "answerC")
 TRUTHFULQA = {"Question", "Best Answer", "Correct Answers"}
 """Columns of TruthfulQA."""
 TASK = "BIG-bench task"
@@ -54,14 +54,7 @@ PARAGRAPHS = "_paragraphs.json"
 def multiple_choice(row: Row, question: str, choices: Sequence[str], right: Sequence[int]) -> tuple[str, tuple[str, ...]]:
     """A question with its choices after it, in the form of Pan et al. 2024a, and the right ones, bare and with their letters.
 
-    Args:
-        row: Where it stands, for messages.
-        question: As it was put.
-        choices: The answers to choose from.
-        right: Places of the right ones, from 0; none where they are not known.
-
-    Raises:
-        InputError: There are more choices than letters.
+    `right` are the places of those, from 0; none where they are not known.
 
     Example:
         >>> multiple_choice(Row({}, "file, line 1"), "Which is blue?", ["grass", "the sky"], [1])
@@ -119,7 +112,7 @@ def read_bigbench(path: Path, rows: Iterable[Row]) -> Entries:
             scores = row.object("target_scores")
             if not scores or not all(isinstance(score, int | float) for score in scores.values()):
                 raise row.error("`target_scores` must be an object of numbers.")
-            choices = _ordered(question, scores)
+            choices = sorted(scores, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
             best = max(scores.values())
             right = [place for place, choice in enumerate(choices) if scores[choice] == best and best > 0]
             question, references = multiple_choice(row, question, choices, right)
@@ -127,15 +120,6 @@ def read_bigbench(path: Path, rows: Iterable[Row]) -> Entries:
             references = row.answers("target")
         name = f"{row[TASK]}-{number}"
         yield Query(name, question, references=references, split=split, extra={"task": row[TASK]}, where=row.where)
-
-
-def _ordered(question: str, choices: Iterable[str]) -> list[str]:
-    return sorted(choices, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
-
-
-def is_socialiqa(row: Row) -> bool:
-    """Whether an object is a question of Social IQa."""
-    return {"context", "question", *_SOCIAL_ANSWERS} <= row.keys()
 
 
 def read_socialiqa(path: Path, rows: Iterable[Row]) -> Entries:
@@ -151,7 +135,7 @@ def read_socialiqa(path: Path, rows: Iterable[Row]) -> Entries:
             raise row.error(f"the label must be 1 to 3 or A to C, not {label!r}.")
         right = ["ABC123".index(label) % 3] if label else []
         asked = f"{row.text('context').strip()} {row.text('question').strip()}"
-        question, references = multiple_choice(row, asked, [row.text(key) for key in _SOCIAL_ANSWERS], right)
+        question, references = multiple_choice(row, asked, [row.text(key) for key in SOCIAL_ANSWERS], right)
         yield Query(_numbered("socialiqa", split, number), question, references=references, split=split, where=row.where)
     if labels is not None and number < len(labels):
         raise InputError(f"{file}: {len(labels)} labels for the {number} questions of {path.name}.")
@@ -221,11 +205,6 @@ def _names(value: Any) -> Iterator[str]:
             yield from _names(entry)
 
 
-def is_fever(row: Row) -> bool:
-    """Whether an object is a claim of FEVER."""
-    return {"id", "claim"} <= row.keys()
-
-
 def read_fever(path: Path, rows: Iterable[Row]) -> Entries:
     """The claims of FEVER, each put as a question that names the labels."""
     split = split_of(path)
@@ -248,11 +227,6 @@ def read_fever(path: Path, rows: Iterable[Row]) -> Entries:
             extra={"claim": claim} | (UNANSWERABLE if label == _LABELS[2] else {}),
             where=row.where,
         )
-
-
-def is_asqa(row: Row) -> bool:
-    """Whether an object is a question of ASQA."""
-    return "ambiguous_question" in row
 
 
 def read_asqa(path: Path, rows: Iterable[Row]) -> Entries:
