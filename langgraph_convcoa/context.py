@@ -14,8 +14,11 @@ from langgraph_convcoa.actions.web.settings import WebQueryingSettings
 from langgraph_convcoa.errors import InputError
 
 
-def _nodes(*names: str) -> dict[str, Any]:
-    return {"langgraph_nodes": list(names)}
+def _setting(nodes: str, about: str, **options: Any) -> Any:
+    """A field, None by default, that Studio shows at the nodes named."""
+    if "default_factory" not in options:
+        options.setdefault("default", None)
+    return Field(description=about, json_schema_extra={"langgraph_nodes": nodes.split()}, **options)
 
 
 class ConvCoAContext(BaseModel):
@@ -28,127 +31,84 @@ class ConvCoAContext(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str | None = Field(
-        default=None,
-        description='Chat model for this run, such as "openai:gpt-4.1-mini"; the graph\'s own when left empty.',
-        json_schema_extra=_nodes("plan", "correct", "answer"),
+    model: str | None = _setting(
+        "plan correct answer", 'Chat model for this run, such as "openai:gpt-4.1-mini"; the graph\'s own when left empty.'
     )
-    k: int | None = Field(
-        default=None,
-        ge=1,
-        le=100,
-        description="Passages retrieved for a sub-question. Left empty: 5 with a model, 10 without one to read them.",
-        json_schema_extra=_nodes("plan"),
+    k: int | None = _setting(
+        "plan", "Passages retrieved for a sub-question. Left empty: 5 with a model, 10 without one to read them.", ge=1, le=100
     )
-    threshold: float | None = Field(
-        default=None,
+    threshold: float | None = _setting(
+        "verify",
+        "A guess is kept above this faith score. Left empty: the calibrated threshold of the score in use.",
         ge=0,
         le=1,
-        description="A guess is kept above this faith score. Left empty: the calibrated threshold of the score in use.",
-        json_schema_extra=_nodes("verify"),
     )
-    weights: tuple[float, float, float] | None = Field(
-        default=None,
-        description="Weights of precision, recall and average word length; they sum to 1. Left empty: the calibrated ones.",
-        json_schema_extra=_nodes("verify"),
+    weights: tuple[float, float, float] | None = _setting(
+        "verify", "Weights of precision, recall and average word length; they sum to 1. Left empty: the calibrated ones."
     )
-    verify_items: Literal["content", "tokens"] = Field(
+    verify_items: Literal["content", "tokens"] = _setting(
+        "verify",
+        "What the faith score counts: content words of sentences, or all tokens as in the paper (T = 0.75).",
         default="content",
-        description="What the faith score counts: content words of sentences, or all tokens as in the paper (T = 0.75).",
-        json_schema_extra=_nodes("verify"),
     )
-    history_budget_tokens: int = Field(
-        default=1500,
-        ge=0,
-        le=100_000,
-        description="How many tokens of earlier rounds a prompt may hold.",
-        json_schema_extra=_nodes("recall"),
+    history_budget_tokens: int = _setting(
+        "recall", "How many tokens of earlier rounds a prompt may hold.", default=1500, ge=0, le=100_000
     )
-    memory_capacity: int = Field(
+    memory_capacity: int = _setting(
+        "recall",
+        "Rounds that the history memory keeps; beyond, the least relevant and oldest are not searched.",
         default=200,
         ge=1,
         le=10_000,
-        description="Rounds that the history memory keeps; beyond, the least relevant and oldest are not searched.",
-        json_schema_extra=_nodes("recall"),
     )
-    recall_answers: bool = Field(
-        default=True,
-        description="A sub-question that an earlier round answered is recalled and not looked up again.",
-        json_schema_extra=_nodes("recall", "plan"),
+    recall_answers: bool = _setting(
+        "recall plan", "A sub-question that an earlier round answered is recalled and not looked up again.", default=True
     )
-    recall_max_age: float | None = Field(
-        default=None,
-        ge=0,
-        description="Seconds after which an earlier answer is stale and looked up again. Left empty: never.",
-        json_schema_extra=_nodes("recall", "plan"),
+    recall_max_age: float | None = _setting(
+        "recall plan", "Seconds after which an earlier answer is stale and looked up again. Left empty: never.", ge=0
     )
-    evidence_memory: int = Field(
+    evidence_memory: int = _setting(
+        "verify remember",
+        "Pieces of earlier evidence kept; the best take the place of the weakest fresh third. 0: none.",
         default=40,
         ge=0,
         le=1000,
-        description="Pieces of earlier evidence kept; the best take the place of the weakest fresh third. 0: none.",
-        json_schema_extra=_nodes("verify", "remember"),
     )
-    share_knowledge: bool = Field(
+    share_knowledge: bool = _setting(
+        "recall remember",
+        "Share what is learnt among the threads of one user, in the store that the graph is compiled with.",
         default=False,
-        description="Share what is learnt among the threads of one user, in the store that the graph is compiled with.",
-        json_schema_extra=_nodes("recall", "remember"),
     )
-    user_id: str | None = Field(
-        default=None,
-        max_length=500,
-        description="Whose threads share knowledge; only where share_knowledge is on.",
-        json_schema_extra=_nodes("recall", "remember"),
+    user_id: str | None = _setting(
+        "recall remember", "Whose threads share knowledge; only where share_knowledge is on.", max_length=500
     )
-    max_sub_questions: int = Field(
-        default=6, ge=1, le=20, description="Longest action chain.", json_schema_extra=_nodes("plan")
-    )
-    action_timeout: float = Field(
-        default=30.0,
-        gt=0,
-        le=3600,
-        description="Seconds an action may take for one sub-question.",
-        json_schema_extra=_nodes("plan"),
-    )
-    max_concurrency: int = Field(
-        default=8,
-        ge=1,
-        le=64,
-        description="Actions that may run at the same time in a turn.",
-        json_schema_extra=_nodes("plan"),
-    )
-    max_corrections: int = Field(
+    max_sub_questions: int = _setting("plan", "Longest action chain.", default=6, ge=1, le=20)
+    action_timeout: float = _setting("plan", "Seconds an action may take for one sub-question.", default=30.0, gt=0, le=3600)
+    max_concurrency: int = _setting("plan", "Actions that may run at the same time in a turn.", default=8, ge=1, le=64)
+    max_corrections: int = _setting(
+        "verify correct",
+        "1: what fails is looked up deeper once and corrected by the model. 0: the best evidence stands in.",
         default=1,
         ge=0,
         le=1,
-        description="1: what fails is looked up deeper once and corrected by the model. 0: the best evidence stands in.",
-        json_schema_extra=_nodes("verify", "correct"),
     )
-    allow_draft_answer: bool = Field(
-        default=True,
-        description="Take the planner's draft as the answer, without another call, when all of it is supported.",
-        json_schema_extra=_nodes("answer"),
+    allow_draft_answer: bool = _setting(
+        "answer", "Take the planner's draft as the answer, without another call, when all of it is supported.", default=True
     )
-    language: str = Field(
+    language: str = _setting(
+        "plan correct answer",
+        "Language of the answer, such as German; that of the question when left empty.",
         default="",
         max_length=50,
-        description="Language of the answer, such as German; that of the question when left empty.",
-        json_schema_extra=_nodes("plan", "correct", "answer"),
     )
-    knowledge_retrieval: KnowledgeRetrievalSettings = Field(
-        default_factory=KnowledgeRetrievalSettings,
-        description="Settings of the knowledge_retrieval action.",
-        json_schema_extra=_nodes("knowledge_retrieval"),
+    knowledge_retrieval: KnowledgeRetrievalSettings = _setting(
+        "knowledge_retrieval", "Settings of the knowledge_retrieval action.", default_factory=KnowledgeRetrievalSettings
     )
-    web_querying: WebQueryingSettings = Field(
-        default_factory=WebQueryingSettings,
-        description="Settings of the web_querying action.",
-        json_schema_extra=_nodes("web_querying"),
+    web_querying: WebQueryingSettings = _setting(
+        "web_querying", "Settings of the web_querying action.", default_factory=WebQueryingSettings
     )
-    data_analysis: DataAnalysisSettings = Field(
-        default_factory=DataAnalysisSettings,
-        description="Settings of the data_analysis action.",
-        json_schema_extra=_nodes("data_analysis"),
+    data_analysis: DataAnalysisSettings = _setting(
+        "data_analysis", "Settings of the data_analysis action.", default_factory=DataAnalysisSettings
     )
 
     def of_action(self, name: str) -> dict[str, Any]:
@@ -182,7 +142,5 @@ def context_of(actions: Iterable[Action]) -> type[ConvCoAContext]:
             continue
         if known and not (isinstance(known.annotation, type) and issubclass(known.annotation, BaseModel)):
             raise InputError(f"an action with settings cannot be called {action.name!r}: a setting of the turn has that name")
-        about = f"Settings of the {action.name} action."
-        extra = _nodes(action.name)
-        fields[action.name] = (model, Field(default_factory=model, description=about, json_schema_extra=extra))
+        fields[action.name] = (model, _setting(action.name, f"Settings of the {action.name} action.", default_factory=model))
     return create_model("ConvCoAContext", __base__=ConvCoAContext, **fields) if fields else ConvCoAContext

@@ -20,12 +20,9 @@ SqliteMode = Literal["rwc", "rw", "ro"]
 def replacing(target: str | Path) -> Iterator[Path]:
     """A temporary file in the target's folder that takes the target's place when the block ends without an error.
 
-    The file has been made, empty; write to it by its path. It is flushed to the disk before it replaces the target and
-    removed on an error; one of a killed process stays (`remove_remains`). It gets the target's permissions or, for a new
-    target, those of the umask, whatever the block's writer sets. The folder is made when missing.
-
-    Raises:
-        OSError: The folder, the file or its replacement failed; also what the block raises.
+    The file has been made, empty; write to it by its path. It is flushed to the disk before it replaces the target and removed
+    on an error; one of a killed process stays (`remove_remains`). It gets the target's permissions or, for a new target, those
+    of the umask. The folder is made when missing.
 
     Example:
         >>> import tempfile
@@ -56,10 +53,7 @@ def replacing_folder(target: str | Path) -> Iterator[Path]:
     """A new, empty folder beside the target that takes its place, filled, when the block ends without an error.
 
     Its files get the permissions of the umask. One process at a time may replace a folder; what a killed one left is used or
-    removed by the next.
-
-    Raises:
-        OSError: A folder or a file cannot be written; also what the block raises. The target is as it was.
+    removed by the next. On an error the target is as it was.
     """
     target = Path(target)
     partial, old = target.with_name(f".{target.name}.partial"), target.with_name(f".{target.name}.old")
@@ -115,15 +109,8 @@ def open_sqlite(
 ) -> sqlite3.Connection:
     """A connection to an SQLite file, which the caller closes; for a short use take `sqlite_connection`.
 
-    Args:
-        path: The file.
-        mode: See `SqliteMode`.
-        timeout: Seconds to wait for another connection's lock.
-        autocommit: Begin no transaction implicitly.
-        any_thread: Allow threads other than this one; they must take turns.
-
-    Raises:
-        sqlite3.Error: The file cannot be opened.
+    `timeout`: seconds to wait for another connection's lock; `autocommit`: begin no transaction implicitly; `any_thread`:
+    allow other threads, which must take turns.
     """
     uri = f"{Path(path).absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(
@@ -143,14 +130,8 @@ def sqlite_connection(
     """A connection to an SQLite file for the block, closed after it.
 
     An open transaction is committed at the block's end and rolled back on an error; with `autocommit` the block commits its
-    own, and what it did not commit is rolled back.
-
-    Args:
-        path: The file.
-        mode: See `SqliteMode`.
-        timeout: Seconds to wait for another connection's lock.
-        autocommit: Begin no transaction implicitly.
-        error: What to raise for an `sqlite3.Error`, or for the `UnicodeDecodeError` that damaged text gives.
+    own, and what it did not commit is rolled back. `error` says what to raise for an `sqlite3.Error`, or for the
+    `UnicodeDecodeError` that damaged text gives.
 
     Example:
         >>> import tempfile
@@ -176,15 +157,9 @@ def prepare_sqlite(
 ) -> tuple[int, int]:
     """Give a database without tables its tables and its stamp, under the write lock, since another process may do the same.
 
-    Args:
-        connection: No transaction is open on it.
-        application: The `application_id` that says which program's file it is.
-        version: The `user_version` of its format.
-        schema: The statements that make the tables.
-        wal: Set the database to a write-ahead log.
-
-    Returns:
-        The application and the version that the database carries, for the caller to compare.
+    `application` is the `application_id` that says which program's file it is, `version` the `user_version` of its format,
+    `schema` the statements that make the tables. No transaction may be open. Returns the stamp that the database carries, for
+    the caller to compare.
     """
     if _is_blank(connection):
         if wal:

@@ -96,11 +96,10 @@ class UsageCounter(BaseCallbackHandler):
         tags: list[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        if tags and ANSWER_STREAM_TAG in tags:
-            return
-        with self._lock:
-            self.llm_calls += 1
-            self._prompts[run_id] = messages[0] if messages else []
+        if ANSWER_STREAM_TAG not in (tags or ()):
+            with self._lock:
+                self.llm_calls += 1
+                self._prompts[run_id] = messages[0] if messages else []
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         with self._lock:

@@ -36,18 +36,16 @@ class ActionRunner:
         self.actions: dict[str, Action] = {}
         for action in actions:
             if not isinstance(action, Action):
-                raise InputError(
-                    f"{type(action).__name__} is not an action: it needs name, description and async retrieve(request)"
-                )
+                kind = type(action).__name__
+                raise InputError(f"{kind} is not an action: it needs name, description and async retrieve(request)")
+            name = action.name
             if not inspect.iscoroutinefunction(action.retrieve):
-                raise InputError(
-                    f"the action {action.name!r} needs an async retrieve: write `async def retrieve(self, request)`"
-                )
-            if not re.fullmatch(r"[A-Za-z][\w-]{0,63}", action.name):
-                raise InputError(f"the action name {action.name!r} must be a letter, then letters, digits, _ or -")
-            if action.name in self.actions:
-                raise InputError(f"two actions are called {action.name!r}: give each its own name")
-            self.actions[action.name] = action
+                raise InputError(f"the action {name!r} needs an async retrieve: write `async def retrieve(self, request)`")
+            if not re.fullmatch(r"[A-Za-z][\w-]{0,63}", name):
+                raise InputError(f"the action name {name!r} must be a letter, then letters, digits, _ or -")
+            if name in self.actions:
+                raise InputError(f"two actions are called {name!r}: give each its own name")
+            self.actions[name] = action
         self._loop = _LoopThread()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
 
@@ -68,12 +66,7 @@ class ActionRunner:
         return bool(getattr(self.actions[name], "always_fresh", False))
 
     async def arun(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
-        """Evidence from an action in at most `within` seconds, at most `limit` actions of a turn at a time.
-
-        Raises:
-            TimeoutError: The action took longer.
-            Exception: Whatever the action raises.
-        """
+        """Evidence from an action in at most `within` seconds (TimeoutError), at most `limit` actions of a turn at a time."""
         key = (id(asyncio.get_running_loop()), turn)
         slots = self._slots.get(key) or self._slots.setdefault(key, asyncio.Semaphore(limit))
         async with slots:

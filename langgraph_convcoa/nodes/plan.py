@@ -29,13 +29,8 @@ def plan(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Step
     )
     chain = yield Call(reasoner.plan, reasoner.aplan, (request, config))
     made = _plan_of(chain)
-    emit(
-        {
-            "type": "plan",
-            "optimized_question": made["optimized_question"],
-            "sub_questions": [node["sub_question"] for node in made["nodes"]],
-        }
-    )
+    questions = [node["sub_question"] for node in made["nodes"]]
+    emit({"type": "plan", "optimized_question": made["optimized_question"], "sub_questions": questions})
     return {"plan": made, "recalled": _recalled(turn, state, made)}
 
 
@@ -49,11 +44,6 @@ def after_plan(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
     sends = [turn.send(state, index, node) for index, node in enumerate(made["nodes"]) if index not in known]
     # An empty list of branches would end the graph without an answer.
     return sends or "verify"
-
-
-def no_plan(question: str) -> Plan:
-    """The plan in the state before there is one."""
-    return {"optimized_question": question, "draft_answer": "", "self_contained": True, "nodes": []}
 
 
 def _plan_of(chain: ActionChain) -> Plan:

@@ -12,7 +12,6 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.asked import read_conversation
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
-from langgraph_convcoa.nodes.plan import no_plan
 from langgraph_convcoa.nodes.runtime import TurnRuntime, Update
 from langgraph_convcoa.state import ConvCoAState
 from langgraph_convcoa.usage import node_usage
@@ -28,7 +27,11 @@ def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
     knowledge.seed(asked.history)
     settings = turn.settings()
-    shared = _shared_rounds(settings, config)
+    shared: list[Round] = []
+    if settings.share_knowledge:
+        store = sharing.store_of(get_runtime(ConvCoAContext).store)
+        user, thread = sharing.user_of(settings.user_id, config), sharing.thread_of(config)
+        shared = sharing.shared_rounds(store, user, but_of=thread, limit=_SHARED_ROUNDS)
     view, history = turn.memory.recollect(
         knowledge.after(shared),
         asked.question,
@@ -45,7 +48,7 @@ def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
         "recalled": [],
         "reused": 0,
         "messages": asked.removals,
-        "plan": no_plan(asked.question),
+        "plan": {"optimized_question": asked.question, "draft_answer": "", "self_contained": True, "nodes": []},
         "findings": Overwrite([]),
         "items": [],
         "unsolved": [],
@@ -56,12 +59,3 @@ def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
         "final_citations": [],
         "final_message_id": "",
     }
-
-
-def _shared_rounds(settings: ConvCoAContext, config: RunnableConfig) -> list[Round]:
-    """What the user's other threads know, where sharing is asked for."""
-    if not settings.share_knowledge:
-        return []
-    store = sharing.store_of(get_runtime(ConvCoAContext).store)
-    user, thread = sharing.user_of(settings.user_id, config), sharing.thread_of(config)
-    return sharing.shared_rounds(store, user, but_of=thread, limit=_SHARED_ROUNDS)

@@ -19,7 +19,7 @@ from langgraph_convcoa.chain import SUPPORTED, ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RememberedEvidence, remember_evidence
-from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledgeSet
+from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledgeSet, RoundExtra
 from langgraph_convcoa.nodes.runtime import TurnRuntime, Update, by_index
 from langgraph_convcoa.state import ConvCoAState, Finding, pairs_of
 from langgraph_convcoa.usage import NodeUsage, node_usage, total_usage
@@ -37,18 +37,14 @@ def remember(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> 
         documents = {str(document.id): document for document in found.documents} | documents
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
     knowledge.seed(pairs_of(state))
-    knowledge.add_round(
-        state["asked"],
-        state["plan"]["optimized_question"],
-        [(item["sub_question"], summary(item, documents)) for item in items],
-        text,
-        {
-            "chain": items,
-            "citations": citations,
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "evidence": _uncited(items, documents, citations),
-        },
-    )
+    extra: RoundExtra = {
+        "chain": items,
+        "citations": citations,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "evidence": _uncited(items, documents, citations),
+    }
+    solved = [(item["sub_question"], summary(item, documents)) for item in items]
+    knowledge.add_round(state["asked"], state["plan"]["optimized_question"], solved, text, extra)
     entry = knowledge.rounds[-1]
     if settings.share_knowledge:
         store = sharing.store_of(get_runtime(ConvCoAContext).store)

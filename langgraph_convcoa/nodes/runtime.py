@@ -46,19 +46,12 @@ Counting = Callable[[str, RunnableConfig], AbstractContextManager[tuple[Runnable
 class TurnRuntime:
     """Everything that the nodes of one graph share.
 
-    Args:
-        actions: The actions.
-        reasoner_for: The reasoner for a model name given at run time, or for None the graph's own.
-        defaults: Settings of a run that gives none.
-        k: Pieces of evidence a sub-question where no setting says how many.
+    `reasoner_for` gives the reasoner for a model named at run time, or for None the graph's own; `defaults` are the settings
+    of a run that gives none; `k` is how many pieces of evidence a sub-question gets where no setting says so.
     """
 
     def __init__(
-        self,
-        actions: ActionRunner,
-        reasoner_for: Callable[[str | None], Reasoner],
-        defaults: ConvCoAContext,
-        k: int,
+        self, actions: ActionRunner, reasoner_for: Callable[[str | None], Reasoner], defaults: ConvCoAContext, k: int
     ) -> None:
         self.actions = actions
         self.attempts = Attempts()
@@ -73,7 +66,7 @@ class TurnRuntime:
         return (runtime.context if runtime else None) or self._defaults
 
     def reasoner(self) -> Reasoner:
-        """The reasoner of the present run; a model that a run names may take a while to build."""
+        """The reasoner of this run; a model that a run names may take a while to build."""
         return self._reasoner_for(self.settings().model)
 
     def node(self, name: str, work: Callable[[TurnRuntime, ConvCoAState, RunnableConfig], Steps | Update]) -> Any:
@@ -111,10 +104,8 @@ class TurnRuntime:
 def plain_and_async(name: str, work: Callable[[Any, RunnableConfig], Steps], counting: Counting | None = None) -> Any:
     """A node in both forms from one generator, whose own steps the async form runs in a thread: they may take a while.
 
-    Args:
-        name: Of the node.
-        work: Takes the state and the configuration for its calls.
-        counting: Counts the model calls made under that configuration; the update then carries their costs.
+    `work` takes the state and the configuration for its calls; `counting` counts the model calls made under that
+    configuration, and the update then carries their costs.
     """
     count = counting or (lambda _, config: nullcontext((config, {})))
 
@@ -162,17 +153,8 @@ def emit_progress(
     index: int, step: PlannedNode | ChainItem | ActionState, status: str, score: float = 0.0, reason: str = ""
 ) -> None:
     """The progress event of one sub-question."""
-    emit(
-        {
-            "type": "sub_question",
-            "index": index,
-            "sub_question": step["sub_question"],
-            "action": step["action"],
-            "status": status,
-            "score": score,
-            "reason": reason,
-        }
-    )
+    about = {"type": "sub_question", "index": index, "sub_question": step["sub_question"], "action": step["action"]}
+    emit({**about, "status": status, "score": score, "reason": reason})
 
 
 @dataclass

@@ -14,7 +14,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.evidence import integrate
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.memory.recall import RecalledAnswer
-from langgraph_convcoa.nodes.repair import broken_inputs, repaired_sends
+from langgraph_convcoa.nodes.act import broken_inputs
 from langgraph_convcoa.nodes.runtime import Found, TurnRuntime, Update, by_index, emit_progress
 from langgraph_convcoa.reasoning.base import History, InputRepairer
 from langgraph_convcoa.state import ConvCoAState, Finding, PlannedNode, pairs_of
@@ -46,16 +46,13 @@ def after_verify(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
             return "repair"
         if deeper := _deeper(turn, state):
             return deeper
-    return _on(state)
+    return "correct" if state["unsolved"] else "answer"
 
 
 def after_repair(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
     """The inputs that were rewritten, and with them what goes deeper."""
-    return [*repaired_sends(turn, state), *_deeper(turn, state)] or _on(state)
-
-
-def _on(state: ConvCoAState) -> str:
-    return "correct" if state["unsolved"] else "answer"
+    again = [turn.send(state, index, state["plan"]["nodes"][index]) for index in state["repaired"]]
+    return [*again, *_deeper(turn, state)] or ("correct" if state["unsolved"] else "answer")
 
 
 def _deeper(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
@@ -98,11 +95,10 @@ def verify_chain(
             item |= {"answer": guess, "status": "kept", "score": verdict.score, "reason": verdict.quote}
             put_first(item, here.documents, verdict)
             continue
-        item["score"] = verdict.score if verdict else 0.0
+        if verdict is not None:
+            item["score"] = verdict.score
         if here.documents:
-            item["reason"] = (
-                "no guess" if verdict is None else f"score {verdict.score:.2f} is not above {verdict.threshold:.2f}"
-            )
+            item["reason"] = f"score {verdict.score:.2f} is not above {verdict.threshold:.2f}" if verdict else "no guess"
             unsolved.append(index)
         elif here.error:
             item |= {"status": "failed", "reason": here.error}

@@ -96,12 +96,7 @@ def calibrate(
 
 @dataclass(frozen=True, eq=False)
 class WeightScores:
-    """The scores of n examples under each of g weights.
-
-    Attributes:
-        grid: The weights, g of them.
-        scores: (g, n).
-    """
+    """The scores of n examples, (g, n), under each of the g weights of the grid."""
 
     grid: tuple[Weights, ...]
     scores: Array

@@ -65,8 +65,7 @@ def faith_score(
         (0.857, 0.429, 3.57, 0.586)
     """
     alpha, beta, gamma = check_weights(weights)
-    candidate_items, lengths = _items(candidate, items)
-    reference_items, _ = _items(reference, items)
+    (candidate_items, lengths), (reference_items, _) = _items(candidate, items), _items(reference, items)
     if not candidate_items or not reference_items:
         return FaithScore(0.0, 0.0, 0.0, 0.0)
     if items == "tokens":
@@ -85,11 +84,7 @@ def scaled_word_length(letters: float) -> float:
 
 
 def check_weights(weights: tuple[float, float, float]) -> Weights:
-    """The weights, if they can be used.
-
-    Raises:
-        InputError: They are not three finite numbers of at least 0 that sum to 1.
-    """
+    """The weights; an InputError where they are not three finite numbers of at least 0 that sum to 1."""
     if len(weights) != 3 or not all(math.isfinite(w) and w >= 0 for w in weights) or abs(sum(weights) - 1) > 1e-6:
         raise InputError(
             f"weights must be three numbers of at least 0 that sum to 1 (alpha, beta, gamma), not {tuple(weights)}"

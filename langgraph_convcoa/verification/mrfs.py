@@ -21,7 +21,7 @@ from langgraph_convcoa.verification.faith_score import (
     check_weights,
     faith_score,
 )
-from langgraph_convcoa.verification.references import Reference, References, Segment, segment_of, segments
+from langgraph_convcoa.verification.references import References, Segment, segment_of, segments
 from langgraph_convcoa.verification.relevance import Guess, answer_relevance, places_of, relevance_of
 from langgraph_convcoa.verification.support import (
     CONTRADICTION_SHARE,
@@ -51,11 +51,9 @@ _OPEN_QUESTION = re.compile(rf"\W*(?:{WH})\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ConvMRFS:
-    """The verdict on a candidate.
+    """The verdict on a candidate: its score in [0, 1], and whether that is above the threshold.
 
     Attributes:
-        score: In [0, 1].
-        faithful: Whether the score is above the threshold.
         reference: Index of the best reference (answers of the history count on after the references); None: nothing matches.
         quote: The segment of it that supports the candidate best; in plain mode the whole reference.
         sentences: The support of each sentence of the candidate; one for the whole candidate in plain mode.
@@ -74,12 +72,10 @@ class ConvMRFS:
 class Parts:
     """What the score of a candidate is made of, before the weights.
 
-    Attributes:
-        claims: The candidate's sentences.
-        parts: For each of them precision, recall and scaled word length against each of m segments, (m, 3).
-        factor: What numbers and names that no reference holds leave of the score.
-        gates: How far each segment is about the question, (m,); None without a question.
-        answers: Where the guess stands in each reference: the segment, and the probability that it answers the question there.
+    `parts`: for each sentence (`claims`) precision, recall and scaled word length against each of m segments, (m, 3);
+    `factor`: what numbers and names that no reference holds leave of the score; `gates`: how far each segment is about the
+    question, (m,), None without one; `answers`: where the guess stands in each reference, the segment and the probability that
+    it answers the question.
     """
 
     claims: tuple[Segment, ...]
@@ -148,9 +144,7 @@ def conv_mrfs(
         raise InputError(f'mode must be "default" or "plain", not {mode!r}')
     prepared = References.of(references, history)
     if mode == "plain":
-        return _plain(
-            candidate, prepared, weights or PAPER_WEIGHTS, PAPER_THRESHOLD if threshold is None else threshold, items
-        )
+        return _plain(candidate, prepared, weights, PAPER_THRESHOLD if threshold is None else threshold, items)
     question = (question or "").strip()
     checked = check_weights(weights or WEIGHTS)
     score, supports = candidate_parts(candidate, prepared, question, similarity).score(prepared, checked)
@@ -186,7 +180,10 @@ def candidate_parts(candidate: str, references: References, question: str = "", 
     for place in places_of(guess, parts, references, relevances) if parts else ():
         claim, segment = claims[place.claim], references.segments[place.segment]
         sure = answer_relevance(place.features) * place.factor
-        if not _in_one_text(claim, references.references[references.owners[place.segment]]):
+        text = references.references[references.owners[place.segment]]
+        # A sentence whose numbers or names are not all in the text that supports it mixes two texts up.
+        held = text.about | text.forms
+        if not all(item.form in held for item in claim.items if item.is_number or item.is_name):
             sure *= UNFOUND_SHARE
         if any(item.is_number and item.form in guess.told and item.form not in segment.forms for item in claim.items):
             sure *= STRAY_SHARE
@@ -197,18 +194,9 @@ def candidate_parts(candidate: str, references: References, question: str = "", 
 
 
 def polar_claim(candidate: str, question: str) -> Segment | None:
-    """The claim of a bare yes or no: the question as a statement, or its denial; None for any other candidate or question.
-
-    Example:
-        >>> claim = polar_claim("No.", "Was the engine finished?")
-        >>> claim.text, [item.form for item in claim.items], claim.negated
-        ('No.', ['engin', 'finish'], True)
-    """
-    said = _POLAR.fullmatch(candidate)
-    if said is None or _OPEN_QUESTION.match(question):
-        return None
-    items = content_items(question)
-    if not items:
+    """The claim of a bare yes or no: the question as a statement, or its denial; None for any other candidate or question."""
+    said, items = _POLAR.fullmatch(candidate), content_items(question)
+    if said is None or not items or _OPEN_QUESTION.match(question):
         return None
     asked = segment_of(question, 0, items)
     claim = segment_of(candidate.strip(), said.start(1), items)
@@ -222,7 +210,7 @@ def polar_parts(claim: Segment, references: References) -> Array:
     segment that says the opposite, lowers it.
     """
     found = np.zeros(len(references.segments))
-    known = all(form in references.where for form in (i.form for i in claim.items if i.is_number or i.is_name))
+    known = all(item.form in references.where for item in claim.items if item.is_number or item.is_name)
     n = 0
     for reference in references.references:
         before: frozenset[str] = frozenset()
@@ -237,18 +225,10 @@ def polar_parts(claim: Segment, references: References) -> Array:
     return np.repeat(found[:, None], 3, axis=1)
 
 
-def _in_one_text(claim: Segment, text: Reference) -> bool:
-    """A sentence whose numbers or names are not all in the text that supports it mixes two texts up."""
-    held = text.about | text.forms
-    return all(item.form in held for item in claim.items if item.is_number or item.is_name)
-
-
-def _plain(
-    candidate: str, references: References, weights: tuple[float, float, float], threshold: float, items: Items | None
-) -> ConvMRFS:
+def _plain(candidate: str, references: References, weights: Weights | None, threshold: float, items: Items | None) -> ConvMRFS:
     best, score = None, 0.0
     for n, reference in enumerate(references.references):
-        found = faith_score(candidate, reference.text, weights=weights, items=items or "tokens").score
+        found = faith_score(candidate, reference.text, weights=weights or PAPER_WEIGHTS, items=items or "tokens").score
         if found > score:
             best, score = n, found
     if best is None:

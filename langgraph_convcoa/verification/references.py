@@ -48,13 +48,10 @@ def segments(text: str) -> tuple[Segment, ...]:
         >>> [(s.text, s.start) for s in segments("A title\nIt has one line. It has two.")]
         [('A title', 0), ('It has one line.', 8), ('It has two.', 25)]
     """
-    found = []
-    offset = 0
+    found, offset = [], 0
     for line in text.split("\n"):
-        for sentence in sentences(line):
-            items = content_items(sentence.text)
-            if items:
-                found.append(segment_of(sentence.text, offset + sentence.start, items))
+        cut = ((sentence, content_items(sentence.text)) for sentence in sentences(line))
+        found += [segment_of(sentence.text, offset + sentence.start, items) for sentence, items in cut if items]
         offset += len(line) + 1
     return tuple(found)
 
@@ -95,14 +92,11 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """Everything that a candidate may be faithful to. Build it once for several candidates.
+    """Everything that a candidate may be faithful to, built once for several candidates.
 
-    Attributes:
-        references: The evidence in the order given, then the answers of the history.
-        segments: The segments of all references in order, m of them.
-        owners: For each segment the index of its reference.
-        where: For each item's form the segments that hold it.
-        sizes: Distinct items of each segment, an (m,) array.
+    `references`: the evidence in the order given, then the answers of the history; `segments`: those of all references in
+    order, m of them; `owners`: for each the index of its reference; `where`: for each item's form the segments that hold it;
+    `sizes`: distinct items of each segment, (m,).
 
     Example:
         >>> refs = References.of(["Modern Hopfield networks store patterns."], history=[("Who?", "John Hopfield, in 1982.")])
@@ -118,22 +112,19 @@ class References:
 
     @classmethod
     def of(cls, references: Sequence[str | Document] | References, history: Sequence[tuple[str, str]] = ()) -> References:
-        """Prepare evidence texts or documents, and the answers of earlier turns."""
-        if isinstance(references, References):
-            if not history:
-                return references
-            found = list(references.references)
-        else:
-            found = [_reference(reference) for reference in references]
+        if isinstance(references, References) and not history:
+            return references
+        given = references.references if isinstance(references, References) else map(_reference, references)
         # Only what was answered is evidence; what was asked says what the answer is about.
-        found += [Reference(answer, segments(answer), _forms(question), earlier=True) for question, answer in history]
+        earlier = [Reference(answer, segments(answer), _forms(question), earlier=True) for question, answer in history]
+        found = (*given, *earlier)
         every = [(owner, segment) for owner, reference in enumerate(found) for segment in reference.segments]
         where: dict[str, list[int]] = {}
         for n, (_, segment) in enumerate(every):
             for form in segment.forms:
                 where.setdefault(form, []).append(n)
         return cls(
-            references=tuple(found),
+            references=found,
             segments=tuple(segment for _, segment in every),
             owners=tuple(owner for owner, _ in every),
             where=where,
@@ -148,10 +139,8 @@ class References:
 def _reference(reference: str | Document) -> Reference:
     if isinstance(reference, str):
         return Reference(reference, segments(reference))
-    title = reference.metadata.get("title")
-    return Reference(
-        reference.page_content, segments(reference.page_content), _forms(title) if isinstance(title, str) else frozenset()
-    )
+    title, text = reference.metadata.get("title"), reference.page_content
+    return Reference(text, segments(text), _forms(title) if isinstance(title, str) else frozenset())
 
 
 def _forms(text: str) -> frozenset[str]:

@@ -27,16 +27,11 @@ CONTRADICTION_SHARE = 0.3
 
 @dataclass(frozen=True)
 class SentenceSupport:
-    """The support of one sentence of a text.
+    """The support of one sentence of a text, which is the text's [start:end].
 
-    Attributes:
-        text: The sentence, the text's [start:end].
-        start: Where it starts.
-        end: Where it ends.
-        score: Its faith score, in [0, 1].
-        reference: Index of the reference with the best segment, or None when no reference shares an item with the sentence.
-        quote: That segment.
-        weight: The sentence's share in the score of the whole text: its items, a number or a name counted twice.
+    `score`: its faith score, in [0, 1]; `reference` and `quote`: the index of the reference with the best segment, and that
+    segment (None and "" when no reference shares an item with the sentence); `weight`: the sentence's share in the score of
+    the whole text, its items, a number or a name counted twice.
     """
 
     text: str
@@ -49,19 +44,11 @@ class SentenceSupport:
 
 
 def claim_parts(claim: Segment, references: References, similarity: Array | None = None) -> Array:
-    """Precision, recall and scaled word length of a sentence against each segment.
+    """Precision, recall and scaled word length of a sentence against each of m segments, (m, 3).
 
     Precision is the mean of three shares of the sentence's items: those in this segment, those anywhere in the references,
     and, of its neighbouring pairs, those that are neighbours in some segment. Nothing that is added to the references
-    lowers any of them.
-
-    Args:
-        claim: The sentence.
-        references: What it may be faithful to, m segments.
-        similarity: Similarities of the sentence to the segments, (m,); joins the mean.
-
-    Returns:
-        An (m, 3) array; 0 for a segment that shares no item with the sentence.
+    lowers any of them. `similarity`, (m,), joins the mean. A segment that shares no item with the sentence has 0.
     """
     every = references.segments
     here, shared = np.zeros(len(every)), np.zeros(len(every))
@@ -74,28 +61,21 @@ def claim_parts(claim: Segment, references: References, similarity: Array | None
             if item.form not in seen:
                 shared[holders] += 1
                 seen.add(item.form)
-    against = _contradicting(claim, every, here)
+    against = [n for n in np.flatnonzero(here >= CONTRADICTION_OVERLAP).tolist() if every[n].negated != claim.negated]
+    against = against if claim.asserts else []
     here[against] *= CONTRADICTION_SHARE
     anywhere = sum(item.weight * _standing(references.where.get(item.form, ()), against) for item in claim.items) / total
     pairs = list(pairwise(item.form for item in claim.items))
     together = sum(_standing(_holders(pair, references), against) for pair in pairs) / len(pairs) if pairs else anywhere
-    precision = here + anywhere + together
-    touched = shared > 0
+    precision, touched = here + anywhere + together, shared > 0
     if similarity is None:
         precision = precision / 3
     else:
-        precision = (precision + np.clip(similarity, 0.0, 1.0)) / 4
-        touched = touched | (similarity > 0)
+        precision, touched = (precision + np.clip(similarity, 0.0, 1.0)) / 4, touched | (similarity > 0)
     letters = sum(item.letters for item in claim.items) / len(claim.items)
     parts = np.stack([precision, shared / references.sizes, np.full(len(every), scaled_word_length(letters))], axis=1)
     parts[~touched] = 0.0
     return parts
-
-
-def _contradicting(claim: Segment, every: Sequence[Segment], here: Array) -> list[int]:
-    if not claim.asserts:
-        return []
-    return [n for n in np.flatnonzero(here >= CONTRADICTION_OVERLAP).tolist() if every[n].negated != claim.negated]
 
 
 def _holders(pair: tuple[str, str], references: References) -> list[int]:
@@ -114,9 +94,7 @@ def support_of(
 ) -> SentenceSupport:
     """The best segment for a sentence, given its parts; `gates` are factors in [0, 1] for the score of each segment, (m,)."""
     total = sum(item.weight for item in claim.items)
-    scores = parts @ np.array(weights)
-    if gates is not None:
-        scores = scores * gates
+    scores = parts @ np.array(weights) * (1.0 if gates is None else gates)
     best = int(scores.argmax()) if len(scores) else 0
     if not len(scores) or scores[best] <= 0:
         return SentenceSupport(claim.text, claim.start, claim.end, 0.0, None, "", total)

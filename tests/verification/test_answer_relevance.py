@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from langgraph_convcoa.text.questions import KINDS
 from langgraph_convcoa.verification import References, conv_mrfs
 from langgraph_convcoa.verification.references import segments
-from langgraph_convcoa.verification.relevance import Guess, answer_relevance, places_of, relevance_of
-from langgraph_convcoa.verification.relevance_weights import RELEVANCE_WEIGHTS
+from langgraph_convcoa.verification.relevance import RELEVANCE_WEIGHTS, Guess, answer_relevance, places_of, relevance_of
 from langgraph_convcoa.verification.support import claim_parts
 
 PASSAGE = (

@@ -12,7 +12,7 @@ from langgraph_convcoa.evaluation.reports.kit import save_picture
 from langgraph_convcoa.evaluation.verification.guess_cases import load_cases
 from langgraph_convcoa.evaluation.verification.guess_fit import fit_guesses
 from langgraph_convcoa.evaluation.verification.guesses import evaluate_guesses, saving, within_error
-from langgraph_convcoa.verification.relevance_weights import RELEVANCE_WEIGHTS
+from langgraph_convcoa.verification.relevance import RELEVANCE_WEIGHTS
 from tests import SHARED
 
 PASSAGE = "The network was described by John Hopfield in 1982. It stores patterns as minima of an energy function."
