@@ -18,7 +18,8 @@ def _setting(nodes: str, about: str, **options: Any) -> Any:
     """A field, None by default, that Studio shows at the nodes named."""
     if "default_factory" not in options:
         options.setdefault("default", None)
-    return Field(description=about, json_schema_extra={"langgraph_nodes": nodes.split()}, **options)
+    shown: dict[str, Any] = {"langgraph_nodes": nodes.split()}
+    return Field(description=about, json_schema_extra=shown, **options)
 
 
 class ConvCoAContext(BaseModel):

@@ -36,8 +36,9 @@ class ActionRunner:
         self.actions: dict[str, Action] = {}
         for action in actions:
             if not isinstance(action, Action):
-                kind = type(action).__name__
-                raise InputError(f"{kind} is not an action: it needs name, description and async retrieve(request)")
+                raise InputError(
+                    f"{type(action).__name__} is not an action: it needs name, description and async retrieve(request)"
+                )
             name = action.name
             if not inspect.iscoroutinefunction(action.retrieve):
                 raise InputError(f"the action {name!r} needs an async retrieve: write `async def retrieve(self, request)`")

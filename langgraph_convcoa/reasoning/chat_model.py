@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Generator
+from functools import partial
 from typing import Any, TypeVar
 
 from langchain_core.documents import Document
@@ -98,7 +99,6 @@ class ChatModelReasoner(Reasoner):
         return await self._arun(_correct(request), config)
 
     async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
-        """See `repair`."""
         return await self._arun(_repair(request), config)
 
     async def aanswer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
@@ -111,29 +111,27 @@ class ChatModelReasoner(Reasoner):
 
     def _run(self, exchange: _Exchange[_T], config: RunnableConfig | None) -> _T:
         internal, calls = _internal(config), self._calls(exchange)
+        step = partial(next, calls)
         try:
-            runnable, messages = next(calls)
             while True:
+                runnable, messages = step()
                 try:
-                    reply = runnable.invoke(messages, internal)
+                    step = partial(calls.send, runnable.invoke(messages, internal))
                 except Exception as error:  # noqa: BLE001 - `_calls` raises it again as a ModelError unless it can be mended
-                    runnable, messages = calls.throw(error)
-                else:
-                    runnable, messages = calls.send(reply)
+                    step = partial(calls.throw, error)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
 
     async def _arun(self, exchange: _Exchange[_T], config: RunnableConfig | None) -> _T:
         internal, calls = _internal(config), self._calls(exchange)
+        step = partial(next, calls)
         try:
-            runnable, messages = next(calls)
             while True:
+                runnable, messages = step()
                 try:
-                    reply = await runnable.ainvoke(messages, internal)
+                    step = partial(calls.send, await runnable.ainvoke(messages, internal))
                 except Exception as error:  # noqa: BLE001 - as above
-                    runnable, messages = calls.throw(error)
-                else:
-                    runnable, messages = calls.send(reply)
+                    step = partial(calls.throw, error)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
 
@@ -188,18 +186,18 @@ def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
         "language": _in_language(request.language),
         "example": actions[0],
     }
+    name = "plan_normal" if request.knowledge else "plan_initial"
     if request.knowledge:
-        prompt = render("plan_normal", knowledge=request.knowledge, **values)
-    else:
-        prompt = render("plan_initial", **values)
-    messages: list[BaseMessage] = [HumanMessage(prompt)]
+        values["knowledge"] = request.knowledge
+    messages: list[BaseMessage] = [HumanMessage(render(name, **values))]
     reply = yield messages, CHAIN_SCHEMA
     for attempt in (1, 2):
         chain = parse_chain(reply, question=request.question, actions=actions, max_sub_questions=request.max_sub_questions)
         if chain is not None:
             return chain
         if attempt == 1:
-            reply = yield [*messages, AIMessage(_as_text(reply) or "(empty)"), HumanMessage(render("repair"))], CHAIN_SCHEMA
+            said = reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
+            reply = yield [*messages, AIMessage(said or "(empty)"), HumanMessage(render("repair"))], CHAIN_SCHEMA
     _log.warning("the plan could not be read twice; looking the question up as it is")
     return ActionChain.single(request.question, actions[0])
 
@@ -216,11 +214,8 @@ def _repair(request: RepairRequest) -> _Exchange[dict[int, str]]:
         for item in request.items
     )
     actions = _listed({name: request.actions[name] for name in dict.fromkeys(item.action for item in request.items)})
-    reply = yield (
-        [HumanMessage(render("repair_input", question=request.question, actions=actions, items=items))],
-        INPUTS_SCHEMA,
-    )
-    inputs = parse_inputs(reply)
+    prompt = render("repair_input", question=request.question, actions=actions, items=items)
+    inputs = parse_inputs((yield [HumanMessage(prompt)], INPUTS_SCHEMA))
     if len(request.items) == len(inputs) == 1:
         # There is no doubt which one is meant, whatever its number.
         inputs = {request.items[0].index + 1: next(iter(inputs.values()))}
@@ -230,8 +225,7 @@ def _repair(request: RepairRequest) -> _Exchange[dict[int, str]]:
 def _correct(request: CorrectRequest) -> _Exchange[list[Correction]]:
     items = "\n\n".join(unsolved_text(item) for item in request.items)
     prompt = render("correct", question=request.question, items=items, language=_in_language(request.language))
-    reply = yield [HumanMessage(prompt)], CORRECTIONS_SCHEMA
-    parsed = parse_corrections(reply)
+    parsed = parse_corrections((yield [HumanMessage(prompt)], CORRECTIONS_SCHEMA))
     return [
         Correction(item.index, entry["answer"], entry["reason"], entry["supported"] and bool(entry["answer"]))
         for item in request.items
@@ -305,10 +299,6 @@ def _content(reply: Any) -> str | dict[str, Any]:
             return parsed
         return without_thought(raw.text) if isinstance(raw, BaseMessage) else ""
     return without_thought(reply.text if isinstance(reply, BaseMessage) else str(reply))
-
-
-def _as_text(reply: str | dict[str, Any]) -> str:
-    return reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
 
 
 def _in_language(language: str) -> str:

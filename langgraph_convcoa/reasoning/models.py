@@ -20,16 +20,10 @@ def load_chat_model(
 ) -> BaseChatModel:
     """Build a chat model.
 
-    Args:
-        model: A LangChain chat model, which is returned as it is; an `init_chat_model` name such as "openai:gpt-4.1-mini" or
-            "anthropic:claude-sonnet-4-5"; or "huggingface:PATH_OR_NAME" for a local transformers model.
-        base_url: An OpenAI-compatible server (vLLM, Ollama, llama.cpp, LM Studio); the name may then be any that it serves and
-            no key is needed.
-        load_in_8bit: Load a local transformers model in 8 bits (bitsandbytes, extra `int8`).
-        settings: Further arguments of the model's class, such as `temperature` or `timeout`.
-
-    Raises:
-        ModelError: Unknown provider, missing package, missing key, or a model that cannot be loaded.
+    `model` is a LangChain chat model, which is returned as it is; an `init_chat_model` name such as "openai:gpt-4.1-mini"; or
+    "huggingface:PATH_OR_NAME" for a local transformers model (`load_in_8bit` by bitsandbytes, extra `int8`). With `base_url`,
+    an OpenAI-compatible server (vLLM, Ollama, llama.cpp, LM Studio), the name may be any that it serves and no key is needed.
+    `settings` are further arguments of the model's class. A model that cannot be loaded is a ModelError.
     """
     if isinstance(model, BaseChatModel):
         return model
@@ -37,8 +31,7 @@ def load_chat_model(
     if not isinstance(given, str):
         kind = type(given).__name__
         raise ModelError(f"a model is a LangChain chat model or a name, not {kind}: give the chat model that it wraps")
-    name = given.strip()
-    if not name:
+    if not (name := given.strip()):
         raise ModelError('the model name is empty: give one such as "openai:gpt-4.1-mini"')
     if name.startswith(f"{_LOCAL}:"):
         return _load_transformers(name.split(":", 1)[1], load_in_8bit=load_in_8bit, **settings)
@@ -112,12 +105,7 @@ class ModelCallError(ModelError):
 
 
 def shown_url(url: str) -> str:
-    """An address as it may be shown and kept: without a user, a password, and what stands after its path.
-
-    Example:
-        >>> shown_url("https://ada:secret@models.example:8000/v1?key=secret"), shown_url("http://127.0.0.1:8000/v1")
-        ('https://models.example:8000/v1', 'http://127.0.0.1:8000/v1')
-    """
+    """An address as it may be shown and kept: without a user, a password, and what stands after its path."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -129,31 +117,30 @@ def call_error(error: BaseException, model: BaseChatModel) -> ModelCallError:
     name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
     base_url = getattr(model, "openai_api_base", None)
     where = f"the model {name!r}" + (f" at {shown_url(str(base_url))}" if base_url else "")
-    status = status_code(error)
-    kind = type(error).__name__
+    status, kind = status_code(error), type(error).__name__
     # LangChain's clients retry by themselves (and honour Retry-After); asking again on top of that would multiply.
     retried = getattr(model, "max_retries", 0) != 0
+
+    def failed(what: str, *, again: bool = False) -> ModelCallError:
+        return ModelCallError(f"{where} {what}", transient=again and not retried)
+
     if status in (401, 403):
-        return ModelCallError(f"{where} refused the key ({status}): check the provider's API key")
+        return failed(f"refused the key ({status}): check the provider's API key")
     if status == 404:
-        return ModelCallError(f"{where} does not exist there (404): check the name and the base URL")
+        return failed("does not exist there (404): check the name and the base URL")
     if status == 429:
-        return ModelCallError(
-            f"{where} is over its rate limit or quota (429): wait a little, then ask again", transient=not retried
-        )
+        return failed("is over its rate limit or quota (429): wait a little, then ask again", again=True)
     if status is not None and status >= 500:
-        return ModelCallError(f"{where} failed on the server's side ({status}): ask again later", transient=not retried)
+        return failed(f"failed on the server's side ({status}): ask again later", again=True)
     if status is not None and status < 400:
-        return ModelCallError(f"{where} does not answer like an OpenAI-compatible API: is the base URL right (often .../v1)?")
+        return failed("does not answer like an OpenAI-compatible API: is the base URL right (often .../v1)?")
     if status is not None:
-        return ModelCallError(f"{where} rejected the request ({status}): it may be too long or use a setting it does not know")
+        return failed(f"rejected the request ({status}): it may be too long or use a setting it does not know")
     if isinstance(error, TimeoutError) or "timeout" in kind.lower():
-        return ModelCallError(
-            f"{where} did not answer in time: ask again, or raise the model's timeout", transient=not retried
-        )
+        return failed("did not answer in time: ask again, or raise the model's timeout", again=True)
     if isinstance(error, ConnectionError) or "connect" in kind.lower() or "protocol" in kind.lower():
         return ModelCallError(f"cannot reach {where}: is the server running and the base URL right?", transient=not retried)
-    return ModelCallError(f"{where} failed: {kind}")
+    return failed(f"failed: {kind}")
 
 
 def status_code(error: BaseException) -> int | None:

@@ -37,54 +37,28 @@ def _object(title: str, properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_TEXT = {"type": "string"}
-_FLAG = {"type": "boolean"}
+def _list_of(title: str, properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": _object(title, properties)}
 
-CHAIN_SCHEMA: dict[str, Any] = _object(
-    "action_chain",
-    {
-        "optimized_question": _TEXT,
-        "chain": {
-            "type": "array",
-            "items": _object(
-                "action_node",
-                {"action": _TEXT, "sub": _TEXT, "guess_answer": _TEXT, "missing_flag": _FLAG, "action_input": _TEXT},
-            ),
-        },
-        "final_answer": _TEXT,
-    },
-)
 
-INPUTS_SCHEMA: dict[str, Any] = _object(
-    "action_inputs",
-    {
-        "inputs": {"type": "array", "items": _object("action_input", {"index": {"type": "integer"}, "action_input": _TEXT})},
-    },
+_TEXT, _FLAG, _INDEX = {"type": "string"}, {"type": "boolean"}, {"type": "integer"}
+_STEP = {"action": _TEXT, "sub": _TEXT, "guess_answer": _TEXT, "missing_flag": _FLAG, "action_input": _TEXT}
+_CORRECTION = {"index": _INDEX, "answer": _TEXT, "reason": _TEXT, "supported": _FLAG}
+_INPUT = {"index": _INDEX, "action_input": _TEXT}
+CHAIN_SCHEMA = _object(
+    "action_chain", {"optimized_question": _TEXT, "chain": _list_of("action_node", _STEP), "final_answer": _TEXT}
 )
-
-CORRECTIONS_SCHEMA: dict[str, Any] = _object(
-    "corrections",
-    {
-        "answers": {
-            "type": "array",
-            "items": _object(
-                "correction", {"index": {"type": "integer"}, "answer": _TEXT, "reason": _TEXT, "supported": _FLAG}
-            ),
-        },
-    },
-)
+INPUTS_SCHEMA = _object("action_inputs", {"inputs": _list_of("action_input", _INPUT)})
+CORRECTIONS_SCHEMA = _object("corrections", {"answers": _list_of("correction", _CORRECTION)})
 
 
 def parse_chain(
     output: str | Mapping[str, Any], *, question: str, actions: Iterable[str], max_sub_questions: int = 6
 ) -> ActionChain | None:
-    r"""Read an action chain from a model's output; None when the output holds none.
+    r"""Read an action chain from a model's text, or the object of structured output; None when it holds none.
 
-    Args:
-        output: The model's text, or the object that structured output gave.
-        question: The user's question, which stands in for a missing optimized question.
-        actions: Names of the actions there are; another name is mended to the closest of them, else to the first.
-        max_sub_questions: Nodes past this many are dropped, and so are repeated sub-questions.
+    Another action's name is replaced by the closest of `actions`, else by the first; repeated sub-questions are dropped, and
+    so are those past `max_sub_questions`.
 
     Example:
         >>> text = "```json\n{'chain': [{'Action': 'web', 'Sub': 'Who?', 'Missing_flag': 'True',}]"
@@ -92,8 +66,7 @@ def parse_chain(
         >>> chain.nodes[0].action, chain.nodes[0].is_missing
         ('knowledge_retrieval', True)
     """
-    data = read_json(output)
-    names = list(actions)
+    data, names = read_json(output), list(actions)
     if isinstance(data, list):
         data = _whole(data)
     if not isinstance(data, Mapping):
@@ -103,30 +76,18 @@ def parse_chain(
     if isinstance(nested, Mapping):
         fields = {**_fold(nested), **{key: value for key, value in fields.items() if key != "question"}}
     steps = _first(fields, _CHAIN_KEYS)
-    draft = _text(_first(fields, _FINAL_KEYS))
-    optimized = _text(_first(fields, _OPTIMIZED_KEYS))
+    draft, optimized = _text(_first(fields, _FINAL_KEYS)), _text(_first(fields, _OPTIMIZED_KEYS))
     if steps is None and not draft and not optimized:
         return None
-    nodes: list[ActionNode] = []
-    seen: set[str] = set()
+    nodes: dict[str, ActionNode] = {}
     for step in _flatten(steps):
-        node = _node(step, names)
-        if node is None or node.sub_question.casefold() in seen:
-            continue
-        seen.add(node.sub_question.casefold())
-        nodes.append(node)
-        if len(nodes) == max_sub_questions:
-            break
-    return ActionChain(optimized_question=optimized or question, nodes=tuple(nodes), draft_answer=draft)
+        if len(nodes) < max_sub_questions and (node := _node(step, names)):
+            nodes.setdefault(node.sub_question.casefold(), node)
+    return ActionChain(optimized_question=optimized or question, nodes=tuple(nodes.values()), draft_answer=draft)
 
 
 def parse_corrections(output: str | Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Read `{"answers": [{"index", "answer", "reason", "supported"}]}`, keyed by index from 1.
-
-    Example:
-        >>> parse_corrections('{"answers": [{"index": "1", "answer": "In 1982.", "reason": "[1]", "supported": "true"}]}')
-        {1: {'answer': 'In 1982.', 'reason': '[1]', 'supported': True}}
-    """
+    """Read `{"answers": [{"index", "answer", "reason", "supported"}]}`, keyed by index from 1."""
     return {
         number: {
             "answer": _text(answer),
@@ -184,9 +145,8 @@ def read_json(output: str | Mapping[str, Any]) -> Any:
 
 def _whole(values: list[Any]) -> Any:
     """A top-level list is either the answer wrapped once more or the chain itself."""
-    objects = [value for value in values if isinstance(value, Mapping)]
-    for value in objects:
-        if _first(_fold(value), _CHAIN_KEYS) is not None:
+    for value in values:
+        if isinstance(value, Mapping) and _first(_fold(value), _CHAIN_KEYS) is not None:
             return value
     return {"chain": values} if any(_node(step, ["-"]) for step in _flatten(values) if isinstance(step, Mapping)) else None
 
@@ -302,10 +262,5 @@ class ThoughtFilter:
 
 
 def without_thought(text: str) -> str:
-    """A whole text without the thought that it begins with.
-
-    Example:
-        >>> without_thought("<think>JSON, they said.</think> {}")
-        '{}'
-    """
+    """A whole text without the thought that it begins with."""
     return _THOUGHT.sub("", text, count=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -33,6 +32,7 @@ class AnswerStream(BaseChatModel):
     cache: Any = False
     _marks: CitationFilter = PrivateAttr()
     _thoughts: ThoughtFilter = PrivateAttr(default_factory=ThoughtFilter)
+    _shown: bool = PrivateAttr(default=False)
 
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
@@ -48,11 +48,7 @@ class AnswerStream(BaseChatModel):
         return self._marks
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         try:
             reply = self.inner.invoke(messages, self.inner_config, stop=stop)
@@ -61,11 +57,7 @@ class AnswerStream(BaseChatModel):
         return self._result(reply)
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         try:
             reply = await self.inner.ainvoke(messages, self.inner_config, stop=stop)
@@ -74,44 +66,32 @@ class AnswerStream(BaseChatModel):
         return self._result(reply)
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        shown = False
         for options in self._stream_options():
             try:
                 for chunk in self.inner.stream(messages, self.inner_config, stop=stop, **options):
                     if text := self._marks.feed(self._thoughts.feed(chunk.text)):
-                        shown = True
-                        yield _piece(text)
+                        yield self._piece(text)
                 break
             except Exception as error:
-                if not _rejected_options(error, options, shown):
-                    raise self._failure(error, shown) from error
-        yield _piece(self._rest())
+                if failure := self._failure(error, options):
+                    raise failure from error
+        yield self._piece(self._rest())
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        shown = False
         for options in self._stream_options():
             try:
                 async for chunk in self.inner.astream(messages, self.inner_config, stop=stop, **options):
                     if text := self._marks.feed(self._thoughts.feed(chunk.text)):
-                        shown = True
-                        yield _piece(text)
+                        yield self._piece(text)
                 break
             except Exception as error:
-                if not _rejected_options(error, options, shown):
-                    raise self._failure(error, shown) from error
-        yield _piece(self._rest())
+                if failure := self._failure(error, options):
+                    raise failure from error
+        yield self._piece(self._rest())
 
     def _rest(self) -> str:
         return self._marks.feed(self._thoughts.close()) + self._marks.close()
@@ -122,19 +102,18 @@ class AnswerStream(BaseChatModel):
         asked = getattr(self.inner, "stream_usage", True) is None and self.inner.disable_streaming is not True
         return [{"stream_usage": True}, {}] if asked else [{}]
 
-    def _failure(self, error: Exception, shown: bool) -> ModelCallError:
+    def _failure(self, error: Exception, options: dict[str, Any]) -> ModelCallError | None:
+        """None where the server rejected only the options."""
+        if options and not self._shown and status_code(error) in (400, 422):
+            return None
         failure = call_error(error, self.inner)
         # What a reader has seen cannot be taken back, so a broken-off answer is not restarted on its own.
-        return ModelCallError(str(failure)) if shown else failure
+        return ModelCallError(str(failure)) if self._shown else failure
+
+    def _piece(self, text: str) -> ChatGenerationChunk:
+        self._shown = True
+        return ChatGenerationChunk(message=AIMessageChunk(content=text))
 
     def _result(self, reply: AIMessage) -> ChatResult:
         text = self._marks.feed(self._thoughts.feed(reply.text)) + self._rest()
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
-
-
-def _rejected_options(error: Exception, options: dict[str, Any], shown: bool) -> bool:
-    return bool(options) and not shown and status_code(error) in (400, 422)
-
-
-def _piece(text: str) -> ChatGenerationChunk:
-    return ChatGenerationChunk(message=AIMessageChunk(content=text))

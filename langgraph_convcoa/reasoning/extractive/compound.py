@@ -21,6 +21,7 @@ _COMPARE = re.compile(
 _DIFFERENCE = re.compile(
     r"^(?:what (?:is|are) the )?differences? between (?P<a>[^,?]{2,80}?) and (?P<b>[^,?]{2,80}?)[.?!]*$", re.IGNORECASE
 )
+_JOINT_WORD = re.compile(r"\b(?:and|or|with|to)\b", re.IGNORECASE)
 _PRONOUN = re.compile(rf"\b(?:{PERSONAL}|this|that|these|those|one)\b", re.IGNORECASE)
 _POSSESSIVE = frozenset(["its", "their", "his"])
 _HUMAN = frozenset(["he", "him", "his", "she", "her"])
@@ -63,7 +64,7 @@ def split_question(question: str, limit: int = 6) -> list[str]:
     if limit <= 1 or len(question) > 2_000:
         return [question]
     compared = _COMPARE.match(question) or _DIFFERENCE.match(question)
-    if compared and not any(_has_joint(compared[name]) for name in ("a", "b")):
+    if compared and not any(_JOINT_WORD.search(compared[name]) for name in ("a", "b")):
         pair = [f"What is {compared[name].strip()}?" for name in ("a", "b")]
         return pair if all(content_words(part) for part in pair) else [question]
     parts = [piece for whole in _whole_questions(question) for piece in _joined(whole)]
@@ -73,26 +74,20 @@ def split_question(question: str, limit: int = 6) -> list[str]:
     return resolved if len(resolved) > 1 else [question]
 
 
-def _has_joint(text: str) -> bool:
-    return bool(re.search(r"\b(?:and|or|with|to)\b", text, re.IGNORECASE))
-
-
 def _whole_questions(question: str) -> list[str]:
     """Cut after inner question marks; what is no question (a remark before or after) stays with its neighbour."""
-    pieces = [piece.strip() for piece in _MARK.split(question) if piece.strip()]
     whole: list[str] = []
     remark = ""
-    for piece in pieces:
+    for piece in filter(None, map(str.strip, _MARK.split(question))):
         if piece.endswith(("?", "？", "؟")) and content_words(piece):
             whole.append(f"{remark} {piece}".strip())
             remark = ""
         else:
             remark = f"{remark} {piece}".strip()
-    if remark:
-        if whole and not _STARTS.match(remark):
-            whole[-1] = f"{whole[-1]} {remark}"
-        else:
-            whole.append(remark)
+    if remark and whole and not _STARTS.match(remark):
+        whole[-1] = f"{whole[-1]} {remark}"
+    elif remark:
+        whole.append(remark)
     return whole or [question]
 
 
@@ -111,9 +106,8 @@ def _joined(question: str) -> list[str]:
 def _is_seam(left: str, right: str) -> bool:
     # "How and why did X ...": a bare question word is no question. "the man who won and who lost": the left side must begin as
     # one, and a relative clause before the seam shows that the right side may be another clause of it.
-    if _BARE_WH.match(left.strip()) or _BARE_WH.match(right.strip()) or not _STARTS.match(left.strip()):
-        return False
-    if not content_words(left):
+    bare = _BARE_WH.match(left.strip()) or _BARE_WH.match(right.strip())
+    if bare or not _STARTS.match(left.strip()) or not content_words(left):
         return False
     inner = re.search(rf"\w\s+(?:that|{_WH})\b", left[1:], re.IGNORECASE)
     return not inner and len(right.split()) >= 2
@@ -149,12 +143,9 @@ def _resolved(parts: list[str]) -> list[str]:
 
 def _may_mean(part: str, pronoun: re.Match[str], subject: str, is_object: bool) -> bool:
     word = pronoun.group().lower()
-    if not subject or word in ("this", "that", "these", "those", "one", "her", "hers", "theirs") or _names(part):
+    if not subject or word in ("this", "that", "these", "those", "one", "her", "hers", "theirs"):
         return False
+    if any(word[:1].isupper() and word != "I" for word in part.split()[1:]):
+        return False  # the part names something of its own, which its pronoun may mean
     # Of "Who wrote Hamlet?" only "it" is Hamlet; and "When was it?" asks about the event, not about the name.
     return not (is_object and word in _HUMAN) and bool(content_words(part))
-
-
-def _names(part: str) -> bool:
-    """Whether a part names something of its own, so that its pronoun may mean that."""
-    return any(word[:1].isupper() and word != "I" for word in part.split()[1:])

@@ -88,10 +88,9 @@ def answer_mass(query: Query, candidate: Candidate) -> NDArray[np.float64]:
 
 def clip(candidate: Candidate, query: Query, budget: int) -> str:
     """A sentence within a budget of words: whole, or the stretch most likely to hold the answer between … marks."""
-    first, last = (
-        _best_window(answer_mass(query, candidate), budget) if len(candidate.tokens) > budget else (0, len(candidate.tokens))
-    )
-    return _cut(candidate, first, last)
+    if len(candidate.tokens) <= budget:
+        return _cut(candidate, 0, len(candidate.tokens))
+    return _cut(candidate, *_best_window(answer_mass(query, candidate), budget))
 
 
 def choose_excerpts(ranked: Sequence[Candidate], query: Query, budget: int) -> list[Excerpt]:
@@ -122,11 +121,9 @@ def choose_excerpts(ranked: Sequence[Candidate], query: Query, budget: int) -> l
 
 def _smoothed(mass: NDArray[np.float64]) -> NDArray[np.float64]:
     """An answer is a few words long and its edges matter: what a word is worth is shared with those beside it."""
-    flat = np.full(len(mass), 1.0 / len(mass))
-    mixed = (1 - UNIFORM) * mass + UNIFORM * flat
-    return np.convolve(
-        np.pad(mixed, len(KERNEL) // 2, mode="reflect" if len(mass) > len(KERNEL) else "edge"), KERNEL, mode="valid"
-    )
+    mixed = (1 - UNIFORM) * mass + UNIFORM * np.full(len(mass), 1.0 / len(mass))
+    padded = np.pad(mixed, len(KERNEL) // 2, mode="reflect" if len(mass) > len(KERNEL) else "edge")
+    return np.convolve(padded, KERNEL, mode="valid")
 
 
 def _stretches(worth: Sequence[NDArray[np.float64]], price: float, budget: int) -> dict[int, tuple[int, int]]:
@@ -152,8 +149,7 @@ def _best_stretch(gain: NDArray[np.float64]) -> tuple[int, int]:
     sums = np.concatenate(([0.0], np.cumsum(gain)))
     lowest = np.minimum.accumulate(sums)
     last = int(np.argmax((sums - lowest)[1:])) + 1
-    first = int(np.argmin(sums[:last]))
-    return first, last
+    return int(np.argmin(sums[:last])), last
 
 
 def _fill(chosen: dict[int, tuple[int, int]], pool: Sequence[Candidate], budget: int) -> None:
@@ -161,10 +157,8 @@ def _fill(chosen: dict[int, tuple[int, int]], pool: Sequence[Candidate], budget:
     left = budget - sum(last - first + 1 for first, last in chosen.values())
     for number in sorted(chosen):
         first, last = chosen[number]
-        length = len(pool[number].tokens)
-        before, after = first, length - last
-        before = before if before <= left else 0
-        after = min(after, left - before)
+        before = first if first <= left else 0
+        after = min(len(pool[number].tokens) - last, left - before)
         chosen[number] = (first - before, last + after)
         left -= before + after
 

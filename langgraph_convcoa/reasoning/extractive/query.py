@@ -43,15 +43,10 @@ class Token:
 class Query:
     """A question as the ranking sees it.
 
-    Attributes:
-        texts: What an encoder reads, with weights.
-        said: What the turn before answered, where the question depends on it.
-        leans: Whether it needs the conversation to be understood.
-        weights: Of the stems, those of earlier turns included.
-        about: The stems of which the evidence must hold a share to be about the question.
-        names: Stems of names and numbers in the question itself.
-        pairs: Neighbouring stems in the question itself.
-        kind: What kind of answer it wants.
+    `texts`: what an encoder reads, with weights; `said`: what the turn before answered, where the question depends on it
+    (`leans`); `weights`: of the stems, those of earlier turns included; `about`: the stems of which the evidence must hold a
+    share; `names` and `pairs`: stems of names and numbers, and neighbouring stems, in the question itself; `kind`: what kind
+    of answer it wants.
     """
 
     texts: tuple[tuple[str, float], ...]
@@ -114,16 +109,8 @@ def make_query(question: str, history: Sequence[tuple[str, str]] = ()) -> Query:
         if is_name(token.text, False) or is_number(token.text)
         for stem in token.stems
     }
-    return Query(
-        tuple(texts),
-        said,
-        leans,
-        weights,
-        about,
-        frozenset(names),
-        tuple(itertools.pairwise(own)),
-        answer_type(question),
-    )
+    pairs = tuple(itertools.pairwise(own))
+    return Query(tuple(texts), said, leans, weights, about, frozenset(names), pairs, answer_type(question))
 
 
 def stands_alone(question: str) -> bool:
@@ -148,11 +135,8 @@ def _context(history: Sequence[tuple[str, str]], share: float) -> dict[str, floa
     """Words of the turn before, and where that depends on the one before it, of that one too."""
     weights: dict[str, float] = {}
     for question, answer in reversed(history[-3:]):
-        weights = (
-            _weighed(content_words(answer[:300]), 0.15 * share)
-            | _weighed(content_words(question[:2_000]), 0.4 * share)
-            | weights
-        )
+        asked = _weighed(content_words(question[:2_000]), 0.4 * share)
+        weights = _weighed(content_words(answer[:300]), 0.15 * share) | asked | weights
         if content_words(question) and not _DEPENDENT.search(question):
             break
         share *= 0.7

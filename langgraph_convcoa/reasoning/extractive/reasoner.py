@@ -83,9 +83,8 @@ class ExtractiveReasoner(Reasoner):
     def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
         """The best sentences of every solved sub-question, each with its [n], and what had no answer."""
         if not request.chain:
-            excerpts = self._excerpts(
-                request.optimized_question or request.question, request, list(range(len(request.evidence))), self.max_words
-            )
+            question = request.optimized_question or request.question
+            excerpts = self._excerpts(question, request, range(len(request.evidence)), self.max_words)
             return Answer(_joined(excerpts) or NOTHING)
         failed = [item for item in request.chain if item["status"] == "failed"]
         without = [item for item in request.chain if item["status"] == "unsupported"]
@@ -109,9 +108,8 @@ class ExtractiveReasoner(Reasoner):
     def _solved(self, item: ChainItem, request: AnswerRequest, budget: int, shown: list[str]) -> str:
         places = {document.id: index for index, document in enumerate(request.evidence)}
         indexes = [places[identity] for identity in item["evidence"] if identity in places]
-        if item["status"] in ("filled", "corrected") and (
-            excerpts := self._excerpts(item["sub_question"], request, indexes, budget)
-        ):
+        found = item["status"] in ("filled", "corrected")
+        if found and (excerpts := self._excerpts(item["sub_question"], request, indexes, budget)):
             new = [excerpt for excerpt in excerpts if not any(excerpt.text.strip(ELLIPSIS) in text for text in shown)]
             shown += [excerpt.text for excerpt in new]
             return _joined(new)
@@ -130,10 +128,9 @@ class ExtractiveReasoner(Reasoner):
         """Candidates best first; none where the evidence is not about the question."""
         query = make_query(question, history)
         ranked = rank_sentences(query, evidence, self.encoder)
-        if not query.weights:
-            # A question of function words only ("why?") or of signs: nothing in it tells what it is about.
-            return []
-        return ranked if max((candidate.coverage for candidate in ranked), default=0.0) >= self.min_coverage else []
+        # A question of function words only ("why?") or of signs has no weights: nothing in it tells what it is about.
+        best = max((candidate.coverage for candidate in ranked), default=0.0)
+        return ranked if query.weights and best >= self.min_coverage else []
 
 
 class _Remembering:
@@ -202,8 +199,7 @@ def _fitted(texts: Sequence[str], budget: int) -> list[str]:
         pieces = text.split()
         while len(pieces) > 1 and count_words(" ".join(pieces)) > share:
             pieces.pop()
-        short = " ".join(pieces)
-        short = short if short == " ".join(text.split()) else f"{short}…"
+        short = " ".join(pieces) + "…" * (len(pieces) < len(text.split()))
         fitted.append(short)
         budget -= count_words(short)
     return fitted

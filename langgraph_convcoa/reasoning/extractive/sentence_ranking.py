@@ -53,15 +53,10 @@ class Candidate:
 
 
 def rank_sentences(query: Query, evidence: Sequence[Document], encoder: SentenceEncoder | None = None) -> list[Candidate]:
-    """The sentences of the evidence, the one most likely to hold the answer first.
+    """The sentences of the evidence, the one most likely to hold the answer first; the same text is kept once.
 
-    Args:
-        query: From `make_query`.
-        evidence: Best first; `score`, `quote` and `title` in the metadata are used where they are.
-        encoder: Adds the similarity of meaning for the sentences that the words put in front.
-
-    Returns:
-        Every sentence with its probability; the same text is kept once.
+    Evidence comes best first; `score`, `quote` and `title` in its metadata are used where they are. An encoder adds the
+    similarity of meaning for the sentences that the words put in front.
     """
     passages = [_passage(document) for document in evidence]
     frequency = Counter(stem for passage in passages for _, _, stems in passage.sentences for stem in stems)
@@ -166,12 +161,8 @@ def _pieces(text: str) -> list[tuple[str, tuple[Token, ...]]]:
     tokens = tokens_of(text)
     if len(tokens) <= MAX_SENTENCE:
         return [(text, tokens)] if tokens else []
-    pieces = []
-    for first in range(0, len(tokens), MAX_SENTENCE):
-        block = tokens[first : first + MAX_SENTENCE]
-        piece = text[block[0].start : block[-1].end]
-        pieces.append((piece, tokens_of(piece)))
-    return pieces
+    blocks = (tokens[first : first + MAX_SENTENCE] for first in range(0, len(tokens), MAX_SENTENCE))
+    return [(piece, tokens_of(piece)) for block in blocks if (piece := text[block[0].start : block[-1].end])]
 
 
 def _covered(idf: dict[str, float], stems: frozenset[str]) -> float:
@@ -191,11 +182,5 @@ def _adjacent(query: Query, tokens: Sequence[Token]) -> float:
 
 
 def _type_fit(query: Query, tokens: Sequence[Token]) -> float:
-    if query.kind == "thing":
-        return 0.0
-    return float(
-        any(
-            fits(query.kind, token.text, index == 0) and not any(stem in query.weights for stem in token.stems)
-            for index, token in enumerate(tokens)
-        )
-    )
+    new = ((n, token) for n, token in enumerate(tokens) if not any(stem in query.weights for stem in token.stems))
+    return float(query.kind != "thing" and any(fits(query.kind, token.text, n == 0) for n, token in new))
