@@ -22,20 +22,10 @@ _BLOCK = 1 << 24
 
 
 class ArrayFile:
-    """The arrays of a file, read-only memory maps.
+    """The arrays of a file of a kind and version, read-only memory maps, and the JSON values that were written with them.
 
-    Attributes:
-        path: The file.
-        arrays: By name. Their bytes are not read before they are used; call `check` first.
-        settings: JSON values that were written with them.
-
-    Args:
-        path: The file.
-        kind: The kind that it must be of.
-        version: Its version.
-
-    Raises:
-        RetrievalError: The file is missing, cut off, of another kind or of another version.
+    The bytes of an array are not read before they are used; call `check` first. RetrievalError where the file is missing, cut
+    off, of another kind or of another version.
     """
 
     def __init__(self, path: Path, *, kind: str, version: int) -> None:
@@ -63,11 +53,7 @@ class ArrayFile:
             raise RetrievalError(f"{path} is damaged: its checksums do not name its arrays; build the index again.")
 
     def check(self) -> None:
-        """Read everything once and compare checksums.
-
-        Raises:
-            RetrievalError: An array is not what was written.
-        """
+        """Read everything once and compare checksums; RetrievalError where an array is not what was written."""
         with self._lock:
             if self._checked:
                 return
@@ -80,18 +66,7 @@ class ArrayFile:
 def write_arrays(
     path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, kind: str, version: int, settings: Mapping[str, Any] | None = None
 ) -> None:
-    """Write named arrays (uint8, int32, int64 or float32) to a file, replacing it whole or not at all.
-
-    Args:
-        path: The file; its folder is made when missing.
-        arrays: By name.
-        kind: What kind of file it is.
-        version: Its version.
-        settings: JSON values to keep with them.
-
-    Raises:
-        RetrievalError: The file cannot be written.
-    """
+    """Write named arrays (uint8, int32, int64 or float32) and JSON values to a file, replacing it whole or not at all."""
     kept = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
     words = json.dumps(dict(settings or {}))
     sums = {name: _checksum(values) for name, values in kept.items()} | {"": zlib.crc32(words.encode())}

@@ -22,19 +22,12 @@ class Entry(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What a batch of documents adds to a corpus.
+    """What a batch of documents adds to a corpus."""
 
-    Attributes:
-        ids: Of all documents, in the order that they came; those without text are left out.
-        entries: The documents that are to be stored: those that are new, then those that replace another.
-        replaced: The ids of the latter.
-        unchanged: How many are stored already.
-    """
-
-    ids: list[str]
-    entries: list[Entry]
-    replaced: list[str]
-    unchanged: int
+    ids: list[str]  # Of all documents, in the order that they came; those without text are left out.
+    entries: list[Entry]  # The documents that are to be stored: those that are new, then those that replace another.
+    replaced: list[str]  # The ids of the latter.
+    unchanged: int  # How many are stored already.
 
 
 def entries_of(passages: Iterable[Document]) -> Iterator[Entry]:
@@ -75,12 +68,8 @@ def select(
 ) -> Selection:
     """Split documents into passages, and leave out those without text and those that the corpus holds already.
 
-    Args:
-        documents: A batch.
-        encoder: Its limit of tokens says how long a passage may be.
-        replace: Whether a document replaces one with its id and another content; otherwise that is an error.
-        digests: Gives the `content_digest` of the documents of these ids that the corpus holds.
-        owners: Gives the document of each passage of these ids that the corpus holds.
+    A document replaces one with its id and another content, which is an error without `replace`. `digests` gives the
+    `content_digest` of documents that the corpus holds, by their ids, and `owners` the document of each passage that it holds.
 
     Raises:
         InputError: An id or metadata cannot be stored.

@@ -45,23 +45,14 @@ class StaleSnapshot(RetrievalError):
 
 
 class Asked(NamedTuple):
-    """Questions in their conversations, as a corpus is searched for them.
+    """Questions in their conversations, as a corpus is searched for them."""
 
-    Attributes:
-        queries: q questions.
-        turns: The earlier turns of each, oldest first.
-        states: Their query states, (q, d).
-        k: How many passages are wanted for each.
-        history_weight: lambda of the states.
-        history_beta: beta_h of the states.
-    """
-
-    queries: Sequence[str]
-    turns: Sequence[Sequence[tuple[str, str]]]
-    states: Vectors
-    k: int
-    history_weight: float
-    history_beta: float
+    queries: Sequence[str]  # q questions.
+    turns: Sequence[Sequence[tuple[str, str]]]  # The earlier turns of each, oldest first.
+    states: Vectors  # Their query states, (q, d).
+    k: int  # How many passages are wanted for each.
+    history_weight: float  # lambda of the states.
+    history_beta: float  # beta_h of the states.
 
     def one(self, row: int) -> Asked:
         """One of the questions."""
@@ -79,10 +70,6 @@ class View(Protocol):
     @property
     def keys(self) -> npt.NDArray[np.int64]:
         """(n,), growing: the key of each passage, which stays its own in all states and is never given to another."""
-
-    @property
-    def alive(self) -> npt.NDArray[np.bool_] | None:
-        """(n,), False for passages that are deleted but still numbered; None where there are none."""
 
     @property
     def numbers(self) -> Numbers:
@@ -113,18 +100,11 @@ class View(Protocol):
 
 
 class Corpus(Protocol):
-    """What a `HopfieldRetriever` searches. Subclass it for the defaults.
+    """What a `HopfieldRetriever` searches. Subclass it for the defaults."""
 
-    Attributes:
-        complete: Whether a view holds the whole corpus; the view of another is of the candidates of one question.
-        path: The folder that it is kept in, None where there is none.
-        bm25: BM25 over it, None where its words cannot be weighed.
-        ann: The ANN index over it, None where it has none.
-    """
-
-    complete: ClassVar[bool] = True
-    path: Path | None = None
-    bm25: BM25Follower | None = None
+    complete: ClassVar[bool] = True  # Whether a view holds the whole corpus, not the candidates of one question.
+    path: Path | None = None  # The folder that it is kept in.
+    bm25: BM25Follower | None = None  # None where words cannot be weighed.
     ann: ANNFollower | None = None
 
     @abstractmethod

@@ -27,23 +27,15 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, 
 class Memory:
     """Passages and their patterns, in memory; one state of a `MemoryCorpus`, or a collection that does not change.
 
-    Attributes:
-        passages: n documents with ids.
-        patterns: One multi-vector passage each: y_0 of the whole, then its windows Y.
-        spans: Where each window stands in its passage's text, in characters: (N - n, 2), the windows of all passages in order.
-        keys: (n,), growing, never given to another passage of the same source; 0 to n - 1 when left out.
-        source: Where the keys are valid.
-
-    Raises:
-        RetrievalError: The parts do not fit together.
+    RetrievalError where the parts do not fit together.
     """
 
-    passages: list[Document]
-    patterns: Patterns
-    spans: npt.NDArray[np.int64]
+    passages: list[Document]  # n documents with ids.
+    patterns: Patterns  # One multi-vector passage each: y_0 of the whole, then its windows Y.
+    spans: npt.NDArray[np.int64]  # (N - n, 2), where the windows of all passages in order stand in their texts, in characters.
+    # (n,), growing, never given to another passage of the same source; 0 to n - 1 when left out.
     keys: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     source: str = field(default_factory=lambda: secrets.token_hex(16))
-    alive: None = None
 
     def __post_init__(self) -> None:
         windows = len(self.patterns.values) - self.patterns.n
@@ -126,16 +118,7 @@ def build_memory(
 ) -> Memory:
     """Split documents into passages, encode them and their windows, and keep the patterns in memory.
 
-    Args:
-        documents: LangChain documents.
-        encoder: Encodes them, and later the queries.
-        cache: Where encoded patterns are kept between runs.
-        progress: A bar, a callback or nothing while encoding.
-        dtype: How the patterns are stored.
-
-    Raises:
-        InputError: There is no such dtype.
-        RetrievalError: No document has text, an id is used twice, or the encoder's vectors are unusable.
+    RetrievalError where no document has text, an id is used twice, or the encoder's vectors are unusable.
     """
     return encoded_memory(split_documents(documents, encoder), encoder, dtype, cache, progress)
 
@@ -144,9 +127,6 @@ class MemoryCorpus(Corpus):
     """Passages in memory that can be added to, replaced and deleted.
 
     Each change makes a new state; searches that have begun finish over the old one.
-
-    Args:
-        memory: The first passages.
 
     Example:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -177,12 +157,7 @@ class MemoryCorpus(Corpus):
     def add_documents(
         self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
     ) -> list[str]:
-        """Add documents, and return their ids; those that are there with the same id and content are passed over.
-
-        Raises:
-            InputError: An id or metadata cannot be stored.
-            RetrievalError: An id is there with another content, or the documents cannot be encoded; nothing is changed.
-        """
+        """Add documents, and return their ids; nothing is changed where an id is there with another content."""
         return self._put(documents, False, encoder, cache, progress)
 
     def update(
@@ -192,11 +167,7 @@ class MemoryCorpus(Corpus):
         return self._put(documents, True, encoder, cache, progress)
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Delete documents by their ids.
-
-        Raises:
-            InputError: There is no such document; nothing is deleted.
-        """
+        """Delete documents by their ids; nothing is deleted, with an InputError, where there is no such document."""
         names = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
         with self._changing:
             there = self._documents()

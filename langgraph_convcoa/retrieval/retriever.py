@@ -29,7 +29,7 @@ from langgraph_convcoa.retrieval.memory import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, history_pairs
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for
-from langgraph_convcoa.retrieval.retriever_model import opened_model, own_encoder, save_beside, stated_model
+from langgraph_convcoa.retrieval.retriever_model import MODEL_FOLDER, opened_model, own_encoder, stated_model
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 from langgraph_convcoa.retrieval.scoring.topk import check_settings
 from langgraph_convcoa.retrieval.searcher import Hit, Scoring, find, hit_document
@@ -124,8 +124,6 @@ class HopfieldRetriever(BaseRetriever):
             raise InputError(f"The retriever's setting {'.'.join(map(str, first['loc']))!r}: {first['msg']}.") from None
         self._states = StateEncoder(self.encoder, model=opened)
         self._scoring(self.k)
-
-    # Making one -----------------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_documents(
@@ -264,8 +262,6 @@ class HopfieldRetriever(BaseRetriever):
             retriever.check_encoder()
         return retriever
 
-    # Searching ------------------------------------------------------------------------------------------------------------
-
     def _get_relevant_documents(
         self,
         query: str,
@@ -402,8 +398,6 @@ class HopfieldRetriever(BaseRetriever):
     def _get_ls_params(self, **_kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(ls_retriever_name="hopfield", ls_embedding_provider=type(self.encoder).__name__)
 
-    # Changing and saving --------------------------------------------------------------------------------------------------
-
     def add_documents(
         self, documents: Iterable[Document], *, cache: PatternCache | None = None, progress: Progress = False
     ) -> list[str]:
@@ -455,7 +449,8 @@ class HopfieldRetriever(BaseRetriever):
         settings = self._settings() | {"model": stated_model(self.model, path)}
         if not self.corpus.keep_settings(path, settings, dtype):
             save_index(self.corpus, path, self.encoder, settings, dtype=dtype)
-        save_beside(self.model, path)
+        if isinstance(self.model, RetrieverModel) and not self.model.source:
+            self.model.save(Path(path) / MODEL_FOLDER)
 
     def _settings(self) -> dict[str, Any]:
         """The settings as JSON values."""

@@ -10,25 +10,16 @@ from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTr
 from langgraph_convcoa.retrieval.query.model import DEFAULT_MODEL, UNTRAINED, RetrieverModel
 
 _BESIDE = "index:model"
-_FOLDER = "model"
+MODEL_FOLDER = "model"
 
 
 def opened_model(model: RetrieverModel | str | Path | None, index: Path | None = None) -> RetrieverModel | str | None:
-    """A model that is in a folder, loaded; the names of models as they are, since they depend on the encoder.
-
-    Args:
-        model: Its name or folder, or the model itself.
-        index: The folder of the index that it may be in.
-
-    Raises:
-        InputError: It is nothing that names a model.
-        RetrievalError: The folder cannot be loaded.
-    """
+    """A model in a folder, or beside an index, loaded; names of models as they are, since they depend on the encoder."""
     if model is None or isinstance(model, RetrieverModel) or model in (DEFAULT_MODEL, UNTRAINED):
         return model
     if not isinstance(model, str | Path):
         raise InputError(f"model must be 'default', 'untrained', a folder or a RetrieverModel, not {type(model).__name__}.")
-    return RetrieverModel.load(index / _FOLDER if model == _BESIDE and index is not None else model)
+    return RetrieverModel.load(index / MODEL_FOLDER if model == _BESIDE and index is not None else model)
 
 
 def own_encoder(model: RetrieverModel | str | None) -> Encoder | None:
@@ -45,15 +36,5 @@ def stated_model(model: RetrieverModel | str | Path | None, index: str | Path) -
     if model.source == DEFAULT_MODEL:
         # The choice of whoever opens the index, as it was the choice of who made it.
         return None
-    beside = Path(index).resolve() / _FOLDER
+    beside = Path(index).resolve() / MODEL_FOLDER
     return str(Path(model.source).resolve()) if model.source and Path(model.source).resolve() != beside else _BESIDE
-
-
-def save_beside(model: RetrieverModel | str | Path | None, index: str | Path) -> None:
-    """Save a model that is in no folder of its own in the folder of an index.
-
-    Raises:
-        RetrievalError: It cannot be written.
-    """
-    if isinstance(model, RetrieverModel) and not model.source:
-        model.save(Path(index) / _FOLDER)

@@ -18,23 +18,14 @@ from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
 @dataclass(frozen=True)
 class Scoring:
-    """How passages are scored and which may be returned; the settings are those of `HopfieldRetriever`.
-
-    Attributes:
-        beta: Inverse temperature of the association.
-        passage_weight: w, the weight of the whole-passage pattern.
-        lexical_weight: Weight of BM25.
-        filter: Which passages may be returned.
-        approximate: How the ANN index is searched; None for an exact search.
-        weights: Trained W_Q, W_K, W_V; the identity when None.
-    """
+    """How passages are scored and which may be returned; the settings are those of `HopfieldRetriever`."""
 
     beta: float
     passage_weight: float
     lexical_weight: float
     filter: Filter | None
     approximate: ApproximateSettings | None
-    weights: HopfieldWeights | None
+    weights: HopfieldWeights | None  # Trained W_Q, W_K, W_V; the identity when None.
 
 
 class Hit(NamedTuple):
@@ -47,12 +38,7 @@ class Hit(NamedTuple):
 
 
 def find(corpus: Corpus, view: View, asked: Asked, scoring: Scoring, threshold: float | None = None) -> list[list[Hit]]:
-    """The best passages of a view for each question, those that score below the threshold left out.
-
-    Raises:
-        StaleSnapshot: A passage has been deleted from the corpus since the view was taken.
-        RetrievalError: The view is damaged, of another encoder, or the ANN index cannot be used.
-    """
+    """The best passages of a view for each question, those that score below the threshold left out."""
     rankings = _rankings(corpus, view, asked, scoring)
     kept = [[*zip(r.indices.tolist(), r.scores.tolist(), strict=True)] for r in rankings]
     if threshold is not None:
@@ -91,15 +77,7 @@ def _rankings(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> lis
 
 
 def hit_document(view: View, hit: Hit, state: Vectors, scoring: Scoring, *, association: bool) -> Document:
-    """A new document of a passage, with its `source`, `score`, `certified` and `quote`, and `association` where it is wanted.
-
-    Args:
-        view: What was searched.
-        hit: The passage.
-        state: (d,), the query state that it was found for.
-        scoring: How it was scored.
-        association: Put the windows that matched in the metadata.
-    """
+    """A new document of a passage, with its `source`, `score`, `certified` and `quote`, and `association` if it is wanted."""
     passage, spans = hit.passage.document, hit.passage.spans
     patterns = view.patterns_for(np.array([hit.number]))
     shares, products = associate(patterns, hit.number, state, scoring.beta, scoring.weights)

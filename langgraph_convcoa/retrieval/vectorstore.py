@@ -35,17 +35,7 @@ class VectorStoreCorpus(Corpus):
 
     Windows of candidates are encoded when they are first met and kept by content, for this object and, given a cache, on disk;
     the first questions over a large store are therefore slow. Documents that are longer than the encoder reads are split as
-    elsewhere, and their parts carry `{id}#{n}`. Documents are added to and deleted from the store itself.
-
-    Args:
-        store: Any LangChain `VectorStore`.
-        encoder: Encodes windows and questions; the store's own embeddings when None, where it names them.
-        candidates: How many documents are fetched a question, at least k of them.
-        search_kwargs: What every search of the store is given, such as `filter`, in the store's own form.
-        cache: Where encoded windows are kept between runs.
-
-    Raises:
-        InputError: `store` is no vector store, or `candidates` is below 1.
+    elsewhere, and their parts carry `{id}#{n}`. For the arguments see `HopfieldRetriever.from_vectorstore`.
     """
 
     complete: ClassVar[bool] = False
@@ -83,11 +73,7 @@ class VectorStoreCorpus(Corpus):
         return empty_memory()
 
     def view(self, asked: Asked) -> Memory:
-        """The candidates for one question, in the store's order.
-
-        Raises:
-            RetrievalError: The store fails, or its documents cannot be encoded.
-        """
+        """The candidates for one question, in the store's order; RetrievalError where the store fails."""
         method, query = self._request(asked)
         try:
             found = getattr(self.store, method)(query, **self._arguments(asked))

@@ -66,22 +66,9 @@ class ANNIndex:
     Over windows, the graph (HNSW, Malkov & Yashunin 2018; usearch) holds w y_0 + y_j for every window j, so that its best
     inner product with a query state is the bound w <x, y_0> + max_j <x, y_j> itself (with trained weights
     it is only near it). Over passages it holds y_0 alone: smaller and sooner built, and blind to a passage of which one
-    sentence fits. Entries are passages, numbered in the order in which they were added. Several threads may search; whoever
-    changes or first uses a loaded index does so alone.
-
-    Args:
-        dimension: Length d of a pattern.
-        settings: Of the graph.
-        passage_weight: w of the search; at another one the candidates are less good, not wrong.
-        threads: Threads for building and batches; all when 0.
-        source: The corpus that the passages are of.
-
-    Attributes:
-        keys: The key of each entry in its corpus, `GONE` where it was removed.
-        source: That corpus.
-
-    Raises:
-        RetrievalError: usearch is not installed.
+    sentence fits. Entries are passages, numbered in the order in which they were added; `keys` has the key of each in its
+    corpus, `GONE` where it was removed. At another w than `passage_weight` the candidates are less good, not wrong. Several
+    threads may search; whoever changes or first uses a loaded index does so alone.
 
     Example:
         >>> from langgraph_convcoa.retrieval.scoring.patterns import encode_patterns
@@ -131,18 +118,7 @@ class ANNIndex:
         progress: Progress = False,
         checkpoint: Callable[[], object] | None = None,
     ) -> None:
-        """Add passages to the graph.
-
-        Args:
-            patterns: Multi-vector passages.
-            sets: The numbers of those that are added; all when None.
-            keys: Their keys; numbered on when None.
-            progress: A bar, a callback or nothing.
-            checkpoint: Called now and then, so that what has been linked can be saved.
-
-        Raises:
-            RetrievalError: The patterns are not of the index's dimension.
-        """
+        """Add some passages, all when None, with keys that are numbered on when None; `checkpoint` is called now and then."""
         if patterns.d != self.dimension:
             raise RetrievalError(f"The patterns have length {patterns.d}, the ANN index {self.dimension}; build it again.")
         chosen = np.arange(patterns.n) if sets is None else sets
@@ -166,15 +142,7 @@ class ANNIndex:
             self.keys[entries] = GONE
 
     def candidates(self, states: Vectors, count: int) -> list[Sets]:
-        """Up to `count` entries for each query state, probably the best first.
-
-        Args:
-            states: (q, d).
-            count: How many, at least 1.
-
-        Raises:
-            RetrievalError: The states have another dimension, or the index's file is damaged.
-        """
+        """Up to `count` entries for each query state (q, d), probably the best first."""
         queries = np.ascontiguousarray(states, dtype=np.float32)
         if queries.ndim != 2 or queries.shape[1] != self.dimension:
             raise RetrievalError(f"The query vectors have shape {queries.shape}, the ANN index {self.dimension} columns.")
@@ -192,13 +160,7 @@ class ANNIndex:
     def save(self, path: str | Path, *, keys: Sets | None = None, source: str | None = None) -> None:
         """Write the index to one file, which replaces an older one whole or not at all; takes as much memory again.
 
-        Args:
-            path: The file.
-            keys: The keys of the entries in another corpus; its own when None.
-            source: That other corpus.
-
-        Raises:
-            RetrievalError: The file cannot be written.
+        `keys` and `source` are those of the entries in another corpus; its own when None.
         """
         graph = np.frombuffer(self._graph().save() or b"", dtype=np.uint8)
         arrays: dict[str, npt.NDArray[Any]] = {"graph": graph, "names": self.keys if keys is None else keys}
@@ -209,11 +171,7 @@ class ANNIndex:
 
     @classmethod
     def load(cls, path: str | Path, *, threads: int = 0) -> ANNIndex:
-        """Open a saved index; the graph is memory-mapped, and checked against its checksum, at the first search.
-
-        Raises:
-            RetrievalError: usearch is not installed, or the file is missing, damaged, no such index or of another version.
-        """
+        """Open a saved index; the graph is memory-mapped, and checked against its checksum, at the first search."""
         file = ArrayFile(Path(path), kind=_KIND, version=_VERSION)
         stage = dict(file.settings["stage"])
         made = {name: stage.pop(name) for name in ("dimension", "passage_weight")}
@@ -253,9 +211,6 @@ class ANNIndex:
 def approximate_settings(value: object) -> ApproximateSettings | None:
     """The settings that a user gave as `approximate`; True stands for the default ones, None or False for an exact search.
 
-    Raises:
-        InputError: It is none of these.
-
     Example:
         >>> approximate_settings(True) == ApproximateSettings(), approximate_settings(False)
         (True, None)
@@ -294,24 +249,8 @@ def search_candidates(
     """The k best of what an ANN index names, each scored exactly; certified only where nothing was left out.
 
     As many come back as from a search of everything: where a filter leaves few, or the index names too few that are
-    allowed, all that is allowed is searched.
-
-    Args:
-        patterns: n multi-vector passages.
-        states: Query states x, (q, d).
-        candidates: From states and a count to the numbers of about that many passages for each state.
-        k: How many.
-        count: How many candidates, at least k.
-        allowed: (n,), True for the passages that may be returned. While too few candidates are allowed, more are asked for.
-        extra: (q, n), a further term of each score; the passages for which it is largest are candidates too.
-        check: Called with the numbers of the passages that are about to be read, None for all.
-        **settings: What else `search` takes.
-
-    Returns:
-        One ranking a state, as from `search`.
-
-    Raises:
-        InputError, RetrievalError: As from `search` and from the index.
+    allowed, all that is allowed is searched. `candidates` gives about `count` passages for each state; those with the largest
+    `extra` are candidates too. `check` is called with the passages that are about to be read, None for all.
     """
     count = max(count, k)
     pool = patterns.n if allowed is None else int(allowed.sum())

@@ -23,19 +23,11 @@ _K1, _B = 1.5, 0.75
 
 
 class BM25Index:
-    """BM25 over passages, which are numbered in the order in which they were added.
+    """BM25 over passages, which are numbered in the order in which they were added; `keys` has the key of each in its corpus.
 
     A passage counts with its title; words are stemmed, and stop words are left out (`text.content_words`). The score is
     Lucene's form of BM25 with k1 = 1.5 and b = 0.75. Weights of words depend on all passages, so that after a change they are
     computed again at the next query: about 2 seconds a million passages, tokens being kept. Threads must take turns.
-
-    Args:
-        passages: The first passages.
-        source: The corpus that they are of.
-
-    Attributes:
-        keys: (n,), the key of each passage in its corpus.
-        source: That corpus.
 
     Example:
         >>> index = BM25Index([Document("Hopfield networks store patterns."), Document("BM25 counts words.")])
@@ -85,17 +77,7 @@ class BM25Index:
         return index
 
     def scores(self, queries: Sequence[str]) -> Vectors:
-        """BM25 of every passage for each query over the best of that query; 0 for all where nothing matches.
-
-        Args:
-            queries: q questions, as they were put.
-
-        Returns:
-            (q, n), from 0 to 1: times a weight, what `scoring.search` takes as `extra`.
-
-        Raises:
-            RetrievalError: The index was loaded from a file that is damaged.
-        """
+        """BM25 of every passage for each query over the best of that query, (q, n); 0 for all where nothing matches."""
         vocabulary, bm25 = self._words(), self._built()
         result: Vectors = np.zeros((len(queries), len(self)), dtype=np.float32)
         for row, query in zip(result, queries, strict=True):
@@ -108,11 +90,7 @@ class BM25Index:
         return result
 
     def save(self, path: str | Path) -> None:
-        """Write the index to one file, which replaces an older one whole or not at all; nothing is pickled.
-
-        Raises:
-            RetrievalError: The file cannot be written.
-        """
+        """Write the index to one file, which replaces an older one whole or not at all; nothing is pickled."""
         arrays = {
             "tokens": self._tokens,
             "offsets": self._offsets,
@@ -124,11 +102,7 @@ class BM25Index:
 
     @classmethod
     def load(cls, path: str | Path) -> BM25Index:
-        """Open a saved index; its arrays are memory-mapped and checked against their checksums at the first query.
-
-        Raises:
-            RetrievalError: The file is missing, damaged, no such index, or of another version.
-        """
+        """Open a saved index; its arrays are memory-mapped and checked against their checksums at the first query."""
         file = ArrayFile(Path(path), kind=_KIND, version=_VERSION)
         index = cls(source=file.settings["source"])
         index._vocabulary, index._file, index.keys = None, file, file.arrays["keys"]

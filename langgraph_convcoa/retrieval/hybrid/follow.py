@@ -36,10 +36,8 @@ def behind(changes: int, total: int) -> bool:
 class Follower(ABC, Generic[_Index]):
     """An index over whichever state of a corpus is searched; the keys of passages show which are new and which are gone.
 
-    Args:
-        path: The file that it is kept in, None for none. A file is never needed: one that is missing, damaged or of another
-            version, corpus or settings costs time, as the index is then rebuilt.
-        lock: Held while the file is written.
+    The file that it is kept in, written while `lock` is held, is never needed: one that is missing, damaged or of another
+    version, corpus or settings costs time, as the index is then rebuilt.
     """
 
     name: ClassVar[str]
@@ -163,30 +161,12 @@ class Follower(ABC, Generic[_Index]):
 
 
 class BM25Follower(Follower[BM25Index]):
-    """BM25 of the passages of a corpus, those that are new since the last search being added first.
-
-    Rebuilding takes about a quarter of a millisecond a passage.
-
-    Example:
-        >>> from langchain_core.documents import Document
-        >>> from langgraph_convcoa.retrieval.memory import Memory
-        >>> from langgraph_convcoa.retrieval.scoring.patterns import Patterns
-        >>> patterns = Patterns(np.zeros((4, 1), dtype=np.float32), np.array([0, 2, 4]))
-        >>> passages = [Document("A Hopfield network."), Document("BM25 counts words.")]
-        >>> memory = Memory(passages, patterns, np.zeros((2, 2), dtype=np.int64))
-        >>> BM25Follower().scores(memory, ["What are words?"]).tolist()
-        [[0.0, 1.0]]
-    """
+    """BM25 of the passages of a corpus, those that are new since the last search being added first."""
 
     name = "BM25 index"
 
     def scores(self, view: View, queries: Sequence[str]) -> Vectors:
-        """BM25 of every passage for each query over the query's best, (q, n); 0 for deleted ones and where nothing matches.
-
-        Raises:
-            RetrievalError: The passages cannot be read.
-            StaleSnapshot: The corpus has changed since the view was taken; search again.
-        """
+        """BM25 of every passage for each query over the query's best, (q, n); 0 for deleted ones and where nothing matches."""
         with self._guard:
             self._update(view, False)
             assert self._index is not None
@@ -241,11 +221,7 @@ class ANNFollower(Follower[ANNIndex]):
             return self._lags(view)
 
     def build(self, view: View, progress: Progress = False) -> None:
-        """Link everything.
-
-        Raises:
-            RetrievalError: usearch is not installed, or the patterns are damaged.
-        """
+        """Link everything."""
         with self._guard:
             self._update(view, progress)
 
@@ -259,12 +235,7 @@ class ANNFollower(Follower[ANNIndex]):
         weights: HopfieldWeights | None = None,
         **terms: Any,
     ) -> list[Ranking]:
-        """The best of the candidates for each query state; see `search_candidates`.
-
-        Raises:
-            InputError: k, beta or the weight is out of range.
-            RetrievalError: usearch is not installed, or the patterns are damaged.
-        """
+        """The best of the candidates for each query state; see `search_candidates`."""
 
         def candidates(states: Vectors, count: int) -> list[Numbers]:
             with self._guard:

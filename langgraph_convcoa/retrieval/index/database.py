@@ -109,11 +109,7 @@ def shrink(folder: Path) -> None:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[Transaction]:
-    """One state of the database, whatever is committed before the block ends.
-
-    Raises:
-        RetrievalError: There is no index, it is of another version, damaged, or cannot be read.
-    """
+    """One state of the database, whatever is committed before the block ends."""
     with _connected(folder) as connection:
         connection.execute("BEGIN")
         yield Transaction(connection, folder)
@@ -170,8 +166,6 @@ class Transaction:
         body = json.dumps(asdict(replace(head, commits=head.commits + 1)))
         self._connection.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (body, _checksum(body)))
 
-    # Blocks -------------------------------------------------------------------------------------------------------------
-
     def blocks(self) -> list[Block]:
         """All blocks of the pattern file in order, checked to follow one another to the end."""
         found, end = [], 0
@@ -206,8 +200,6 @@ class Transaction:
                 raise damaged(self._folder, f"the record of the block of patterns at row {first} does not match its checksum")
             arrays = np.frombuffer(sizes, "<i4"), np.frombuffer(keys, "<i8"), np.frombuffer(scales, "<f4")
             return Block(first, *arrays, patterns)
-
-    # Documents and passages ---------------------------------------------------------------------------------------------
 
     def put_passages(self, first_key: int, passages: Iterable[tuple[str, Passage]]) -> int:
         """Store passages, each with the id of its document, under keys from the first on; the next key is returned."""

@@ -117,8 +117,6 @@ class Index(Corpus):
     def __len__(self) -> int:
         return len(self.snapshot())
 
-    # Reading ------------------------------------------------------------------------------------------------------------
-
     def snapshot(self) -> Snapshot:
         """The present state, which a search sees from its start to its end."""
         with self._guard:
@@ -151,8 +149,6 @@ class Index(Corpus):
         with self._guard:
             self._current, self._checked = None, set()
         self.snapshot().verify()
-
-    # Writing ------------------------------------------------------------------------------------------------------------
 
     def ingest(
         self,
@@ -275,11 +271,7 @@ class Index(Corpus):
             database.put_head(replaced(database.head(), settings=dict(settings)))
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
-        """Keep a retriever's settings where this is the index at `path`; False where it is not.
-
-        Raises:
-            InputError: It is, and stores its patterns as another type.
-        """
+        """Keep a retriever's settings where this is the index at `path`; False where it is not."""
         if self.path.resolve() != Path(path).resolve():
             return False
         if dtype not in (None, self.head.dtype):
@@ -312,12 +304,9 @@ class Index(Corpus):
 
 
 def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None, settings: Mapping[str, Any]) -> Index:
-    """The index in a folder, made where there is none.
+    """The index in a folder, made with these settings where there is none; of one that is there, only its ANN index is set.
 
-    The settings are those of a new index; of one that is there, only its ANN index is set where they name one.
-
-    Raises:
-        RetrievalError: The index is of another encoder or type, or cannot be opened or made.
+    RetrievalError where the index is of another encoder or type, or cannot be opened or made.
     """
     if not exists(Path(path)):
         return Index.create(path, encoder, dtype=dtype or "float32", settings=settings)
@@ -334,12 +323,7 @@ def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None
 def save_index(
     corpus: Corpus, path: str | Path, encoder: Encoder, settings: Mapping[str, Any], *, dtype: PatternType | None = None
 ) -> None:
-    """Save a corpus as an index with a retriever's settings, its BM25 index and, where they name one, its ANN index.
-
-    Raises:
-        InputError: There is no such type, or an id or metadata cannot be stored.
-        RetrievalError: The folder cannot be used or written to; an index that was there is as it was.
-    """
+    """Save a corpus as an index with a retriever's settings, its BM25 index and, where they name one, its ANN index."""
     view = corpus.snapshot()
     write_index(Path(path), view, encoder, dtype or view.patterns.dtype, settings)
     saved = Index(path)

@@ -29,22 +29,14 @@ class Snapshot:
     """The passages of an index and their patterns after one of its commits.
 
     Deleted passages keep their number, which is that of their patterns, until the index is compacted.
-
-    Attributes:
-        folder: The index.
-        head: The state that this is.
-        blocks: The blocks of the pattern file.
-        keys: (n,), the key of each passage, growing.
-        alive: (n,), False for deleted passages; None where none is.
-        checked: Shared by the snapshots of an index.
     """
 
     folder: Path
     head: Head
     blocks: list[Block]
-    keys: Keys
-    alive: npt.NDArray[np.bool_] | None
-    checked: Checked
+    keys: Keys  # (n,), of each passage, growing.
+    alive: npt.NDArray[np.bool_] | None  # (n,), False for deleted passages; None where none is.
+    checked: Checked  # Shared by the snapshots of an index.
     _patterns: Patterns
     _masks: list[tuple[dict[str, Any], npt.NDArray[np.bool_]]] = field(default_factory=list)
 
@@ -52,9 +44,7 @@ class Snapshot:
     def load(cls, folder: Path, checked: Checked, before: Snapshot | None = None) -> Snapshot:
         """The present state; `before` where that is it.
 
-        Raises:
-            FileNotFoundError: The pattern file is missing, or another has just replaced it; to be tried again.
-            RetrievalError: There is no index, or it is damaged or cut short.
+        FileNotFoundError where the pattern file is missing, or another has just replaced it; to be tried again.
         """
         with reading(folder) as database:
             head = database.head()
@@ -104,11 +94,7 @@ class Snapshot:
 
     @property
     def patterns(self) -> Patterns:
-        """The patterns of all passages, the deleted ones too, each block compared with its checksum before its first use.
-
-        Raises:
-            RetrievalError: A block does not match its checksum.
-        """
+        """The patterns of all passages, the deleted ones too, each block compared with its checksum before its first use."""
         self._check(self.blocks)
         return self._patterns
 
@@ -147,12 +133,7 @@ class Snapshot:
             )
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages of these numbers, with their windows.
-
-        Raises:
-            StaleSnapshot: One has been deleted since.
-            RetrievalError: One is damaged.
-        """
+        """The passages of these numbers, with their windows; StaleSnapshot where one has been deleted since."""
         keys = self.keys[np.asarray(numbers, dtype=np.int64)].tolist()
         with reading(self.folder) as database:
             found = database.passages(keys)
@@ -182,11 +163,7 @@ class Snapshot:
         return mask
 
     def verify(self) -> None:
-        """Compare the whole database, all patterns and all passages with their checksums.
-
-        Raises:
-            RetrievalError: Something is damaged; the message says what.
-        """
+        """Compare the whole database, all patterns and all passages with their checksums; RetrievalError says what fails."""
         with reading(self.folder) as database:
             database.check_integrity()
         for passage, size in zip(read(self), np.diff(self.patterns.offsets)[self.numbers], strict=True):

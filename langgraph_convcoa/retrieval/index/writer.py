@@ -62,11 +62,7 @@ class WriterLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock.
-
-        Raises:
-            RetrievalError: Another process or object is writing, or the folder cannot be written to.
-        """
+        """Hold the lock; RetrievalError where another process or object is writing, or the folder cannot be written to."""
         with self._threads:
             try:
                 self._file.acquire()
@@ -114,10 +110,8 @@ def compact(folder: Path, snapshot: Snapshot) -> None:
 def write_index(folder: Path, view: View, encoder: Encoder, dtype: PatternType, settings: Mapping[str, Any]) -> None:
     """Write the passages of a view, and a retriever's settings, as an index, in place of the one that may be there.
 
-    Raises:
-        InputError: There is no such type, or an id or metadata cannot be stored.
-        RetrievalError: The folder holds something else or cannot be written to, or the encoder has no name to compare it by
-            when the index is opened.
+    InputError where there is no such type, or an id or metadata cannot be stored; RetrievalError where the folder holds
+    something else, or the encoder has no name to compare it by when the index is opened.
     """
     if dtype not in STORED_TYPES:
         raise InputError(f"Patterns cannot be stored as {dtype!r}; use one of {', '.join(STORED_TYPES)}.")

@@ -35,17 +35,11 @@ Each = Callable[[Callable[[Any], object], Sequence[Any]], object]
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """States and what trained weights make of them.
+    """States and what trained weights make of them."""
 
-    Attributes:
-        states: x, (q, d), multiplied with y_0.
-        readout: x (W_K W_V)^T, (q, d), multiplied with the windows; x itself without weights.
-        association: x W_Q W_K^T, (q, d), whose products say which windows count; None where they are those of `readout`.
-    """
-
-    states: Vectors
-    readout: Vectors
-    association: Vectors | None
+    states: Vectors  # x, (q, d), multiplied with y_0.
+    readout: Vectors  # x (W_K W_V)^T, (q, d), multiplied with the windows; x itself without weights.
+    association: Vectors | None  # x W_Q W_K^T, (q, d), whose products say which windows count; None where they are x's.
 
     @classmethod
     def of(cls, states: Vectors, weights: HopfieldWeights | None) -> Queries:
@@ -62,32 +56,20 @@ class Queries:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of a score besides the patterns and the queries.
-
-    Attributes:
-        beta: Inverse temperature.
-        passage_weight: w.
-        allowed: (n,) True for passages that may be returned, or None.
-        extra: (q, n) added to each passage's score, or None.
-    """
+    """The terms of a score besides the patterns and the queries."""
 
     beta: float
     passage_weight: float
-    allowed: npt.NDArray[np.bool_] | None
-    extra: Vectors | None
+    allowed: npt.NDArray[np.bool_] | None  # (n,), True for passages that may be returned.
+    extra: Vectors | None  # (q, n), added to each passage's score.
 
 
 @dataclass(frozen=True, eq=False)
 class FirstPass:
-    """Bounds of all passages, and the products that they come from.
+    """Bounds of all passages, and the products that they come from."""
 
-    Attributes:
-        bounds: No score is above its bound, (q, n); -infinity where not allowed.
-        products: <x, y_0> and b of every row, (N, q), of allowed blocks only; None for int8.
-    """
-
-    bounds: Tensor
-    products: Tensor | None
+    bounds: Tensor  # No score is above its bound, (q, n); -infinity where not allowed.
+    products: Tensor | None  # <x, y_0> and b of every row, (N, q), of allowed blocks only; None for int8.
 
 
 def first_pass(patterns: Patterns, queries: Queries, terms: Terms, each: Each) -> FirstPass:
@@ -233,18 +215,11 @@ class Scratch(threading.local):
 
 
 def window_maxima(products: Tensor, edges: npt.NDArray[np.int64], scratch: Scratch) -> Tensor:
-    """The maxima over the windows of each set, that is over all its rows but the first.
+    """The maxima (n, q) over the windows of each set, that is over all its rows but the first, of products (m, q) of n sets.
 
     The maximum of s rows is that of its first and its last 2^l rows, 2^l <= s < 2^(l+1), and those of all runs of 2^l rows
-    come from those of 2^(l-1) in one step (the sparse table of range maximum queries).
-
-    Args:
-        products: (m, q), left as they are.
-        edges: (n + 1,), from 0 to m; set i is rows edges[i] to edges[i + 1], at least two.
-        scratch: Memory to work in.
-
-    Returns:
-        Maxima of (n, q), NaN where a window is.
+    come from those of 2^(l-1) in one step (the sparse table of range maximum queries). Set i is rows edges[i] to edges[i + 1],
+    at least two; a maximum is NaN where a window is.
 
     Example:
         >>> products = torch.tensor([[9.0], [1.0], [9.0], [2.0], [5.0], [4.0]])
@@ -292,16 +267,6 @@ def workers(*, parallel: bool) -> Iterator[Each]:
 
     Each thread takes block after block and keeps to one core, so that a block is still in its cache at the next step. torch's
     own threads would wait for each other after every step of every block, which costs more than the steps on a busy machine.
-
-    Args:
-        parallel: Whether the work is worth more than one thread.
-
-    Example:
-        >>> done = []
-        >>> with workers(parallel=True) as each:
-        ...     _ = each(done.append, [1, 2, 3])
-        >>> sorted(done)
-        [1, 2, 3]
     """
     usual = torch.get_num_threads()
     if usual == 1:

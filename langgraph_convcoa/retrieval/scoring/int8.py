@@ -21,18 +21,12 @@ _DIGITS = 3
 class IntegerQueries:
     """Queries as int8 digits, ready for products with int8 patterns.
 
-    x is step * (h + l / 254 + r / 254^2) with int8 vectors h, l and r; with the first digit alone it is off by `error`.
-
-    Attributes:
-        steps: The worth of one unit of the first digit, (q,).
-        errors: |x - x^| where x^ is what the digits say, (q,).
-        count: Number of queries q.
-        digits: How many digits there are.
+    x is step * (h + l / 254 + r / 254^2) with int8 vectors h, l and r; with the first digit alone it is off by `errors`.
     """
 
-    steps: npt.NDArray[np.float64]
-    errors: npt.NDArray[np.float64]
-    count: int
+    steps: npt.NDArray[np.float64]  # The worth of one unit of the first digit, (q,).
+    errors: npt.NDArray[np.float64]  # |x - x^| where x^ is what the digits say, (q,).
+    count: int  # Number of queries q.
     digits: int
     _rows: npt.NDArray[np.int8]
 
@@ -72,12 +66,7 @@ class IntegerQueries:
     ) -> npt.NDArray[np.int32 | np.float32]:
         """Products of rows (m, d) with every digit of every query, (m, digits * q), the first digits first: whole numbers.
 
-        Args:
-            values: int8 rows.
-            out: Where to put them: int32, or for one query of one digit float32, which is then faster and rounds above 2^24.
-
-        Returns:
-            `out`, or a new int32 array.
+        `out` is int32, or for one query of one digit float32, which is then faster and rounds above 2^24; new int32 when None.
         """
         found = np.empty((len(values), len(self._rows)), dtype=np.int32) if out is None else out
         if len(self._rows) == 1:

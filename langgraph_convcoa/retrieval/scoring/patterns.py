@@ -25,17 +25,7 @@ _ROWS = 4_096
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """N patterns of length d in n sets, one a passage; read and never written.
-
-    Attributes:
-        values: (N, d), C-contiguous, float32 or int8; may be a read-only memory map.
-        offsets: (n + 1,); set i is rows offsets[i] to offsets[i + 1]. Its first row is the whole-passage pattern y_0, the
-            others, at least one, are its windows Y.
-        scales: (N,) for int8, where a pattern is its scale times its row; None for float32.
-        dtype: The stored type.
-
-    Raises:
-        RetrievalError: The parts do not fit together.
+    """N patterns of length d in n sets, one a passage; never written to. RetrievalError where the parts do not fit together.
 
     Example:
         >>> values, scales = encode_patterns(np.eye(2, dtype=np.float32), "int8")
@@ -44,9 +34,10 @@ class Patterns:
         (1, 2, [[1.0, 0.0]])
     """
 
-    values: npt.NDArray[Any]
+    values: npt.NDArray[Any]  # (N, d), C-contiguous, float32 or int8; may be a read-only memory map.
+    # (n + 1,); set i is rows offsets[i] to offsets[i + 1]: the whole-passage pattern y_0, then at least one window Y.
     offsets: npt.NDArray[np.int64]
-    scales: npt.NDArray[np.float32] | None = None
+    scales: npt.NDArray[np.float32] | None = None  # (N,) for int8, where a pattern is its scale times its row.
     dtype: PatternType = "float32"
 
     def __post_init__(self) -> None:
@@ -111,20 +102,10 @@ class Patterns:
 
 
 def encode_patterns(vectors: Vectors, dtype: PatternType) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
-    """Vectors as they are stored, and the scales of int8 rows.
+    """Vectors (N, d) as they are stored, and the scales (N,) of int8 rows, None for float32.
 
-    int8 has one scale a row, the largest absolute entry over 127, so that an entry is off by at most half a scale.
-
-    Args:
-        vectors: (N, d) float32.
-        dtype: The stored type.
-
-    Returns:
-        Values of (N, d) for `Patterns.values`, and scales of (N,), or None for float32.
-
-    Raises:
-        InputError: There is no such type.
-        RetrievalError: The vectors are not a matrix of finite numbers.
+    A scale is the largest absolute entry of its row over 127, so that an entry is off by at most half a scale. InputError for
+    another type, RetrievalError where the vectors are not a matrix of finite numbers.
 
     Example:
         >>> values, scales = encode_patterns(np.array([[0.5, -1.0]], dtype=np.float32), "int8")

@@ -43,19 +43,12 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The best passages for one query.
+    """The best passages for one query."""
 
-    Attributes:
-        indices: Passage numbers, best first; equal scores in the order of the numbers.
-        scores: w <x, y_0> + sim(z, x) + extra of each.
-        certified: Whether these are certainly the best of all that was allowed, as the patterns are stored.
-        scored: How many passages were scored in full to know that.
-    """
-
-    indices: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float64]
-    certified: bool
-    scored: int
+    indices: npt.NDArray[np.int64]  # Passage numbers, best first; equal scores in the order of the numbers.
+    scores: npt.NDArray[np.float64]  # w <x, y_0> + sim(z, x) + extra of each.
+    certified: bool  # Whether these are certainly the best of all that was allowed, as the patterns are stored.
+    scored: int  # How many passages were scored in full to know that.
 
 
 def search(
@@ -69,22 +62,14 @@ def search(
     extra: Vectors | None = None,
     weights: HopfieldWeights | None = None,
 ) -> list[Ranking]:
-    """The k best passages for each query state, the same as by scoring every passage in full.
+    """The k best passages for each query state (q, d), the same as by scoring every passage in full.
 
     score(x, Y) = w <x, y_0> + sim(z, x) + extra, with z = sparsemax(beta x W_Q W_K^T Y^T) Y W_K W_V. The association weights
     of a set add up to one, so that w <x, y_0> + max_j b_j + extra bounds its score, where b_j = <x (W_K W_V)^T, y_j>: sets are
     scored in the order of their bounds until the k-th score is above every bound left. int8 patterns are first multiplied
     with the query rounded to int8, their bounds widened by what that can change, and the sets then scored without it.
 
-    Args:
-        patterns: Of n passages.
-        states: Query states x, (q, d).
-        k: How many passages, at least 1; fewer come back where fewer are allowed.
-        beta: Inverse temperature, 0 (mean of the windows) to infinity (best window).
-        passage_weight: w, at least 0.
-        allowed: (n,), True for the passages that may be returned; all when None.
-        extra: (q, n), added to each passage's score, such as BM25.
-        weights: Trained W_Q, W_K, W_V; the identity when None.
+    Only passages that `allowed` (n,) names are returned; `extra` (q, n), such as BM25, is added to the scores.
 
     Raises:
         InputError: k, beta or the weight is out of range.
@@ -213,7 +198,7 @@ def _rank(
         order = np.lexsort((chosen[:, :most], -scores[:, :most]))[:, :k]
         last = np.take_along_axis(scores, order[:, -1:], axis=1)[:, 0]
         next_bound = np.concatenate([bounds, left[:, None]], axis=1)[np.arange(len(which)), needed]
-        # Strictly above, so that equal scores are never told apart by chance.
+        # Strictly above, so that rounding never decides between equal scores.
         done = last > next_bound + _ROUNDING * np.maximum(1.0, np.abs(last))
         for place in np.flatnonzero(done):
             picks = order[place]
@@ -250,16 +235,7 @@ def _exact_scores(
 ) -> npt.NDArray[np.float64]:
     """The second pass: w <x, y_0> + sum_j sparsemax(beta a)_j b_j + extra, of m pairs of a query and a passage.
 
-    Args:
-        patterns: Of n passages.
-        queries: q queries.
-        terms: What else a score is made of.
-        products: <x, y_0> and b of every row, (N, q), where the first pass kept them.
-        which: The query of each pair, (m,); the pairs of one query stand together.
-        sets: The passage of each pair, (m,).
-
-    Raises:
-        RetrievalError: A score is not finite, because a stored pattern is not.
+    The pairs of one query stand together. `products` are <x, y_0> and b of every row, (N, q), where the first pass kept them.
     """
     sizes = patterns.offsets[sets + 1] - patterns.offsets[sets]
     scores = np.empty(len(sets), dtype=np.float64)

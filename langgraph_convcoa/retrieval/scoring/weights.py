@@ -15,15 +15,7 @@ class HopfieldWeights:
     """Trained weights of the association (Pan et al. 2024b, section 4).
 
     z = sparsemax(beta x W_Q W_K^T Y^T) Y W_K W_V. Both products fall on the query's side, so that stored patterns stay as they
-    are: a_j = <x W_Q W_K^T, y_j> and b_j = <x (W_K W_V)^T, y_j>.
-
-    Attributes:
-        query: W_Q, (d, h).
-        key: W_K, (d, h).
-        value: W_V, (h, d).
-
-    Raises:
-        RetrievalError: The shapes do not fit together, or a weight is not finite.
+    are: a_j = <x W_Q W_K^T, y_j> and b_j = <x (W_K W_V)^T, y_j>. RetrievalError where shapes do not fit or are not finite.
 
     Example:
         >>> eye = np.eye(2, dtype=np.float32)
@@ -32,9 +24,9 @@ class HopfieldWeights:
         [[2.0, 0.0]]
     """
 
-    query: Vectors
-    key: Vectors
-    value: Vectors
+    query: Vectors  # W_Q, (d, h).
+    key: Vectors  # W_K, (d, h).
+    value: Vectors  # W_V, (h, d).
 
     def __post_init__(self) -> None:
         shapes = self.query.shape, self.key.shape, self.value.shape
