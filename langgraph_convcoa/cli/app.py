@@ -13,12 +13,10 @@ import typer
 from typer.core import TyperGroup
 
 from langgraph_convcoa.cli.bench import app as bench_app
-from langgraph_convcoa.cli.chat import ask, chat
+from langgraph_convcoa.cli.chat import ask, chat, demo
 from langgraph_convcoa.cli.console import report, warn
-from langgraph_convcoa.cli.demo import demo
 from langgraph_convcoa.cli.evaluate import app as evaluate_app
-from langgraph_convcoa.cli.index import index
-from langgraph_convcoa.cli.search import search
+from langgraph_convcoa.cli.index import index, search
 from langgraph_convcoa.cli.threads import app as threads_app
 from langgraph_convcoa.cli.train import train
 from langgraph_convcoa.errors import ConvCoAError
@@ -94,7 +92,7 @@ def main() -> None:
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     if sys.stdin is None:
-        # Closed by who called; nobody asks anything then.
+        # Closed by the caller: an empty input.
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - for as long as the program runs
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

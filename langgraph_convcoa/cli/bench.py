@@ -69,7 +69,7 @@ def scoring(
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time scoring beside the bare product and FAISS.
+    """Time scoring, compared with the bare product and FAISS.
 
     [bold]Examples[/bold]
       convcoa bench scoring

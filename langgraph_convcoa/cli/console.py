@@ -44,7 +44,7 @@ def report(error: ConvCoAError) -> None:
 
 
 def citation_line(number: int, citation: Mapping[str, Any]) -> str:
-    """A citation as a line "[n] source - quote"; the id stands beside the source where it says more.
+    """A citation as a line "[n] source - quote"; the id follows the source where it says more.
 
     Example:
         >>> citation_line(1, {"id": "a.md#2", "source": "a.md", "quote": "It is so."})

@@ -157,7 +157,7 @@ class Session(StoredGraph):
         stream: Any = self._compiled.astream(
             given, self._config, context=self._context, stream_mode=["messages", "custom", "values"], durability="sync"
         )
-        # Closed at once when the turn is cancelled, not when the garbage collector comes by.
+        # Closed at once when the turn is cancelled, not at garbage collection.
         async with aclosing(stream) as parts:
             async for mode, part in parts:
                 if mode == "values":

@@ -109,7 +109,7 @@ def import_thread(
     thread: Annotated[str | None, option("T", "Another name than the one it had.")] = None,
     store: _Store = None,
 ) -> None:
-    """Import a conversation that was exported; it goes on where it was.
+    """Import a conversation that was exported; it continues where it was.
 
     [bold]Examples[/bold]
       convcoa threads import thesis.json

@@ -94,7 +94,7 @@ def evaluate_methods(
     """
     tell = notify or (lambda _message: None)
     check_methods(plan.methods)
-    # A package that is missing is told before anything is paid for.
+    # A missing package is reported before anything is paid for.
     answer_metrics("a", ["a"])
     names = [model_name(model) for model in plan.models]
     rows = variants(list(plan.methods), names, parse_sweeps(plan.sweeps))

@@ -68,8 +68,8 @@ class ConversationStore:
         except ConvCoAError:
             raise
         except Exception as error:
-            if (told := self.error(error)) is not None:
-                raise told from None
+            if (reported := self.error(error)) is not None:
+                raise reported from None
             raise
 
     def busy(self, thread: str) -> StoreError:

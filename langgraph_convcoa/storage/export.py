@@ -24,7 +24,7 @@ def lasting_fields() -> dict[str, TypeAdapter[Any]]:
 
     from langgraph_convcoa.state import ThreadState
 
-    # With the extras: one of them tells the types of messages apart.
+    # With the extras: one of them discriminates the types of messages.
     return {name: TypeAdapter(hint) for name, hint in get_type_hints(ThreadState, include_extras=True).items()}
 
 

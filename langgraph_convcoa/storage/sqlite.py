@@ -100,7 +100,7 @@ class SqliteStore(ConversationStore):
 
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
-        """The thread for this program alone, by a lock on an empty file beside the store."""
+        """The thread for this program alone, by a lock on an empty file in the folder of the store."""
         from filelock import AsyncFileLock, Timeout
 
         digest = hashlib.sha256(thread.encode("utf-8", "replace")).hexdigest()[:12]

@@ -49,7 +49,7 @@ class Kit:
     settings: ConvCoAContext = field(default_factory=ConvCoAContext)  # of ours
     # Questions with their answers, for few-shot prompts; of another part of the data than what is asked.
     examples: Sequence[tuple[str, str]] = ()
-    actions: Sequence[Action] = ()  # further actions of ours beside the retriever, such as the web or tables
+    actions: Sequence[Action] = ()  # further actions of ours besides the retriever, such as the web or tables
 
     def all_actions(self) -> list[Action]:
         """The actions that ours can take: the retriever's, and the further ones."""
@@ -222,7 +222,7 @@ def conversation(turn: Turn, budget_tokens: int) -> str:
 
 
 def short_answer(text: str) -> str | None:
-    """What stands after the last "the answer is", without the stop at its end; None where nobody says so."""
+    """The text after the last "the answer is", without its full stop; None where that is missing."""
     parts = re.split(r"(?i)\bso the (?=(?:final )?answer is)", text)
     found = _ANSWER_IS.search(parts[-1])
     if found is None:

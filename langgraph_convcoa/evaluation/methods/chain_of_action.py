@@ -1,7 +1,7 @@
 """Chain of action: Pan et al. 2024a, "Chain-of-Action: Faithful and Multimodal Question Answering through Large Language
 Models", section 2 and algorithm 1, with the one action that searches the corpus.
 
-A single-turn method: what it is told of a conversation stands in front of the question as text.
+A single-turn method: the conversation is text in front of the question.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _NOT_COMPARED = re.compile(r"\[\d+\]|\s")
 
 
 class _PartialReasoner(ChatModelReasoner):
-    """Settles some of what is to be corrected by itself, and asks the model for the rest; of asynchronous turns alone."""
+    """Decides some corrections without the model, and asks it for the rest; for asynchronous turns only."""
 
     async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
         settled = {item.index: correction for item in request.items if (correction := self._settled(item)) is not None}

@@ -72,7 +72,7 @@ def judge_agreement(answers: Sequence[Answered], measures: Sequence[str] = ("em"
     """Agreement of the judge's verdicts with measures that are 0 or 1; none for one that no judged answer has.
 
     `kappa` is the agreement beyond chance (Cohen 1960), None where both say the same of all answers; `only_judge` and
-    `only_measure` are right for one of the two alone. Answers without a verdict or the measure are passed over.
+    `only_measure` are right for one of the two alone. Answers without a verdict or the measure do not count.
 
     Example:
         >>> both = [{"gpt_em": n % 2, "em": n % 4 == 1} for n in range(8)]

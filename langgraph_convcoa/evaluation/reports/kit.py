@@ -165,7 +165,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Page:
-    """A report to read, as Markdown with pictures in files beside it or as one HTML file that needs nothing else."""
+    """A report to read, as Markdown with pictures in separate files or as one self-contained HTML file."""
 
     title: str
     summary: str

@@ -70,7 +70,7 @@ class RunReport(RunFigures, Report):
 
 
 def write_report(report: RunReport, folder: str | Path) -> list[Path]:
-    """Write `report.md` with its pictures beside it, `report.html` and `report.json` into a folder that exists."""
+    """Write `report.md` with its pictures, `report.html` and `report.json` into a folder that exists."""
     places = [Path(folder) / f"report.{ending}" for ending in ("md", "html", "json")]
     page = report.page()
     for place in places[:2]:

@@ -207,7 +207,7 @@ class _Run:
 
     async def ask(self, method: str, turn: Turn, question: Query) -> tuple[Answered, Exception | None]:
         meter = Meter()
-        # The name is not the question: tracing shows runs by name, and thousands of names help nobody.
+        # Tracing shows runs by name, so that the name is the method and not the question.
         config: RunnableConfig = {"callbacks": [meter], "run_name": method}
         references, number = references_of(question), len(question.history) + 1
         record = Answered(method, turn.id, turn.conversation, turn.question, number, references, question.gold)
