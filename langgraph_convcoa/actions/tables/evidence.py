@@ -23,10 +23,10 @@ _AGGREGATES |= {"Stddev": "standard deviation of", "Variance": "variance of"}
 
 
 def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "", look_up: bool = False) -> Document:
-    """A result as one document; its quote is the query and the first rows.
+    """A result as one document; its quote is the query, the first rows, and `words`, which say what the query computes.
 
     The text begins with the quote, so that a figure stands where the question's words do, and ends with the rows as a table.
-    For a look-up, whose answer is copied from the text, it is the rows as sentences. `words` says what the query computes.
+    For a look-up, whose answer is copied from the text, it is the rows as sentences.
 
     Example:
         >>> found = evidence_from(Result(("n",), ((3,),), False), "SELECT COUNT(*) AS n FROM sales", "sales.csv", "tables")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 
 from langgraph_convcoa.actions.tables.database import DatabaseTables
@@ -18,12 +19,7 @@ _ENDINGS = ".csv .tsv .parquet .json .jsonl .xlsx, an SQLite or DuckDB file"
 
 
 def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: str, threads: int) -> list[Engine]:
-    """Engines over the sources: one for all files together, so that a query can join them, and one for each database.
-
-    Raises:
-        InputError: Nothing is given, a package is missing, or a name is used twice.
-        TableError: A source cannot be opened.
-    """
+    """Engines over the sources: one for all files together, so that a query can join them, and one for each database."""
     missing = [package for package in ("duckdb", "openpyxl", "sqlalchemy", "sqlglot") if find_spec(package) is None]
     if missing:
         raise InputError(f'tables need {missing[0]}: install it with pip install "langgraph-convcoa[tabular]"')
@@ -111,11 +107,8 @@ def _duckdb_file(source: str | Path) -> Path | None:
 
 def _free_name(name: str, taken: Mapping[str, Path]) -> str:
     folded = {other.casefold() for other in taken}
-    number, free = 1, name
-    while free.casefold() in folded:
-        number += 1
-        free = f"{name}_{number}"
-    return free
+    free = (name if number == 1 else f"{name}_{number}" for number in count(1))
+    return next(one for one in free if one.casefold() not in folded)
 
 
 def _check_names(engines: Sequence[Engine]) -> None:

@@ -67,7 +67,6 @@ class CostsReport(Report):
     k: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
         rows = [{**asdict(row), "total_tokens": row.total_tokens} for row in self.rows]
         return {"rows": rows, "k": self.k, "limits": LIMITS}
 

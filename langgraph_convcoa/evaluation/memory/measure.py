@@ -54,16 +54,14 @@ class MemoryReport(Report):
     recall: Sequence[RecallRow] = ()
     summaries: Sequence[RecallSummary] = ()
 
-    def ratios(self) -> dict[str, float | None]:
-        """Median cost around round 50 over that around round 10."""
+    def _ratios(self) -> dict[str, float | None]:
         return {name: ratio(self.costs, name) for name in _FIELDS}
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON data."""
         found: dict[str, Any] = {}
         if self.costs:
             found["costs"] = {
-                "ratio_50_to_10": self.ratios(),
+                "ratio_50_to_10": self._ratios(),
                 "retrievals": sum(cost.retrievals for cost in self.costs),
                 "retrievals_saved": sum(cost.recalled for cost in self.costs),
                 "rounds": list(map(asdict, self.costs)),
@@ -98,18 +96,14 @@ class MemoryReport(Report):
             if window := around(self.costs, number):
                 tokens, seconds, size = (statistics.median(getattr(c, name) for c in window) for name in _FIELDS)
                 rows.append([str(number), shown(tokens, 0), shown(1000 * seconds, 0), shown(size, 0)])
-        rows.append(["50 to 10", *(shown(value, 2) or "-" for value in self.ratios().values())])
+        rows.append(["50 to 10", *(shown(value, 2) or "-" for value in self._ratios().values())])
         made, saved = sum(c.retrievals for c in self.costs), sum(c.recalled for c in self.costs)
         note = f"{len(self.costs)} rounds, {made} retrievals, {saved} saved by recalling"
         columns = ("around round", "prompt tokens", "ms outside the model", "state, KB")
         return Table("Cost of a turn, medians", columns, rows, note)
 
     def figure(self) -> Figure:
-        """Prompt tokens and seconds against the round.
-
-        Raises:
-            InputError: The costs were not measured, or matplotlib is not installed.
-        """
+        """Prompt tokens and seconds against the round."""
         if not self.costs:
             raise InputError("There is nothing to draw without the part costs; add it, or leave out --plot.")
         figure = new_figure(9, 3.5)

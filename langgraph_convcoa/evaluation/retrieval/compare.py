@@ -64,7 +64,6 @@ def evaluate_retrieval(
 
     Raises:
         InputError: A method or the baseline is unknown, there is no trained model, or no query has a gold passage in the pool.
-        RetrievalError: The passages cannot be encoded, or the model or the index cannot be opened or is for another encoder.
     """
     found = as_encoder(encoder)
     trained = model_for(opened_model(model), found)

@@ -55,7 +55,6 @@ class MethodResult:
     p_values: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON values."""
         return {
             "queries": self.queries,
             **self.metrics,
@@ -83,7 +82,6 @@ class RetrievalReport(Report):
     measured: dict[str, Measured] = field(default_factory=dict, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
         names = ("dataset", "part", "documents", "queries", "left_out", "baseline")
         methods = {name: result.to_dict() for name, result in self.methods.items()}
         return {**{name: getattr(self, name) for name in names}, "methods": methods}
@@ -104,7 +102,6 @@ class SourcesReport(Report):
     baseline: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
         return {
             "sources": [report.to_dict() for report in self.sources],
             "baseline": self.baseline,

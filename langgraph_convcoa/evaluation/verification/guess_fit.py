@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from langgraph_convcoa.evaluation.reports.kit import Report, Table
-from langgraph_convcoa.evaluation.verification.guess_cases import GuessCase, load_cases
+from langgraph_convcoa.evaluation.verification.guesses import GuessCase, load_cases
 from langgraph_convcoa.verification.calibration import best_threshold
 from langgraph_convcoa.verification.mrfs import GUESS_THRESHOLD, polar_claim
 from langgraph_convcoa.verification.references import segments

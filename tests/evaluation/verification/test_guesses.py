@@ -9,9 +9,8 @@ from rich.console import Console
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports.kit import save_picture
-from langgraph_convcoa.evaluation.verification.guess_cases import load_cases
 from langgraph_convcoa.evaluation.verification.guess_fit import fit_guesses
-from langgraph_convcoa.evaluation.verification.guesses import evaluate_guesses, saving, within_error
+from langgraph_convcoa.evaluation.verification.guesses import evaluate_guesses, load_cases, saving, within_error
 from langgraph_convcoa.verification.relevance import RELEVANCE_WEIGHTS
 from tests import SHARED
 
