@@ -28,8 +28,14 @@ from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_c
 from langgraph_convcoa.retrieval.memory import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, history_pairs
-from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for
-from langgraph_convcoa.retrieval.retriever_model import MODEL_FOLDER, opened_model, own_encoder, stated_model
+from langgraph_convcoa.retrieval.query.model import (
+    MODEL_FOLDER,
+    RetrieverModel,
+    model_for,
+    opened_model,
+    own_encoder,
+    stated_model,
+)
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 from langgraph_convcoa.retrieval.scoring.topk import check_settings
 from langgraph_convcoa.retrieval.searcher import Hit, Scoring, find, hit_document

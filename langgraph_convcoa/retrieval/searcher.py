@@ -12,8 +12,8 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Filter, Passage, View
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, needs_graph
+from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
-from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -96,16 +95,9 @@ class VectorStoreCorpus(Corpus):
         return await run_in_executor(None, self._encoded, found)
 
     def add_documents(self, *_arguments: Any, **_settings: Any) -> NoReturn:
-        raise InputError(_THE_STORES)
+        raise InputError("This retriever is over a vector store, which keeps the documents: save and change the store itself.")
 
-    def update(self, *_arguments: Any, **_settings: Any) -> NoReturn:
-        raise InputError(_THE_STORES)
-
-    def delete(self, ids: Iterable[str]) -> NoReturn:
-        raise InputError(_THE_STORES)
-
-    def keep_settings(self, path: str | Path, *_arguments: Any) -> NoReturn:
-        raise InputError(_THE_STORES)
+    update = delete = keep_settings = add_documents
 
     def _request(self, asked: Asked) -> tuple[str, list[float] | str]:
         """The store's method and what it is asked with: the query state in the store's space, or text."""
@@ -149,6 +141,3 @@ class _StoreEncoder(EmbeddingsEncoder):
         if rows:
             self.length = float(np.linalg.norm(np.asarray(rows[0], dtype=np.float64))) or 1.0
         return rows
-
-
-_THE_STORES = "This retriever is over a vector store, which keeps the documents: save and change the store itself."

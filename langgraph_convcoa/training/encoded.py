@@ -17,9 +17,8 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state, turn_text
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryText
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
-from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.losses import Ranked
 

@@ -13,9 +13,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from langgraph_convcoa.retrieval.query.conversation_state import mixed_states
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
-from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 from langgraph_convcoa.training.losses import MemorySets, distillation_loss, dpr_loss, gated_states, memory_scores
 
 

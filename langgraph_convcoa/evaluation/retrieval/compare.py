@@ -27,8 +27,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for
-from langgraph_convcoa.retrieval.retriever_model import opened_model
+from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for, opened_model
 
 _BATCH = 64
 

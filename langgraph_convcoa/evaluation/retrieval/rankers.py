@@ -21,9 +21,8 @@ from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel
+from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel, own_encoder
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.retriever_model import own_encoder
 
 PLAIN = ("bm25", "question", "question-parts", "two-turns", "history", "rewrite")
 _RETRIEVER_METHODS = ("dense", "hybrid", "untrained-dense", "untrained", "trained-dense", "trained")

@@ -19,8 +19,8 @@ from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.hybrid.ann import GONE, ANNIndex, ApproximateSettings, search_candidates
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.retrieval.scoring.topk import Ranking
-from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
 _LOGGER = logging.getLogger(__name__)
 _NONE: Numbers = np.zeros(0, dtype=np.int64)

@@ -23,10 +23,13 @@ from langgraph_convcoa.retrieval.encoders.sentence_transformer import DTYPES, Se
 from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
-from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
+from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 
 DEFAULT_MODEL = "default"
 UNTRAINED = "untrained"
+MODEL_FOLDER = "model"
+"""Folder of a model that is saved with an index."""
+_BESIDE = "index:model"
 
 _FORMAT = "convcoa retriever model"
 _VERSION = 1
@@ -206,6 +209,33 @@ def is_default_encoder(encoder: Encoder) -> bool:
     if not isinstance(inner, SentenceTransformerEncoder) or inner.model_name not in DEFAULT_NAMES:
         return False
     return inner.attention != "softmax1" and inner.pooling == "auto"
+
+
+def opened_model(model: RetrieverModel | str | Path | None, index: Path | None = None) -> RetrieverModel | str | None:
+    """A model in a folder, or beside an index, loaded; names of models as they are, since they depend on the encoder."""
+    if model is None or isinstance(model, RetrieverModel) or model in (DEFAULT_MODEL, UNTRAINED):
+        return model
+    if not isinstance(model, str | Path):
+        raise InputError(f"model must be 'default', 'untrained', a folder or a RetrieverModel, not {type(model).__name__}.")
+    return RetrieverModel.load(index / MODEL_FOLDER if model == _BESIDE and index is not None else model)
+
+
+def own_encoder(model: RetrieverModel | str | None) -> Encoder | None:
+    """The encoder that a model was trained along with; None where it is one that is known by its name."""
+    if isinstance(model, RetrieverModel) and model.encoder_folder is not None:
+        return SentenceTransformerEncoder(str(model.encoder_folder))
+    return None
+
+
+def stated_model(model: RetrieverModel | str | Path | None, index: str | Path) -> str | None:
+    """How the settings of an index name its model: by name, by folder, as saved with the index, or not at all."""
+    if not isinstance(model, RetrieverModel):
+        return None if model is None else str(model)
+    if model.source == DEFAULT_MODEL:
+        # The choice of whoever opens the index, as it was the choice of who made it.
+        return None
+    beside = Path(index).resolve() / MODEL_FOLDER
+    return str(Path(model.source).resolve()) if model.source and Path(model.source).resolve() != beside else _BESIDE
 
 
 def check_model_folder(folder: str | Path) -> None:

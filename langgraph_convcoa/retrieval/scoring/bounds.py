@@ -18,8 +18,7 @@ from torch import Tensor
 
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, writable
-from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
+from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns, writable
 
 _FEWEST_ROWS = 4_096
 # A second thread for a block that would not need it takes longer to start than this many rows.

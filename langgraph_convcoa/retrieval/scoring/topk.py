@@ -16,8 +16,7 @@ from langgraph_convcoa.hopfield.sparsity import sparsemax
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.scoring.bounds import FirstPass, Queries, Terms, first_pass, workers
 from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries
-from langgraph_convcoa.retrieval.scoring.patterns import Patterns, writable
-from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
+from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns, writable
 
 _QUERIES = 64
 # Queries whose sets are scored side by side.

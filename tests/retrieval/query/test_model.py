@@ -23,7 +23,7 @@ from langgraph_convcoa.retrieval.query.model import (
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
+from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from tests.retrieval.conftest import BagOfWords
 from tests.retrieval.tiny_bert import save_tiny_bert
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.scoring import bounds as scoring_bounds
 from langgraph_convcoa.retrieval.scoring import topk as scoring
-from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, Patterns, encode_patterns
+from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, HopfieldWeights, Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import associate, search
-from langgraph_convcoa.retrieval.scoring.weights import HopfieldWeights
 
 BETAS = [0.0, 0.3, 1.0, 10.0, 1000.0, math.inf]
 
