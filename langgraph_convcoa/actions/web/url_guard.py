@@ -214,8 +214,7 @@ class _Allowed:
 class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Resolves a host once, has all its addresses checked, and connects to one of those.
 
-    A name that leads elsewhere when it is asked again (DNS rebinding) gains nothing: it is not asked again. TLS and the
-    Host header still see the name.
+    DNS rebinding gains nothing: the name is not resolved again. TLS and the Host header still see the name.
     """
 
     def __init__(self, guard: Guard) -> None:

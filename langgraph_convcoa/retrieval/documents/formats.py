@@ -95,20 +95,16 @@ def _unwrap_block(block: str, narrowest: int, hyphens: bool) -> str:
 
 
 def read_plain(data: bytes) -> list[Piece]:
-    """A plain text is one piece without a title; lines that were only wrapped are joined."""
+    """A plain text, in which lines that were only wrapped are joined."""
     return [Piece(unwrap(decode(data)))]
 
 
 def read_csv(data: bytes) -> list[Piece]:
-    r"""Rows as lines "column: value", a blank line between rows, in groups that each carry their column names.
+    r"""Rows as lines "column: value", a blank line between rows, in groups that each fit one passage.
 
     Example:
-        >>> print(read_csv(b"name,born\nAda,1815\nBob,1900")[0].text)
-        name: Ada
-        born: 1815
-        <BLANKLINE>
-        name: Bob
-        born: 1900
+        >>> read_csv(b"name,born\nAda,1815\nBob,1900")[0].text
+        'name: Ada\nborn: 1815\n\nname: Bob\nborn: 1900'
     """
     text = decode(data).lstrip("\r\n")
     # Not csv.Sniffer: it takes apostrophes for quotes and guesses from the values.

@@ -181,7 +181,11 @@ def _prune(tree: Any) -> None:
     for element in tree.iter():
         left -= 1 + len(element.attrib)
         if left < 0:
-            _cut_from(element)
+            # This element goes, and all that follows it in the tree.
+            later = [one for node in (element, *element.iterancestors()) for one in node.itersiblings()]
+            for one in (element, *later):
+                if (parent := one.getparent()) is not None:
+                    parent.remove(one)
             break
         style = element.get("style")
         if (
@@ -194,17 +198,6 @@ def _prune(tree: Any) -> None:
     for element in hidden:
         if element.getparent() is not None:
             element.drop_tree()
-
-
-def _cut_from(element: Any) -> None:
-    """Remove an element and all that follows it from its tree."""
-    node = element
-    while (parent := node.getparent()) is not None:
-        for later in list(node.itersiblings()):
-            parent.remove(later)
-        node = parent
-    if (parent := element.getparent()) is not None:
-        parent.remove(element)
 
 
 def decode_page(body: bytes, declared: str = "") -> str:

@@ -109,7 +109,6 @@ class PatternCache:
         return True
 
     def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection of this call's own, so that threads do not share one."""
         return sqlite_connection(self.path, error=self._error)
 
     def _error(self, error: Exception) -> RetrievalError:

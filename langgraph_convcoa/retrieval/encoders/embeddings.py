@@ -38,10 +38,9 @@ class EmbeddingsEncoder(Encoder):
         count_tokens: Callable[[str], int] | None = None,
         batch_size: int = 64,
     ) -> None:
-        if max_tokens < 16:
-            raise InputError(f"max_tokens must be at least 16, not {max_tokens}.")
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, not {batch_size}.")
+        for setting, value, least in (("max_tokens", max_tokens, 16), ("batch_size", batch_size, 1)):
+            if value < least:
+                raise InputError(f"{setting} must be at least {least}, not {value}.")
         self.embeddings = embeddings
         self._name = name or _fingerprint(embeddings)
         self._max_tokens = max_tokens

@@ -102,13 +102,6 @@ class TwoTowerEncoder(DelegatingEncoder):
 
     `question` encodes the earlier turns of a conversation too; `passage` also counts tokens, since passages are what is
     split. On first use, a RetrievalError where their vectors differ in length.
-
-    Example:
-        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-        >>> from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
-        >>> question, passage = (EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), name=name) for name in "qp")
-        >>> TwoTowerEncoder(question, passage).name
-        'towers(q > p)'
     """
 
     def __init__(self, question: Encoder, passage: Encoder) -> None:
