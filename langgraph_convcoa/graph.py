@@ -18,12 +18,13 @@ from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.actions.runner import ActionRunner, is_transient
 from langgraph_convcoa.context import ConvCoAContext, context_of
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K, act_node, action_failed, repair
+from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K, act_node, action_failed
 from langgraph_convcoa.nodes.answer import answer
 from langgraph_convcoa.nodes.correct import correct
 from langgraph_convcoa.nodes.plan import after_plan, plan
 from langgraph_convcoa.nodes.recall import recall
 from langgraph_convcoa.nodes.remember import remember
+from langgraph_convcoa.nodes.repair import repair
 from langgraph_convcoa.nodes.runtime import TurnRuntime
 from langgraph_convcoa.nodes.verify import after_repair, after_verify, verify
 from langgraph_convcoa.reasoning.base import Reasoner

@@ -1,4 +1,4 @@
-"""The nodes of the actions, one parallel branch a sub-question; and `repair`, which rewrites inputs that they cannot use."""
+"""The action nodes: one parallel branch a sub-question; one that fails leaves the others alone."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from langgraph.types import Command
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, Update, emit_progress, plain_and_async
-from langgraph_convcoa.reasoning.base import BrokenInput, InputRepairer, RepairRequest
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode
+from langgraph_convcoa.state import ActionState, Finding
 from langgraph_convcoa.usage import node_usage
 
 MODEL_K = 5
@@ -75,28 +74,3 @@ def _finding(
         "seconds": seconds,
     }
     return {"findings": [finding], "costs": {state["action"]: node_usage(seconds, retrievals=1)}}
-
-
-def repair(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
-    """One model call for all inputs of the turn; where it fails, the sub-questions keep their first failure."""
-    reasoner, items, plan = turn.reasoner(), broken_inputs(state), state["plan"]
-    assert isinstance(reasoner, InputRepairer)
-    request = RepairRequest(plan["optimized_question"], items, turn.actions.descriptions())
-    try:
-        inputs: dict[int, str] = yield Call(reasoner.repair, reasoner.arepair, (request, config))
-    except Exception:  # noqa: BLE001 - whatever a reasoner raises
-        inputs = {}
-    nodes: list[PlannedNode] = [
-        {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
-    ]
-    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted({item.index for item in items} & set(inputs))}
-
-
-def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:
-    """The inputs that their actions could not use."""
-    nodes = state["plan"]["nodes"]
-    failed = {f["index"]: f["error"] for f in state["findings"] if f.get("repairable") and 0 <= f["index"] < len(nodes)}
-    return [
-        BrokenInput(index, nodes[index]["action"], nodes[index]["sub_question"], nodes[index]["action_input"], failed[index])
-        for index in sorted(failed)
-    ]

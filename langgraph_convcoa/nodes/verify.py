@@ -14,7 +14,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.evidence import integrate
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.memory.recall import RecalledAnswer
-from langgraph_convcoa.nodes.act import broken_inputs
+from langgraph_convcoa.nodes.repair import broken_inputs
 from langgraph_convcoa.nodes.runtime import Found, TurnRuntime, Update, by_index, emit_progress
 from langgraph_convcoa.reasoning.base import History, InputRepairer
 from langgraph_convcoa.state import ConvCoAState, Finding, PlannedNode, pairs_of
