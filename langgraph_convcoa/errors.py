@@ -1,4 +1,4 @@
-"""The exceptions of the library, and the check of a setting that is one of a few words.
+"""The exceptions of the library, and `one_of`, which checks a setting against the words it may be.
 
 Every error that a user can mend is a `ConvCoAError` whose message is one line that says what to do; the command line
 prints that line and exits with code 2.

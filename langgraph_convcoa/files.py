@@ -1,4 +1,4 @@
-"""Atomic replacement of files and folders, and SQLite connections; all errors are left to the caller to word."""
+"""Atomic replacement of files and folders, and SQLite connections; the caller words the errors."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Actions: named ways of looking something up."""

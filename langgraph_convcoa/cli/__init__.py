@@ -1,0 +1,1 @@
+"""The `convcoa` command: one command a file."""

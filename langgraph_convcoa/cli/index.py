@@ -72,7 +72,7 @@ def index(
     first = next(documents)
     from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, approximate_settings
     from langgraph_convcoa.retrieval.index.index import open_or_create, put_approximate
-    from langgraph_convcoa.retrieval.memory import MemoryCorpus
+    from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     if approximate:

@@ -1,4 +1,4 @@
-"""Data sets: questions of conversations, and passages."""
+"""The classes `Query` and `Dataset`."""
 
 from __future__ import annotations
 

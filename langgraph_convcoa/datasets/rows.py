@@ -1,4 +1,4 @@
-"""Rows of JSON, JSON Lines, CSV and TSV files, plain or gzipped, that know their file and line for messages."""
+"""Rows of JSON, JSON Lines and TSV files, which know their file and line for error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of an evaluation: what a method is asked, what it gives back, and the line that is kept of it."""
+"""The records of an evaluation: question, outcome, costs and stored answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The question of a turn and the turns before it, read from a question or from the messages of a chat."""
+"""Reads the current question and the earlier turns from a question or a list of messages."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from cachetools import LRUCache
 
-from langgraph_convcoa.memory.dynamic import DynamicHistory, Recalled, Triple
+from langgraph_convcoa.memory.dynamic_history import DynamicHistory, Recalled, Triple
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
 from langgraph_convcoa.memory.vectors import QueryEncoder, TextVectors
 

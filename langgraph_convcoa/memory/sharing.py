@@ -1,4 +1,4 @@
-"""Knowledge that the threads of one user share on request: rounds in a LangGraph `BaseStore`, by user and never otherwise."""
+"""Opt-in sharing of rounds between the threads of one user, in a LangGraph `BaseStore`."""
 
 from __future__ import annotations
 

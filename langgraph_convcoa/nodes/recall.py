@@ -1,4 +1,4 @@
-"""The node `recall`: the question, what of the conversation fits it, and an end to what an abandoned turn left behind."""
+"""The node `recall`: reads the question, loads the history that matters and clears the state of an abandoned turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node `remember`: the only place that writes what lasts, the round, the messages and the output."""
+"""The node `remember`: saves the round, the messages and the output; the only node that writes what lasts."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Reasoners: the seam to a model, and one without a model."""

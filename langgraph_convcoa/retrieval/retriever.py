@@ -25,7 +25,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings, approximate_settings
 from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
-from langgraph_convcoa.retrieval.memory import MemoryCorpus, build_memory
+from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, history_pairs
 from langgraph_convcoa.retrieval.query.model import (

@@ -18,7 +18,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder
-from langgraph_convcoa.retrieval.memory import Memory, build_memory, empty_memory
+from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory, empty_memory
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 
 _BY_VECTOR, _BY_TEXT = "similarity_search_by_vector", "similarity_search"

@@ -1,0 +1,1 @@
+"""Text: words, sentences, English questions, citations."""

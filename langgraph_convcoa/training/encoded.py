@@ -12,7 +12,7 @@ from langgraph_convcoa.retrieval.documents.split import document_id
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
 from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
-from langgraph_convcoa.retrieval.memory import Memory, build_memory
+from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state, turn_text
 from langgraph_convcoa.retrieval.query.model import RetrieverModel

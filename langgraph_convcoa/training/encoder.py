@@ -15,7 +15,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.memory import Memory, window_text
+from langgraph_convcoa.retrieval.memory_corpus import Memory, window_text
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
 from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, QueryText, Reading

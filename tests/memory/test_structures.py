@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.memory.dynamic import ClusterTree, ThoughtChains
+from langgraph_convcoa.memory.dynamic_history import ClusterTree, ThoughtChains
 from langgraph_convcoa.memory.vectors import Vectors
 
 

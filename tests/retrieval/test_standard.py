@@ -4,7 +4,7 @@ import pytest
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.memory import MemoryCorpus, build_memory
+from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.fakes import documents
 

@@ -10,7 +10,7 @@ import torch
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.memory import build_memory
+from langgraph_convcoa.retrieval.memory_corpus import build_memory
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, QueryText, Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever

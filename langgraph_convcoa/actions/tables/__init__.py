@@ -1,0 +1,1 @@
+"""The action over tables: checked, read-only SQL."""

@@ -1,0 +1,1 @@
+"""The action over the web: searches, guarded fetching, pages."""

@@ -1,4 +1,4 @@
-"""The text of a fetched page: its main text without hidden signs and without sentences that instruct a model."""
+"""Extraction of a page's main text, without hidden characters and sentences that instruct a model."""
 
 from __future__ import annotations
 

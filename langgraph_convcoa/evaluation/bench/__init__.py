@@ -1,0 +1,1 @@
+"""Benchmarks: speed and memory of scoring, encoders and training."""

@@ -1,4 +1,4 @@
-"""Benchmark of scoring over synthetic patterns, beside the bare product, FAISS and ANN indexes."""
+"""Benchmark of scoring against a plain matrix product, FAISS and ANN indexes."""
 
 from __future__ import annotations
 

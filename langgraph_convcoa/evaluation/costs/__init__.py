@@ -1,0 +1,1 @@
+"""Costs of methods under one scripted model."""

@@ -1,4 +1,4 @@
-"""Scripts of questions: the right answers and a model's guesses, so that methods can be compared under the same replies.
+"""Scripts for a simulated model: questions, right answers and guesses.
 
 A script is a JSON file:
 

@@ -1,4 +1,4 @@
-"""The model of a script: replies in the form that each method's prompt asks for, and a server that gives them over HTTP.
+"""The simulated model: deterministic replies in the form of each method, served over the OpenAI wire format.
 
 A prompt is known by the instruction that its method gives, a question by its text. The scripted model believes its guesses
 until it is shown what was found; then it says what is right, and concludes that from a chain that holds all right answers.

@@ -1,4 +1,4 @@
-"""Decision to recall an answer, measured on pairs of questions: precision on near misses, recall on paraphrases."""
+"""Recall of answers: precision on near-miss questions, recall on paraphrases."""
 
 from __future__ import annotations
 

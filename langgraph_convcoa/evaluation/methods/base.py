@@ -1,4 +1,4 @@
-"""The parts that methods share: the means of a run, asking the model, searching, and reading short answers."""
+"""The base of all methods: model calls, search, the conversation as text, parsing of short answers."""
 
 from __future__ import annotations
 

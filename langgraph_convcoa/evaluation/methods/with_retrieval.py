@@ -1,4 +1,4 @@
-"""Methods that search in short fixed programs: history-aware retrieval, self-ask, and demonstrate-search-predict."""
+"""Methods with a fixed retrieval pipeline: history-aware RAG, self-ask, demonstrate-search-predict."""
 
 from __future__ import annotations
 

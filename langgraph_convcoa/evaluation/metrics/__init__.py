@@ -1,0 +1,1 @@
+"""Metrics of answers and rankings, and tests of significance."""

@@ -1,0 +1,1 @@
+"""Reports: the kit of all, and the report of a run."""

@@ -1,4 +1,4 @@
-"""Tables, pictures and pages: the parts that every report of a measurement is made of."""
+"""The kit of all reports: tables, pictures and pages."""
 
 from __future__ import annotations
 

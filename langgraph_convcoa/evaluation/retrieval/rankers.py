@@ -19,7 +19,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patt
 from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.memory import Memory, MemoryCorpus, build_memory
+from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel, own_encoder
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever

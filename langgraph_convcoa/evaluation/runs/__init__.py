@@ -1,0 +1,1 @@
+"""Runs: methods asked the questions of a data set, resumably."""

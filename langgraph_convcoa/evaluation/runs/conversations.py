@@ -1,4 +1,4 @@
-"""The conversations of a run: a draw of whole ones, and the history that each of their questions has."""
+"""Samples whole conversations for a run and builds the history of each question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures of a run: what is written down of a question without an answer, and when a run has to stop."""
+"""The failures of a run: their records, and the rule that stops it."""
 
 from __future__ import annotations
 

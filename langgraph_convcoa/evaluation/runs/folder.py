@@ -1,4 +1,4 @@
-"""The folder of a run: its settings, its answers line by line, and the model replies that they came of."""
+"""The folder of a run: its settings, its answers line by line, and the cached replies of the model."""
 
 from __future__ import annotations
 

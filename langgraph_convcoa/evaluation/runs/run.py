@@ -1,4 +1,4 @@
-"""A run: methods answer the questions of a data set, conversations side by side, the turns of each in order."""
+"""Executes a run: methods answer the questions of a data set, conversations in parallel, turns in order."""
 
 from __future__ import annotations
 

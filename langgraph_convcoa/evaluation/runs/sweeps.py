@@ -1,4 +1,4 @@
-"""The rows of a run's report: every method as it is, and ours again for each value of a setting that is swept."""
+"""The rows of a run's report: each method, and ours once more for each value of a setting that is swept."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Measurements of verification: human ratings, right and wrong guesses."""

@@ -1,0 +1,1 @@
+"""The reasoner without a model: answers are sentences of the evidence."""

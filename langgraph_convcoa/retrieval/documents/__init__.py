@@ -1,0 +1,1 @@
+"""Documents: reading files, and splitting into passages and windows."""

@@ -1,0 +1,1 @@
+"""BM25 and ANN indexes over a corpus that changes."""

@@ -1,4 +1,4 @@
-"""BM25 and ANN over a corpus that changes: indexes that follow it by the keys of its passages, and are kept in files."""
+"""Keeps the BM25 and ANN indexes in step with a corpus that changes, and saves them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
 from langgraph_convcoa.retrieval.index.database import Head, exists, reading, writing
 from langgraph_convcoa.retrieval.index.snapshot import Checked, Snapshot
 from langgraph_convcoa.retrieval.index.writer import WriterLock, append, compact, write_index
-from langgraph_convcoa.retrieval.memory import empty_memory, encoded_memory
+from langgraph_convcoa.retrieval.memory_corpus import empty_memory, encoded_memory
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 

@@ -1,4 +1,4 @@
-"""Writing to an index: rows to its pattern file and to the disk, then one transaction that makes them count.
+"""Writing to an index: pattern rows are appended, then one transaction commits them.
 
 The pattern file is rows one after another, appended and never changed; compacting or saving writes another file. Whatever a
 writer is killed in the middle of, the index is as it was before that transaction, or as it is after it.
@@ -38,7 +38,7 @@ from langgraph_convcoa.retrieval.index.database import (
     writing,
 )
 from langgraph_convcoa.retrieval.index.snapshot import Snapshot, rows_checksum
-from langgraph_convcoa.retrieval.memory import Memory
+from langgraph_convcoa.retrieval.memory_corpus import Memory
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
 BLOCK_ROWS = 4096

@@ -1,0 +1,1 @@
+"""The query side: state of the conversation, query encoder, trained models."""

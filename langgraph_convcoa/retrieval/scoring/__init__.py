@@ -1,0 +1,1 @@
+"""Exact scoring of multi-vector passages."""

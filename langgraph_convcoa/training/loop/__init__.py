@@ -1,0 +1,1 @@
+"""The training loop: steps, checkpoints, gradient caching, interruption."""

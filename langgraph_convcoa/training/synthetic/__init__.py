@@ -1,0 +1,1 @@
+"""Synthetic conversations from single-turn questions."""

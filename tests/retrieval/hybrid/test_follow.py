@@ -8,7 +8,7 @@ from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
 from langgraph_convcoa.retrieval.index.index import Index
-from langgraph_convcoa.retrieval.memory import MemoryCorpus, build_memory
+from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 
 DOCUMENTS = [
     Document("Apples grow on trees.", id="a"),

@@ -17,7 +17,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.index.index import Index, save_index
-from langgraph_convcoa.retrieval.memory import Memory, MemoryCorpus
+from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search

@@ -8,7 +8,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.corpus import StaleSnapshot, read
 from langgraph_convcoa.retrieval.index.index import Index, open_or_create
 from langgraph_convcoa.retrieval.index.writer import BLOCK_ROWS
-from langgraph_convcoa.retrieval.memory import build_memory
+from langgraph_convcoa.retrieval.memory_corpus import build_memory
 from tests.retrieval.conftest import BagOfWords
 
 LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."

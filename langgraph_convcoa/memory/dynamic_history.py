@@ -1,4 +1,4 @@
-"""The dynamic historical information database of a conversation, its query clusters and thought chains (Zhang et al. 2025)."""
+"""The dynamic history of a conversation: rounds and the search for related ones (Zhang et al. 2025, eq. 3-5 and 11-14)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.memory import Memory, MemoryCorpus, build_memory
+from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
