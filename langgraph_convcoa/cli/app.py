@@ -12,11 +12,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from langgraph_convcoa.cli.ask import ask
 from langgraph_convcoa.cli.bench import app as bench_app
-from langgraph_convcoa.cli.chat import ask, chat, demo
+from langgraph_convcoa.cli.chat import chat
 from langgraph_convcoa.cli.console import report, warn
+from langgraph_convcoa.cli.demo import demo
 from langgraph_convcoa.cli.evaluate import app as evaluate_app
-from langgraph_convcoa.cli.index import index, search
+from langgraph_convcoa.cli.index import index
+from langgraph_convcoa.cli.search import search
 from langgraph_convcoa.cli.threads import app as threads_app
 from langgraph_convcoa.cli.train import train
 from langgraph_convcoa.errors import ConvCoAError

@@ -1,31 +1,22 @@
-"""`convcoa ask`, the answer to one question, `convcoa chat`, a conversation, and `convcoa demo`, one that is shown."""
+"""`convcoa chat`: a conversation at the terminal or from a pipe."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json, report, run_turn, show_rounds, show_sources, show_why, warn
-from langgraph_convcoa.cli.documents import documents_path
 from langgraph_convcoa.cli.options import (
-    DEFAULT_MAX_MB,
     AsJson,
-    BaseUrl,
     ConversationOptions,
-    Docs,
-    MaxMb,
-    NoCache,
-    PassageCount,
     grouped,
-    option,
     proper_text,
 )
 from langgraph_convcoa.cli.session import Session, open_session
@@ -47,33 +38,6 @@ _HELP = {
     "/exit": "leave; so does Ctrl-D",
     "Ctrl-C": "stop a turn and keep the conversation",
 }
-
-
-@grouped(ConversationOptions)
-def ask(
-    options: ConversationOptions, question: Annotated[str, typer.Argument(help="The question.")], as_json: AsJson = False
-) -> None:
-    """Answer one question.
-
-    With --thread it is part of a conversation that is kept; asked again after an interruption, the turn is resumed.
-
-    [bold]Examples[/bold]
-      convcoa ask "Who introduced sparsemax?" --docs demo
-      convcoa ask "When was it?" --docs papers/ --store chats.sqlite --thread thesis
-      convcoa ask "Who wrote it?" --index papers.index
-      convcoa ask "Which region sold most in 2019?" --data sales.csv --model openai:gpt-4.1-mini
-      convcoa ask "What is new in Python?" --web --search https://searx.example.org --model openai:gpt-4.1-mini --json
-    """
-    from langgraph_convcoa.memory.asked import read_conversation
-
-    text = proper_text(question)
-    # A question that cannot be asked is refused before minutes of encoding, not after.
-    read_conversation(text, [])
-    with open_session(options, "ask QUESTION") as session:
-        if as_json:
-            print_json(session.ask(text))
-        else:
-            run_turn(session, text)
 
 
 @grouped(ConversationOptions)
@@ -245,45 +209,3 @@ def continuing(session: Session) -> str:
     if session.store.label != own:
         words += ["--store", session.store.label]
     return printable(shlex.join(words))
-
-
-def demo(
-    docs: Docs = "demo",
-    question: Annotated[
-        list[str] | None, option("Q", "A question of the conversation; may be repeated.", "--question", "-q")
-    ] = None,
-    model: Annotated[str | None, option("NAME", "Chat model; without one, offline.")] = None,
-    base_url: BaseUrl = None,
-    k: PassageCount = None,
-    max_mb: MaxMb = DEFAULT_MAX_MB,
-    no_cache: NoCache = False,
-) -> None:
-    """Show a conversation of three turns over a few documents about this field, or over your own.
-
-    [bold]Examples[/bold]
-      convcoa demo
-      convcoa demo --docs papers/ -q "Who wrote it?" -q "When?"
-    """
-    out, err = consoles()
-    options = ConversationOptions(docs, model=model, base_url=base_url, k=k, max_mb=max_mb, no_cache=no_cache)
-    session = open_session(options, "demo")
-    questions = list(question or ())
-    if not questions and docs != "demo" and sys.stdin.isatty():
-        with session:
-            Chat(session).run()
-        return
-    if not questions:
-        from langgraph_convcoa.datasets.demo import demo_questions
-
-        questions = demo_questions() if docs == "demo" else questions_about(session.titles)
-    err.print(f"Documents: {documents_path(docs or 'demo')}")
-    with session:
-        for text in questions:
-            out.out(f"\n> {text}\n", style="bold")
-            run_turn(session, proper_text(text))
-
-
-def questions_about(titles: Sequence[str]) -> list[str]:
-    """A question about the first document that has a title, and one that needs the first to be understood."""
-    title = next((title for title in titles if title), "")
-    return [f"What is said about {title}?" if title else "What is this about?", "What else is known about it?"]

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.cli.app import app
-from langgraph_convcoa.cli.chat import questions_about
+from langgraph_convcoa.cli.demo import questions_about
 from langgraph_convcoa.cli.session import OUTPUT_FIELDS
 from langgraph_convcoa.datasets.demo import demo_questions
 from tests.fake_encoder import WordEncoder

@@ -1,0 +1,62 @@
+"""`convcoa search`: passages of an index or of documents, without an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from langgraph_convcoa.cli.console import citation_line, consoles, print_json
+from langgraph_convcoa.cli.documents import open_retriever, read_history
+from langgraph_convcoa.cli.options import DEFAULT_MAX_MB, AsJson, MaxMb, NoCache, option, proper_text
+from langgraph_convcoa.errors import InputError
+
+
+def search(
+    path: Annotated[str, typer.Argument(help='File or folder of documents, an index, or "demo".')],
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    k: Annotated[int, option("N", "How many passages.", "-k", "--k", min=1, max=100)] = 5,
+    history: Annotated[
+        Path | None,
+        option("FILE.json", 'Earlier turns: a list of \\[question, answer] pairs or of {"role", "content"} messages.'),
+    ] = None,
+    exact: Annotated[
+        bool, option(None, "Search all of an index that keeps a graph for approximate search.", "--exact")
+    ] = False,
+    as_json: AsJson = False,
+    max_mb: MaxMb = DEFAULT_MAX_MB,
+    no_cache: NoCache = False,
+) -> None:
+    """Find the passages that fit a question best, without answering it.
+
+    [bold]Examples[/bold]
+      convcoa search demo "capacity of a Hopfield network" -k 3
+      convcoa search papers.index "who wrote it?"
+      convcoa search archive.index "who wrote it?" --exact
+      convcoa search papers/ "when was it published?" --history turns.json --json
+    """
+    if not query.strip():
+        raise InputError("the query is empty: write what to look for")
+    turns = read_history(history) if history else []
+    retriever = open_retriever(path, k=k, max_mb=max_mb, cache=not no_cache, progress=True)
+    if exact:
+        retriever = retriever.model_copy(update={"approximate": None})
+    found = retriever.invoke(proper_text(query), history=turns)
+    if as_json:
+        described = ("title", "score", "certified", "quote")
+        print_json(
+            [
+                {"id": document.id, "source": document.metadata.get("source")}
+                | {name: document.metadata.get(name, "") for name in described}
+                | {"text": document.page_content}
+                for document in found
+            ]
+        )
+        return
+    out, err = consoles()
+    if not found:
+        err.print("Nothing was found.")
+    for number, document in enumerate(found, start=1):
+        line = citation_line(number, {"id": document.id, **document.metadata})
+        out.out(f"{document.metadata['score']:.3f} {line}")
