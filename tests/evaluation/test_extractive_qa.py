@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -11,6 +12,7 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.extractive_qa import Printed, evaluate_qa, sample_questions, score_answers
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 
 def test_scores_of_known_answers() -> None:
@@ -69,6 +71,24 @@ def test_a_run_of_the_graph(folder: Path) -> None:
     assert report.words_max <= 60
     assert json.loads(json.dumps(report.to_dict()))["cover_interval"] == list(report.cover_interval)
     assert "66.7%" in report.tables()[0].markdown()
+
+
+def test_a_question_is_asked_after_the_turns_before_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [json.loads(line) for line in gzip.open(folder / "queries.jsonl.gz", "rt", encoding="utf-8")]
+    rows[0] |= {"question": "When was it founded?", "history": [["What is the capital of Norway?", "Oslo."]]}
+    with gzip.open(folder / "queries.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    seen: dict[str, Any] = {}
+    asked = HopfieldRetriever._asked
+
+    def watched(self: HopfieldRetriever, queries: Any, histories: Any, k: int | None) -> Any:
+        seen.update(zip(queries, histories, strict=True))
+        return asked(self, queries, histories, k)
+
+    monkeypatch.setattr(HopfieldRetriever, "_asked", watched)
+    evaluate_qa(folder, k=2, encoder=as_encoder(DeterministicFakeEmbedding(size=16)), progress=False)
+    assert [tuple(turn) for turn in seen["When was it founded?"]] == [("What is the capital of Norway?", "Oslo.")]
+    assert not seen["What is the capital of Switzerland?"]
 
 
 @pytest.mark.parametrize("bad", [{"sample": 0}, {"k": 0}, {"split": "test"}])
