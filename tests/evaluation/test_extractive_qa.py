@@ -74,7 +74,7 @@ def test_a_run_of_the_graph(folder: Path) -> None:
 
 
 def test_a_question_is_asked_after_the_turns_before_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [json.loads(line) for line in gzip.open(folder / "queries.jsonl.gz", "rt", encoding="utf-8")]
+    rows = [json.loads(line) for line in gzip.decompress((folder / "queries.jsonl.gz").read_bytes()).splitlines()]
     rows[0] |= {"question": "When was it founded?", "history": [["What is the capital of Norway?", "Oslo."]]}
     with gzip.open(folder / "queries.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
