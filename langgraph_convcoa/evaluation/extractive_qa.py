@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.queries import Query
@@ -100,7 +100,7 @@ def evaluate_qa(
     start = time.perf_counter()
     with track(progress, len(rows), "Asking") as advance:
         for row in rows:
-            turns = [message for q, a in row.history for message in (HumanMessage(q), AIMessage(a))]
+            turns: list[AnyMessage] = [message for q, a in row.history for message in (HumanMessage(q), AIMessage(a))]
             out = graph.invoke({"question": row.question, "messages": turns}, context=ConvCoAContext(k=k))
             printed.append(Printed(out["answer"], [id_ for item in out["chain"] for id_ in item["evidence"]]))
             advance(1)
