@@ -71,10 +71,12 @@ $(VENV)/bin/python:
 
 # torch alone first, so that the pinned build is there before anything else can ask for another.
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Installing the package with torch: about 2 GB and a few minutes ..."
 	$(PIP) torch
 	$(PIP) --editable ".[offline,sqlite]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.demo
+	@echo "Installing what development needs: a few minutes ..."
 	$(PIP) --editable ".[dev,offline,sqlite,local,approximate,bench,web,tabular,postgres,train,evaluate,notebooks,docs]"
 	@touch $@

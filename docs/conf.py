@@ -8,15 +8,16 @@ from typing import Any
 
 project = "langgraph_convcoa"
 author = "The langgraph_convcoa authors"
+copyright = author
 release = version = installed("langgraph-convcoa")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinxcontrib.mermaid"]
+html_show_sphinx = False
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 html_theme = "furo"
-html_title = "langgraph_convcoa"
+html_title = "convcoa"
 html_static_path = ["_static"]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-myst_fence_as_directive = ["mermaid"]
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}

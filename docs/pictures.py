@@ -31,6 +31,63 @@ def terminal_picture() -> None:
     console.save_svg(str(STATIC / "answer.svg"), title="convcoa")
 
 
+BOXES = {  # name: (place, width, what it does)
+    "recall": ((0, 0), 1.5, "relevant history"),
+    "plan": ((2.2, 0), 1.5, "1 model call"),
+    "knowledge_retrieval": ((4.9, 0.9), 2.9, "one branch a sub-question"),
+    "any other action": ((4.9, -0.9), 2.9, "all in parallel"),
+    "verify": ((7.8, 0), 1.6, "no model call"),
+    "repair": ((7.8, -2.1), 1.6, "0 or 1 model call"),
+    "correct": ((10.4, -0.9), 1.6, "0 or 1 model call"),
+    "answer": ((12.8, 0), 1.6, "0 or 1 model call"),
+    "remember": ((15.0, 0), 1.6, "knowledge set"),
+}
+ARROWS = [
+    ("recall", "plan", ""),
+    ("plan", "knowledge_retrieval", ""),
+    ("plan", "any other action", ""),
+    ("knowledge_retrieval", "verify", ""),
+    ("any other action", "verify", ""),
+    ("verify", "repair", "failed SQL"),
+    ("repair", "any other action", ""),
+    ("verify", "correct", "not supported"),
+    ("verify", "answer", "all kept"),
+    ("correct", "answer", ""),
+    ("answer", "remember", ""),
+]
+
+
+def turn_picture() -> None:
+    """The nodes of a turn."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.fonttype"] = "none"
+    mpl.rcParams["svg.hashsalt"] = "turn"
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(13, 3.8))
+    for name, ((x, y), width, note) in BOXES.items():
+        box = {"boxstyle": "round,pad=0.12", "facecolor": "#eef2fb", "edgecolor": "#4a6fb5"}
+        axes.add_patch(mpl.patches.FancyBboxPatch((x - width / 2, y - 0.33), width, 0.66, **box))
+        axes.text(x, y + 0.1, name, ha="center", va="center", fontsize=11, fontweight="bold", color="#1d2b45")
+        axes.text(x, y - 0.2, note, ha="center", va="center", fontsize=8, color="#44546f")
+    for start, end, label in ARROWS:
+        (a, b), (wide, broad) = (BOXES[start][0], BOXES[end][0]), (BOXES[start][1], BOXES[end][1])
+        forward = b[0] > a[0] + 0.1
+        upright = abs(b[0] - a[0]) < 0.1
+        tail = (a[0], a[1] - 0.45) if upright else (a[0] + (wide / 2 + 0.12) * (1 if forward else -1), a[1])
+        head = (b[0], b[1] + 0.45) if upright else (b[0] - (broad / 2 + 0.12) * (1 if forward else -1), b[1])
+        if not forward and not upright:
+            head = (b[0], b[1] - 0.45)
+        axes.annotate("", head, tail, arrowprops={"arrowstyle": "-|>", "color": "#4a6fb5", "lw": 1.4})
+        axes.text((tail[0] + head[0]) / 2, (tail[1] + head[1]) / 2 + 0.12, label, ha="left" if b[1] < a[1] else "center", fontsize=8, color="#44546f")
+    axes.set_xlim(-1, 16.0)
+    axes.set_ylim(-2.7, 1.5)
+    axes.axis("off")
+    figure.savefig(STATIC / "turn.svg", bbox_inches="tight", metadata={"Date": None})
+
+
 def cost_picture() -> None:
     """Model calls and tokens of the methods under one script."""
     command = ["evaluate", "costs", "--plot", str(STATIC / "costs.svg")]
@@ -40,4 +97,5 @@ def cost_picture() -> None:
 if __name__ == "__main__":
     STATIC.mkdir(exist_ok=True)
     terminal_picture()
+    turn_picture()
     cost_picture()
