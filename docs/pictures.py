@@ -81,7 +81,14 @@ def turn_picture() -> None:
         if not forward and not upright:
             head = (b[0], b[1] - 0.45)
         axes.annotate("", head, tail, arrowprops={"arrowstyle": "-|>", "color": "#4a6fb5", "lw": 1.4})
-        axes.text((tail[0] + head[0]) / 2, (tail[1] + head[1]) / 2 + 0.12, label, ha="left" if b[1] < a[1] else "center", fontsize=8, color="#44546f")
+        axes.text(
+            (tail[0] + head[0]) / 2,
+            (tail[1] + head[1]) / 2 + 0.12,
+            label,
+            ha="left" if b[1] < a[1] else "center",
+            fontsize=8,
+            color="#44546f",
+        )
     axes.set_xlim(-1, 16.0)
     axes.set_ylim(-2.7, 1.5)
     axes.axis("off")
