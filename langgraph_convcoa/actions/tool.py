@@ -23,7 +23,7 @@ class ToolAction:
 
     The planner reads the tool's description and arguments and writes them as the `action_input`: a JSON object, or for a tool
     with one text argument that text. Without an input such a tool is called with the sub-question. Arguments that the tool
-    refuses are written anew by the model, once a turn. Documents among what the tool returns (its content or artifact) are
+    refuses are rewritten by the model, once a turn. Documents among what the tool returns (its content or artifact) are
     evidence one by one; anything else is one document. Tools of an MCP server come from `langchain-mcp-adapters`.
 
     The tool runs whenever the planner names it: give tools that look things up, not tools that change them.
