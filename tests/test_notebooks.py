@@ -73,7 +73,7 @@ def test_the_notebook_of_the_evaluation(tmp_path: Path) -> None:
     assert float(rows["conversation"][1]) > float(rows["alone"][1])
     assert float(rows["conversation"][0]) == 0
     assert "The town of Arlow was founded in 1204 [1]." in shown
-    assert "maybe  None" in shown
+    assert shown.count("right according to the judge: None") == 1
     assert "3 answers judged, the same verdict on 67%" in shown
     assert "contradicting an earlier turn: 0 of 18" in shown
     assert "['answers.jsonl', 'report.html', 'report.json', 'report.md', 'settings.json']" in shown

@@ -95,13 +95,17 @@ class Script:
             history.append((one.question, one.answer))
         return turns
 
-    def retriever(self) -> _ScriptRetriever:
-        """A retriever over one passage for each sub-question."""
-        return _ScriptRetriever(
+    def documents(self) -> list[Document]:
+        """One passage for each sub-question."""
+        return [
             Document(sub.passage or sub.answer, id=f"{one.id}#{n}", metadata={"source": one.id})
             for one in self.questions
             for n, sub in enumerate(one.sub_questions, 1)
-        )
+        ]
+
+    def retriever(self) -> _ScriptRetriever:
+        """A retriever over the documents."""
+        return _ScriptRetriever(self.documents())
 
     def save(self, path: str | Path) -> None:
         """Write the script as JSON, to be read by `load_script`."""
