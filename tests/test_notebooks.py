@@ -67,7 +67,7 @@ def test_the_notebook_of_the_evaluation(tmp_path: Path) -> None:
     [path] = [path for path in NOTEBOOKS if path.name == "03_evaluation.ipynb"]
     shown = run(path, tmp_path)
     assert "towns: 24 questions, 24 passages" in shown
-    assert "broken/queries.jsonl, line 2: `gold` must be a list of" in shown
+    assert "broken/queries.jsonl, line 2: `gold` must be a list of strings." in shown
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.strip()}
     assert float(rows["hybrid"][0]) > float(rows["question"][0])
     assert float(rows["conversation"][1]) > float(rows["alone"][1])
