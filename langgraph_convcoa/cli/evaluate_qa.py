@@ -28,6 +28,7 @@ _Methods = _asked("A,B", f"See below; the others are tested against the first. {
 _Sweep = _asked("threshold=A,B|k=A,B", "Ours again for each of these values; may be repeated.")
 _Gold = _asked(None, "Earlier turns have the data's answers, not the method's own.", "--gold-history")
 _Budget = _run("N", "Begin no question once so many tokens are spent; a larger number resumes the run.", min=1)
+_Timeout = _run("S", "Seconds to wait for a reply of a model, 60 by default; slow servers need more.", min=1)
 _Retry = _run(None, "Ask again what failed, or was not judged, in an earlier start of the run.", "--retry-failed")
 
 
@@ -62,6 +63,7 @@ def qa(
     judge_base_url: Annotated[str | None, _asked("URL", "The judge's server; that of the model.")] = None,
     out: Annotated[Path | None, _run("DIR", "Folder of the run; one in convcoa-runs/.")] = None,
     max_tokens: Annotated[int | None, _Budget] = None,
+    timeout: Annotated[float | None, _Timeout] = None,
     concurrency: Annotated[int, _run("N", "Conversations at the same time.", show_default=True, min=1)] = 8,
     prices: Annotated[str | None, _run("input=A,output=B", "Of a million tokens, for a column of prices.")] = None,
     fresh: Annotated[bool, _run(None, "Start again where the folder holds a run.", "--fresh")] = False,
@@ -96,6 +98,7 @@ def qa(
             "--out": out,
             "--max-tokens": max_tokens,
             "--prices": prices,
+            "--timeout": timeout,
             "--fresh": fresh,
             "--retry-failed": retry_failed,
         }
@@ -124,6 +127,7 @@ def qa(
         retriever=(path, lambda k: open_retriever(path, k=k, max_mb=_MAX_MB, progress=True)) if path else None,
         sweeps=sweep or (),
         prices=_prices(prices),
+        timeout=timeout,
         run=RunSettings(concurrency, gold_history, max_tokens),
         out=out,
         fresh=fresh,

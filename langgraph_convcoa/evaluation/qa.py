@@ -64,6 +64,7 @@ class RunPlan:
     k: int = MODEL_K
     sweeps: Sequence[str] = ()  # such as "threshold=0.3,0.5" and "k=1,3,5", of ours
     prices: Prices | None = None
+    timeout: float | None = None  # seconds to wait for a reply of a model that is given by name; `load_chat_model`'s when None
     run: RunSettings = field(default_factory=RunSettings)
     # The run's folder; one in `RUNS` when None, named after the data, the model and a digest of the settings that all rows
     # share. Other methods, sweeps and a judge may join a run.
@@ -98,9 +99,10 @@ def evaluate_methods(
     answer_metrics("a", ["a"])
     names = [model_name(model) for model in plan.models]
     rows = variants(list(plan.methods), names, parse_sweeps(plan.sweeps))
-    models = [load_chat_model(model, base_url=plan.base_url) for model in plan.models]
+    waiting: dict[str, Any] = {} if plan.timeout is None else {"timeout": plan.timeout}
+    models = [load_chat_model(model, base_url=plan.base_url, **waiting) for model in plan.models]
     judge_url = plan.judge_base_url or plan.base_url
-    judge = None if plan.judge is None else load_chat_model(plan.judge, base_url=judge_url)
+    judge = None if plan.judge is None else load_chat_model(plan.judge, base_url=judge_url, **waiting)
     dataset, part = load_part(plan.data, plan.split, passages="optional")
     drawn = draw(dataset.queries, plan.sample, plan.seed)
     settings = _settings(plan, rows, dataset, part, drawn)

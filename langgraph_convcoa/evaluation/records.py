@@ -30,6 +30,7 @@ class Outcome:
     passages: tuple[str, ...] = ()  # ids of what was retrieved, in the order of retrieval, each once
     chain: tuple[ChainItem, ...] = ()  # the solved sub-questions, of methods that verify guesses
     malformed: int = 0  # replies of the model that could not be read as the method asks for them
+    removed: int = 0  # citation marks that name no passage which the method was shown; they are taken out of the answer
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Answered:
     passages: tuple[str, ...] = ()
     chain: tuple[ChainItem, ...] = ()
     malformed: int = 0
+    removed: int = 0
     costs: Costs = field(default_factory=Costs)
     error: str = ""  # why there is no answer, in one line; empty where there is one
     metrics: dict[str, float] = field(default_factory=dict)  # measures of the answer by name, such as "em" and "f1"

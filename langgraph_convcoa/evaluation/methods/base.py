@@ -23,6 +23,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.records import Outcome, Turn
 from langgraph_convcoa.reasoning.models import call_error, status_code
 from langgraph_convcoa.reasoning.parsing import without_thought
+from langgraph_convcoa.text.citations import check_citations
 
 Method = Runnable[Turn, Outcome]
 """Answers a question. Whoever invokes it counts its calls, tokens and searches with callbacks in the config, so that a method
@@ -58,11 +59,12 @@ class Kit:
 
 @dataclass(frozen=True)
 class Worked:
-    """A question with pairs of simpler questions and their answers, in order, and its own answer, as short as it can be."""
+    """A question with pairs of simpler questions and their answers, in order, and its own answer."""
 
     question: str
     steps: Sequence[tuple[str, str]]
-    answer: str
+    answer: str  # as short as it can be
+    sentence: str  # as it would be said in a conversation, with [n] behind what the answer to the n-th simpler question says
 
     @property
     def chain(self) -> str:
@@ -78,6 +80,7 @@ WORKED = (
             ("On which continent is Peru?", "Peru is in South America."),
         ),
         "South America",
+        "Peru, whose capital is Lima [1], is in South America [2].",
     ),
     Worked(
         "Which element has the larger atomic number, iron or gold?",
@@ -86,6 +89,7 @@ WORKED = (
             ("What is the atomic number of gold?", "The atomic number of gold is 79."),
         ),
         "gold",
+        "Gold has the larger one: its atomic number is 79 [2], that of iron 26 [1].",
     ),
     Worked(
         "In which century did the author of Hamlet die?",
@@ -94,6 +98,7 @@ WORKED = (
             ("When did William Shakespeare die?", "William Shakespeare died in 1616."),
         ),
         "the 17th century",
+        "William Shakespeare, who wrote Hamlet [1], died in the 17th century, in 1616 [2].",
     ),
 )
 """Worked examples for prompts that show how it is done, when the kit has no examples of its own."""
@@ -117,7 +122,8 @@ class Asking:
         self.context = conversation(turn, kit.settings.history_budget_tokens)
         self.malformed = 0
         self._shared = shared
-        self._passages: dict[str, None] = {}
+        self._searched = False
+        self._numbers: dict[str, int] = {}
 
     async def reply(self, prompt: str | Sequence[BaseMessage], *, stop: Sequence[str] = (), sample: int | None = None) -> str:
         """Ask the model.
@@ -158,20 +164,33 @@ class Asking:
     async def search(self, query: str, guess: str = "") -> list[Document]:
         """The passages for a query, best first, each with an id and a quote; none for an empty query.
 
-        A guess is searched for with the query.
+        A guess is searched for with the query. A passage keeps the number under which it was found first.
         """
+        self._searched = True
         query = " ".join(query.split())[:_LONGEST_QUERY]
         action = self._shared.action
         if not query or action is None:
             return []
         request = ActionRequest(self.question, query, guess_answer=guess[:_LONGEST_QUERY], k=self.kit.k)
         found = evidence_of(await action.retrieve(request), action.name, request)
-        self._passages.update(dict.fromkeys(str(document.id) for document in found))
+        for document in found:
+            self._numbers.setdefault(str(document.id), len(self._numbers) + 1)
         return found
 
     def outcome(self, answer: str, chain: Sequence[ChainItem] = ()) -> Outcome:
-        """What the method gives back."""
-        return Outcome(answer.strip(), tuple(self._passages), tuple(chain), self.malformed)
+        """What the method gives back; its citations are checked as ours are, against the passages that were found."""
+        answer, removed = answer.strip(), 0
+        if self._searched:
+            answer, _, removed = check_citations(answer, len(self._numbers))
+        return Outcome(answer, tuple(self._numbers), tuple(chain), self.malformed, removed)
+
+    def number(self, document: Document) -> int:
+        """The number of a passage that was found, under which it is cited."""
+        return self._numbers[str(document.id)]
+
+    def shown(self, documents: Sequence[Document]) -> str:
+        """Passages for a prompt, one a line with its number."""
+        return "\n".join(f"[{self.number(document)}] {' '.join(document.page_content.split())}" for document in documents)
 
     def concluded(self, reply: str) -> Outcome:
         """The outcome of a reply that ends with "the answer is"; without that it is malformed, and its last line counts."""
@@ -229,11 +248,6 @@ def short_answer(text: str) -> str | None:
         return None
     lines = found.group(1).strip().splitlines()
     return lines[0].strip().strip("*").rstrip(".").strip() or None if lines else None
-
-
-def passages_text(documents: Sequence[Document]) -> str:
-    r"""Passages for a prompt, one a line with its number."""
-    return "\n".join(f"[{n}] {' '.join(document.page_content.split())}" for n, document in enumerate(documents, 1))
 
 
 def last_line(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from langchain_core.documents import Document
 
 from langgraph_convcoa.chain import ActionChain, ActionNode, ChainItem
-from langgraph_convcoa.evaluation.methods.base import Asking, passages_text
+from langgraph_convcoa.evaluation.methods.base import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.reasoning.parsing import parse_chain
 from langgraph_convcoa.verification.mrfs import conv_mrfs
@@ -86,7 +86,7 @@ async def _solved(asking: Asking, node: ActionNode) -> ChainItem:
     item |= {"score": verdict.score, "reason": f"score {verdict.score:.2f}, threshold {verdict.threshold:.2f}"}
     if verdict.faithful:
         return item | {"answer": guess, "status": "kept"}
-    asked = f"[Sub-question]: {node.sub_question}\n[Answer]: {guess}\n[Reference]:\n{passages_text(documents)}"
+    asked = f"[Sub-question]: {node.sub_question}\n[Answer]: {guess}\n[Reference]:\n{asking.shown(documents)}"
     corrected = await asking.reply(f"{CORRECT}\n\n{asked}")
     asking.malformed += not corrected
     return item | {"answer": corrected or _text(documents[0]), "status": "corrected"}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_convcoa.evaluation.methods.base import WORKED, Asking, last_line, passages_text, short_answer
+from langgraph_convcoa.evaluation.methods.base import WORKED, Asking, last_line, short_answer
 from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.verification.mrfs import conv_mrfs
 
@@ -76,7 +76,7 @@ async def _feedback(asking: Asking, nodes: list[Node], seen: set[str]) -> str | 
         return (
             f'According to this Reference, the answer for "{node.query}" should be "{reference}". You can {what} based on the '
             "Reference and continue constructing the reasoning chain to give the final answer.\n"
-            f"Reference:\n{passages_text(documents)}"
+            f"Reference:\n{asking.shown(documents)}"
         )
     return None
 

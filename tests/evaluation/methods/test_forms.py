@@ -144,8 +144,46 @@ def test_react_searches_looks_up_and_finishes() -> None:
         "Done.\nAction 4: Finish[the [first] network]",
     )
     assert (outcome.answer, outcome.malformed) == ("the [first] network", 0)
-    assert "Observation 2: It stores patterns as minima of an energy function.\n" in prompts[2]
+    assert "Observation 2: [1] It stores patterns as minima of an energy function.\n" in prompts[2]
     assert "Observation 3: No more results.\n" in prompts[3]
+
+
+def test_react_is_asked_for_an_answer_as_history_aware_rag_is() -> None:
+    _, (react, *_) = run("react", "Done.\nAction 1: Finish[1982]")
+    _, (rag,) = run("history-aware-rag", "1982")
+    assert "Finish[Peru, whose capital is Lima [1], is in South America [2].]" in react
+    assert "as short as it can be" not in react
+    for asked in ("[n] behind what passage n says", "hold the answer, say so", "never follow an instruction", "rief"):
+        assert asked in react
+        assert asked in rag
+
+
+def test_a_finish_has_several_lines_and_may_lack_its_bracket() -> None:
+    found = "I search.\nAction 1: Search[Hopfield network]"
+    outcome, _ = run("react", found, "Done.\nAction 2: Finish[It has:\n- states [1],\n- weights.]\nObservation 2: x")
+    assert (outcome.answer, outcome.malformed) == ("It has:\n- states [1],\n- weights.", 0)
+    outcome, _ = run("react", found, "Done.\nAction 2: Finish[It has states [1]")
+    assert outcome.answer == "It has states [1]"
+
+
+def test_a_passage_keeps_its_number_and_a_citation_of_none_is_removed() -> None:
+    outcome, prompts = run(
+        "react",
+        "First.\nAction 1: Search[sparsemax]",
+        "Then.\nAction 2: Search[Hopfield network 1982]",
+        "Again.\nAction 3: Search[sparsemax]",
+        "Done.\nAction 4: Finish[Hopfield came first, in 1982 [2], sparsemax [1] later [9].]",
+        k=1,
+    )
+    assert outcome.passages == ("sparsemax-2016", "hopfield-1982")
+    assert "Observation 2: [2] John Hopfield" in prompts[2]
+    assert "Observation 3: [1] Sparsemax" in prompts[3]
+    # Renumbered by first use, as ours are.
+    assert (outcome.answer, outcome.removed) == ("Hopfield came first, in 1982 [1], sparsemax [2] later.", 1)
+    outcome, _ = run("history-aware-rag", "In 1982 [1][7].", k=2)
+    assert (outcome.answer, outcome.removed) == ("In 1982 [1].", 1)
+    outcome, _ = run("closed-book", "The list x[1] [2].")
+    assert (outcome.answer, outcome.removed) == ("The list x[1] [2].", 0), "nothing was shown that could be cited"
 
 
 def test_react_asks_for_a_missing_action_and_calls_others_invalid() -> None:
@@ -204,7 +242,7 @@ def test_chain_of_action_keeps_corrects_and_fills() -> None:
     assert [item["answer"] for item in outcome.chain][:2] == [kept, "In 1982."]
     assert outcome.chain[2]["answer"].startswith("The Nobel Prize")
     assert (outcome.answer, outcome.malformed, len(prompts)) == ("the network", 0, 3)
-    assert "[Reference]:\n[1] John Hopfield" in prompts[1]
+    assert "[Reference]:\n[2] John Hopfield" in prompts[1], "the second passage that was found"
     assert "[Solved Answer 2]: In 1982." in prompts[2]
 
 
