@@ -102,8 +102,10 @@ class OpenAIServer:
         handler.end_headers()
         head["object"] = "chat.completion.chunk"
         pieces = [reply.text[i : i + 3] for i in range(0, len(reply.text), 3)]
-        for piece in pieces:
-            self._event(handler, {**head, "choices": [{"index": 0, "delta": {"role": "assistant", "content": piece}}]})
+        for number, piece in enumerate(pieces):
+            # The role comes once: openai's client joins what is said twice.
+            delta = {"content": piece} if number else {"role": "assistant", "content": piece}
+            self._event(handler, {**head, "choices": [{"index": 0, "delta": delta}]})
         self._event(handler, {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]})
         if usage and (body.get("stream_options") or {}).get("include_usage"):
             self._event(handler, {**head, "choices": [], "usage": usage})

@@ -4,34 +4,46 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 from urllib.parse import urlsplit, urlunsplit
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.errors import ModelError
+from langgraph_convcoa.reasoning.wrapped import ChatModel, chat_models, falls_back, retries
 
 _TIMEOUT_SECONDS = 60.0
 _LOCAL = "huggingface"
 
 
+@overload
 def load_chat_model(
     model: str | BaseChatModel, *, base_url: str | None = None, load_in_8bit: bool = False, **settings: Any
-) -> BaseChatModel:
+) -> BaseChatModel: ...
+
+
+@overload
+def load_chat_model(
+    model: str | ChatModel, *, base_url: str | None = None, load_in_8bit: bool = False, **settings: Any
+) -> ChatModel: ...
+
+
+def load_chat_model(
+    model: str | ChatModel, *, base_url: str | None = None, load_in_8bit: bool = False, **settings: Any
+) -> ChatModel:
     """Build a chat model.
 
-    `model` is a LangChain chat model, which is returned as it is; an `init_chat_model` name such as "openai:gpt-4.1-mini"; or
+    `model` is a LangChain chat model, which is returned as it is, also one with fallbacks, retries, bound arguments, a
+    configuration or configurable fields; an `init_chat_model` name such as "openai:gpt-4.1-mini"; or
     "huggingface:PATH_OR_NAME" for a local transformers model (`load_in_8bit` by bitsandbytes, extra `int8`). With `base_url`,
     an OpenAI-compatible server (vLLM, Ollama, llama.cpp, LM Studio), the name may be any that it serves and no key is needed.
     `settings` are further arguments of the model's class. A model that cannot be loaded is a ModelError.
     """
-    if isinstance(model, BaseChatModel):
+    if not isinstance(model, str):
+        chat_models(model)
         return model
-    given: object = model
-    if not isinstance(given, str):
-        kind = type(given).__name__
-        raise ModelError(f"a model is a LangChain chat model or a name, not {kind}: give the chat model that it wraps")
-    if not (name := given.strip()):
+    if not (name := model.strip()):
         raise ModelError('the model name is empty: give one such as "openai:gpt-4.1-mini"')
     if name.startswith(f"{_LOCAL}:"):
         return _load_transformers(name.split(":", 1)[1], load_in_8bit=load_in_8bit, **settings)
@@ -110,19 +122,32 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def call_error(error: BaseException, model: BaseChatModel) -> ModelCallError:
-    """What a failed model call means, in one line without the provider's text, which may quote a key."""
-    if isinstance(error, ModelCallError):
-        return error
+def described(model: BaseChatModel) -> str:
+    """The name of a model and, where it has one, its server, without anything secret."""
     name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
     base_url = getattr(model, "openai_api_base", None)
-    where = f"the model {name!r}" + (f" at {shown_url(str(base_url))}" if base_url else "")
+    return f"the model {name!r}" + (f" at {shown_url(str(base_url))}" if base_url else "")
+
+
+def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | None = None) -> ModelCallError:
+    """What a failed model call means, in one line without the provider's text, which may quote a key.
+
+    `config` is the run's, for a model that it chooses. Of a model with fallbacks, all of which failed, LangChain raises the
+    first one's error.
+    """
+    if isinstance(error, ModelCallError):
+        return error
+    if isinstance(error, ModelError):
+        return ModelCallError(str(error))
+    asked = chat_models(model, config)
+    where = described(asked[0]) if asked else "the model"
+    others = "; its fallbacks failed too" if falls_back(model, error) else ""
     status, kind = status_code(error), type(error).__name__
     # LangChain's clients retry by themselves (and honour Retry-After); asking again on top of that would multiply.
-    retried = getattr(model, "max_retries", 0) != 0
+    retried = retries(model)
 
     def failed(what: str, *, again: bool = False) -> ModelCallError:
-        return ModelCallError(f"{where} {what}", transient=again and not retried)
+        return ModelCallError(f"{where} {what}{others}", transient=again and not retried)
 
     if status in (401, 403):
         return failed(f"refused the key ({status}): check the provider's API key")
@@ -139,7 +164,8 @@ def call_error(error: BaseException, model: BaseChatModel) -> ModelCallError:
     if isinstance(error, TimeoutError) or "timeout" in kind.lower():
         return failed("did not answer in time: ask again, or raise the model's timeout", again=True)
     if isinstance(error, ConnectionError) or "connect" in kind.lower() or "protocol" in kind.lower():
-        return ModelCallError(f"cannot reach {where}: is the server running and the base URL right?", transient=not retried)
+        message = f"cannot reach {where}: is the server running and the base URL right?{others}"
+        return ModelCallError(message, transient=not retried)
     return failed(f"failed: {kind}")
 
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from langchain.chat_models import init_chat_model
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_openai import ChatOpenAI
 
 from langgraph_convcoa import build_graph
@@ -62,6 +64,29 @@ def test_a_client_without_retries_of_its_own_may_be_asked_again() -> None:
     assert not call_error(ConnectionError(), ChatOpenAI(model="x", api_key="x")).transient
     assert not call_error(ValueError("a secret"), model).transient
     assert "a secret" not in str(call_error(ValueError("a secret"), model))
+
+
+def test_a_wrapped_model_is_taken_as_it_is() -> None:
+    model = FakeListChatModel(responses=["a"]).with_retry()
+    assert load_chat_model(model) is model
+    with pytest.raises(ModelError, match="a chain"):
+        load_chat_model(model | StrOutputParser())
+
+
+def test_the_error_of_a_wrapped_model_names_the_one_inside() -> None:
+    first, second = ChatOpenAI(model="x", api_key="k", max_retries=0), FakeListChatModel(responses=[])
+    wrapped = first.bind(stop=["."]).with_fallbacks([second])
+    error = call_error(TimeoutError(), wrapped)
+    assert str(error) == (
+        "the model 'x' did not answer in time: ask again, or raise the model's timeout; its fallbacks failed too"
+    )
+    assert error.transient
+    only = first.with_fallbacks([second], exceptions_to_handle=(ConnectionError,))
+    assert str(call_error(TimeoutError(), only)).endswith("the model's timeout")
+    assert not call_error(TimeoutError(), wrapped.with_retry()).transient, "it has asked again by itself"
+    chosen = init_chat_model("openai:x", configurable_fields=("model",), api_key="k")
+    assert "the model 'y'" in str(call_error(TimeoutError(), chosen, {"configurable": {"model": "openai:y"}}))
+    assert str(call_error(ModelError("no such model"), init_chat_model())) == "no such model"
 
 
 def tiny_model(folder: Path) -> Path:
