@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableFields
+from langchain_core.runnables.fallbacks import RunnableWithFallbacks
+from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.errors import ConvCoAError, InputError
+
+Retriever = BaseRetriever | Runnable[str, list[Document]]
+"""A LangChain retriever, one in wrappers such as `with_retry`, or a chain from a question to documents."""
 
 
 class KnowledgeRetrievalSettings(BaseModel):
@@ -32,9 +42,12 @@ class KnowledgeRetrieval:
     other LangChain retriever gets the previous question in front of it.
 
     Args:
-        retriever: Any LangChain retriever.
+        retriever: Any LangChain retriever, or a chain from a question to documents, such as `retriever | rerank`.
         name: What the planner and the chain call this action.
         description: What the planner reads; say what the documents are about.
+
+    Raises:
+        InputError: `retriever` is neither; or, when it is used, it does not take a question or return documents.
 
     Example:
         >>> import asyncio
@@ -53,18 +66,29 @@ class KnowledgeRetrieval:
 
     def __init__(
         self,
-        retriever: BaseRetriever,
+        retriever: Retriever,
         *,
         name: str = "knowledge_retrieval",
         description: str = "searches the user's own documents; takes a description of the information that is needed",
     ) -> None:
+        if not isinstance(retriever, Runnable):
+            raise InputError(_refusal(retriever))
         self.retriever = retriever
         self.name = name
         self.description = description
+        searched = retrievers(retriever)
+        self._is_chain = not searched
+        self._options = _options(retriever)
         # A retriever without an async method of its own is run in a thread: the inherited one drops `k` and `history`.
-        self._plain = type(retriever)._aget_relevant_documents is BaseRetriever._aget_relevant_documents
-        search = retriever._get_relevant_documents if self._plain else retriever._aget_relevant_documents
-        self._options = {"k", "history"} & set(inspect.signature(search).parameters)
+        self._plain = bool(self._options) and any(map(_only_plain, searched))
+
+    @property
+    def encoder(self) -> Any:
+        """The encoder of the retriever, or of the one that a chain begins with; None where it has none."""
+        first: Runnable[Any, Any] = self.retriever
+        while isinstance(first, RunnableSequence):
+            first = first.first
+        return next((one.encoder for one in retrievers(first) if hasattr(one, "encoder")), None)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         options: dict[str, Any] = {}
@@ -76,8 +100,70 @@ class KnowledgeRetrieval:
                 options["history"] = list(request.history)
             else:
                 query = f"{request.history[-1][0]} {query}"
-        if self._plain:
-            documents = await asyncio.to_thread(self.retriever.invoke, query, **options)
+        if self._is_chain:
+            found = await self._of_chain(query)
+        elif self._plain:
+            found = await asyncio.to_thread(self.retriever.invoke, query, **options)
         else:
-            documents = await self.retriever.ainvoke(query, **options)
-        return documents[: request.k]
+            found = await self.retriever.ainvoke(query, **options)
+        return found[: request.k]
+
+    async def _of_chain(self, query: str) -> list[Document]:
+        """What a chain returns, if it takes a question and returns documents."""
+        try:
+            found: Any = await self.retriever.ainvoke(query)
+        except ConvCoAError:
+            raise
+        except (TypeError, AttributeError, LookupError, AssertionError, ValueError) as error:
+            told = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:80]}"
+            raise InputError(
+                f"the retriever of {self.name} failed on a plain question ({told}); for a chain that takes a dict give "
+                'RunnableLambda(lambda question: {"input": question}) | chain'
+            ) from error
+        if isinstance(found, Sequence) and all(isinstance(document, Document) for document in found):
+            return list(found)
+        kind = type(found).__name__
+        raise InputError(f"the retriever of {self.name} must return a list of documents, not {kind}: end the chain with them")
+
+
+def retrievers(retriever: object) -> list[BaseRetriever]:
+    """The retrievers inside wrappers (retries, fallbacks, bound arguments, configurable fields); none where it is a chain."""
+    if isinstance(retriever, BaseRetriever):
+        return [retriever]
+    if isinstance(retriever, RunnableBindingBase):
+        return retrievers(retriever.bound)
+    if isinstance(retriever, DynamicRunnable):
+        return retrievers(retriever.default)
+    if isinstance(retriever, RunnableWithFallbacks):
+        parts = [retrievers(part) for part in retriever.runnables]
+        return [one for part in parts for one in part] if all(parts) else []
+    return []
+
+
+def _only_plain(retriever: BaseRetriever) -> bool:
+    return type(retriever)._aget_relevant_documents is BaseRetriever._aget_relevant_documents
+
+
+def _options(retriever: object) -> set[str]:
+    """Which of `k` and `history` a call may set: those that every retriever in it takes and that no wrapper has set."""
+    if isinstance(retriever, BaseRetriever):
+        search = retriever._get_relevant_documents if _only_plain(retriever) else retriever._aget_relevant_documents
+        return {"k", "history"} & set(inspect.signature(search).parameters)
+    if isinstance(retriever, RunnableBindingBase):
+        return _options(retriever.bound) - set(retriever.kwargs)
+    if isinstance(retriever, RunnableConfigurableFields):
+        return _options(retriever.default) - set(retriever.fields)
+    if isinstance(retriever, RunnableWithFallbacks):
+        return set.intersection(*(_options(part) for part in retriever.runnables))
+    return set()
+
+
+def _refusal(retriever: object) -> str:
+    kind = type(retriever).__name__
+    if isinstance(retriever, VectorStore):
+        return (
+            f"a vector store ({kind}) is no retriever: give store.as_retriever(), or HopfieldRetriever.from_vectorstore(store)"
+        )
+    if callable(retriever):
+        return f"a {kind} is no retriever: wrap it, langchain_core.runnables.RunnableLambda(function)"
+    return f"the retriever must be a LangChain retriever or another Runnable from a question to documents, not {kind}"

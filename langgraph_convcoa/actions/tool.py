@@ -65,7 +65,7 @@ class ToolAction:
         if max_characters < 1:
             raise InputError(f"max_characters must be at least 1, not {max_characters}")
         self.tool = tool
-        self.name = name or _action_name(tool.name)
+        self.name = name or action_name(tool.name)
         self._arguments = _arguments(tool)
         about = " ".join((description or tool.description or tool.name).split())[:_LONGEST_DESCRIPTION].rstrip(". ")
         self.description = f"{about}{self._asked_for()}"
@@ -143,7 +143,8 @@ class ToolAction:
         return [Document(text, id=id_, metadata={"source": source, "score": 1.0})]
 
 
-def _action_name(name: str) -> str:
+def action_name(name: str) -> str:
+    """A name that an action may have, made of any other."""
     plain = re.sub(r"[^\w-]+", "_", name).strip("_")[:64]
     return plain if plain[:1].isalpha() else f"tool_{plain}"[:64]
 

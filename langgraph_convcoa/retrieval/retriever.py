@@ -27,7 +27,7 @@ from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings
 from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, history_pairs
+from langgraph_convcoa.retrieval.query.conversation_state import History, StateEncoder, history_pairs, messages_of
 from langgraph_convcoa.retrieval.query.model import (
     MODEL_FOLDER,
     RetrieverModel,
@@ -310,11 +310,12 @@ class HopfieldRetriever(BaseRetriever):
         found = [hits for part in parts for hits in self._search(part, self.corpus.view(part), None)[1]]
         return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
-    def history_aware(self) -> Runnable[dict[str, Any], list[Document]]:
-        """The retriever on `{"input": str, "chat_history": list[BaseMessage]}`.
+    def history_aware(self) -> Runnable[dict[str, Any] | str, list[Document]]:
+        """The retriever on `{"input": str, "chat_history": messages}`.
 
-        It stands where LangChain's `create_history_aware_retriever` stood, and makes no model call; `chat_history` may be
-        absent, and may end with the input itself.
+        It stands where LangChain's `create_history_aware_retriever` stood, and makes no model call. `chat_history` holds
+        messages in any form that LangChain takes: its objects, dicts of a role and its content, or tuples of a role and a
+        text. It may be absent, and may end with the input itself; a string is an input without it.
 
         Example:
             >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -324,16 +325,18 @@ class HopfieldRetriever(BaseRetriever):
             'Ada wrote it.'
         """
 
-        def conversation(inputs: Mapping[str, Any]) -> tuple[str, History]:
+        def conversation(inputs: Mapping[str, Any] | str) -> tuple[str, History]:
+            if isinstance(inputs, str):
+                return inputs, []
             if not isinstance(inputs, Mapping) or "input" not in inputs:
                 raise InputError('The history-aware retriever takes {"input": question, "chat_history": messages}.')
-            return inputs["input"], inputs.get("chat_history") or []
+            return inputs["input"], messages_of(inputs.get("chat_history")) or []
 
-        def retrieve(inputs: dict[str, Any], config: RunnableConfig) -> list[Document]:
+        def retrieve(inputs: dict[str, Any] | str, config: RunnableConfig) -> list[Document]:
             query, history = conversation(inputs)
             return self.invoke(query, config, history=history)
 
-        async def aretrieve(inputs: dict[str, Any], config: RunnableConfig) -> list[Document]:
+        async def aretrieve(inputs: dict[str, Any] | str, config: RunnableConfig) -> list[Document]:
             query, history = conversation(inputs)
             return await self.ainvoke(query, config, history=history)
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnablePassthrough
+from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import PrivateAttr
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
+from langgraph_convcoa.errors import InputError
+from tests.fakes import KeywordRetriever
 
 
 class Plain(BaseRetriever):
@@ -56,3 +64,109 @@ async def test_an_async_retriever_gets_what_it_takes() -> None:
 def test_the_planner_reads_its_name_and_description(name: str) -> None:
     action = KnowledgeRetrieval(Plain(), name=name, description="the handbook")
     assert (action.name, action.description) == (name, "the handbook")
+
+
+def rerank(documents: list[Document]) -> list[Document]:
+    return documents[::-1]
+
+
+async def test_a_chain_gets_the_question_before_and_gives_k() -> None:
+    retriever = Plain()
+    found = await KnowledgeRetrieval(retriever | rerank).retrieve(REQUEST)
+    assert [document.id for document in found] == ["8", "7", "6"]
+    assert retriever._asked == ["Who described it? When was it? 1982"]
+
+
+async def test_a_function_in_a_runnable_is_a_retriever() -> None:
+    async def later(question: str) -> list[Document]:
+        return [Document(question, id="b")]
+
+    plain = KnowledgeRetrieval(RunnableLambda(lambda question: [Document(question, id="a")]))
+    assert (await plain.retrieve(REQUEST))[0].id == "a"
+    assert (await KnowledgeRetrieval(RunnableLambda(later)).retrieve(REQUEST))[0].id == "b"
+
+
+WRAPPERS: dict[str, Callable[[BaseRetriever], Any]] = {
+    "retry": lambda retriever: retriever.with_retry(),
+    "config": lambda retriever: retriever.with_config(tags=["mine"]),
+    "fallbacks": lambda retriever: retriever.with_fallbacks([Async()]),
+    "configurable": lambda retriever: retriever.configurable_fields(tags=ConfigurableField("tags")),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+async def test_a_wrapped_retriever_gets_what_it_takes(wrap: Any) -> None:
+    retriever = Async()
+    await KnowledgeRetrieval(wrap(retriever)).retrieve(REQUEST)
+    assert retriever._asked == [("When was it? 1982", 3, [("Who described it?", "Hopfield.")])]
+
+
+async def test_what_a_wrapper_sets_stays_so() -> None:
+    retriever = Async()
+    await KnowledgeRetrieval(retriever.bind(k=7)).retrieve(REQUEST)
+    assert retriever._asked[0][1] == 7
+    configurable = KeywordRetriever(k=1).configurable_fields(k=ConfigurableField("k"))
+    assert len(await KnowledgeRetrieval(configurable).retrieve(REQUEST)) == 1
+
+
+async def test_what_a_fallback_does_not_take_is_not_given() -> None:
+    retriever = Async()
+    await KnowledgeRetrieval(retriever.with_fallbacks([Plain()])).retrieve(REQUEST)
+    assert retriever._asked == [("Who described it? When was it? 1982", 1, ())]
+
+
+def test_the_encoder_of_a_chain_is_that_of_the_retriever_it_begins_with() -> None:
+    class Encoding(Plain):
+        encoder: str = "an encoder"
+
+    for retriever in (Encoding(), Encoding() | rerank, Encoding().with_retry() | rerank | rerank):
+        assert KnowledgeRetrieval(retriever).encoder == "an encoder"
+    assert KnowledgeRetrieval(Plain() | rerank).encoder is None
+    assert KnowledgeRetrieval(RunnableLambda(rerank)).encoder is None
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        RunnableLambda(itemgetter("input")) | Plain(),
+        RunnablePassthrough.assign(context=Plain()),
+        RunnableLambda(lambda inputs: inputs.get("chat_history")) | Plain(),
+        ChatPromptTemplate.from_template("{input} {chat_history}") | Plain(),
+    ],
+)
+async def test_a_chain_that_takes_a_dict_says_what_to_put_in_front(chain: Any) -> None:
+    with pytest.raises(InputError, match=r"failed on a plain question \(\w+: .+give RunnableLambda\(lambda question: "):
+        await KnowledgeRetrieval(chain).retrieve(REQUEST)
+
+
+async def test_a_chain_that_takes_a_dict_works_as_the_error_says() -> None:
+    chain = RunnableLambda(lambda question: {"input": question}) | RunnableLambda(itemgetter("input")) | Plain()
+    assert len(await KnowledgeRetrieval(chain).retrieve(REQUEST)) == 3
+
+
+@pytest.mark.parametrize("end", [lambda documents: "text", lambda documents: {"context": documents}, lambda documents: ["a"]])
+async def test_a_chain_that_gives_no_documents(end: Any) -> None:
+    with pytest.raises(InputError, match="must return a list of documents"):
+        await KnowledgeRetrieval(Plain() | end).retrieve(REQUEST)
+
+
+async def test_an_error_of_a_retriever_is_its_own() -> None:
+    class Failing(Plain):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            raise TypeError("of its own")
+
+    with pytest.raises(TypeError, match="of its own"):
+        await KnowledgeRetrieval(Failing().with_retry(stop_after_attempt=1)).retrieve(REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (InMemoryVectorStore(DeterministicFakeEmbedding(size=4)), "as_retriever"),
+        (rerank, "RunnableLambda"),
+        ("folder", "not str"),
+    ],
+)
+def test_what_is_no_retriever_is_an_error_that_says_how(other: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        KnowledgeRetrieval(other)

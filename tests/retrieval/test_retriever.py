@@ -214,7 +214,67 @@ def test_a_history_that_ends_with_the_question_itself_does_not_count_it(retrieve
     assert retriever.history_aware().invoke(repeated) == retriever.history_aware().invoke(question)
 
 
-@pytest.mark.parametrize("inputs", [{}, {"question": "x"}, "text"])
+def as_dicts(question, answer):
+    parts = [{"type": "text", "text": answer}]
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": parts}]
+
+
+HISTORIES = {
+    "objects": lambda question, answer: [HumanMessage(question), AIMessage(answer)],
+    "dicts": as_dicts,
+    "dicts of a thread": lambda q, a: [{"type": "human", "content": q, "id": "1"}, {"type": "ai", "content": a, "id": "2"}],
+    "tuples": lambda question, answer: [("human", question), ("ai", answer)],
+    "lists": lambda question, answer: [["user", question], ["assistant", answer]],
+    "pairs": lambda question, answer: [(question, answer)],
+    "all sorts": lambda question, answer: [
+        {"role": "developer", "content": "Be short."},
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": None, "tool_calls": []},
+        {"role": "tool", "content": "apples", "tool_call_id": "1"},
+        ("assistant", answer),
+    ],
+}
+
+
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_a_chat_history_in_any_form(retriever, history, asynchronous):
+    runnable, question = retriever.history_aware(), "when was it published?"
+    inputs = {"input": question, "chat_history": history(*HISTORY[0])}
+    found = await runnable.ainvoke(inputs) if asynchronous else runnable.invoke(inputs)
+    assert [(d.id, d.metadata["score"]) for d in found] == [
+        (d.id, d.metadata["score"]) for d in retriever.invoke(question, history=[HISTORY[0]])
+    ]
+    assert ids(found)[0] == "sparsemax"
+
+
+def test_dict_messages_are_a_history_of_the_retriever_too(retriever):
+    question = "when was it published?"
+    assert retriever.invoke(question, history=as_dicts(*HISTORY[0])) == retriever.invoke(question, history=[HISTORY[0]])
+
+
+async def test_a_string_is_an_input_without_a_history(retriever):
+    runnable = retriever.history_aware()
+    assert runnable.invoke("apples") == await runnable.ainvoke({"input": "apples"}) == retriever.invoke("apples")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"role": "wizard", "content": "x"}, "wizard.*a message has a role"),
+        ({"role": "user"}, "messages, not {'role': 'user'}"),
+        ({"content": "x"}, "messages, not {'content': 'x'}"),
+        (("user", "x", "y"), "messages, not"),
+        (("user", 3), "a message has a role"),
+        ("Who?", "messages, not 'Who"),
+    ],
+)
+def test_a_chat_history_that_is_none(retriever, entry, message):
+    with pytest.raises(InputError, match=message):
+        retriever.history_aware().invoke({"input": "Who?", "chat_history": [entry]})
+
+
+@pytest.mark.parametrize("inputs", [{}, {"question": "x"}, 3])
 def test_history_aware_says_what_it_takes(retriever, inputs):
     with pytest.raises(InputError, match='"input"'):
         retriever.history_aware().invoke(inputs)

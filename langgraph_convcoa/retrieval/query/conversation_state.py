@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.hopfield.energy import update
@@ -23,16 +23,46 @@ if TYPE_CHECKING:
 Turn = tuple[str, str]
 """A question and its answer."""
 
-History = Sequence[Turn | Sequence[str] | BaseMessage]
-"""Earlier turns, oldest first: pairs of question and answer, or LangChain messages."""
+History = Sequence[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]]
+"""Earlier turns, oldest first: pairs of question and answer, or messages, as LangChain's objects or as dicts of a role and its
+content."""
 
 _Asked = tuple[str, tuple[Turn, ...]]
 
 _ANSWER_CHARACTERS = 300
+_ROLES = frozenset({"human", "user", "ai", "assistant", "system", "developer", "tool", "function"})
 _KEPT = 4096
 
 
-def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage] | None) -> list[Turn]:
+def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> Any:
+    """A chat history with its (role, text) tuples as messages, where all of its tuples are such; anything else as it is.
+
+    Example:
+        >>> [message.type for message in messages_of([("user", "Who?"), ("assistant", "Ada.")])]
+        ['human', 'ai']
+        >>> messages_of([("Who?", "Ada.")])
+        [('Who?', 'Ada.')]
+    """
+    if isinstance(history, str) or not isinstance(history, Iterable):
+        return history
+    entries = list(history)
+    tuples = [entry for entry in entries if isinstance(entry, list | tuple)]
+    if not all(len(entry) == 2 and isinstance(entry[0], str) and entry[0] in _ROLES for entry in tuples):
+        return entries
+    return [_message(*entry) if isinstance(entry, list | tuple) else entry for entry in entries]
+
+
+def _message(role: Any, content: Any) -> BaseMessage:
+    # What tools said does not count, and as a message it would need the id of their call.
+    kept = "system" if role in ("tool", "function", "developer") else role
+    try:
+        return convert_to_messages([{"role": kept, "content": content or ""}])[0]
+    except (ValueError, TypeError, NotImplementedError):
+        shown = f"{{'role': {role!r}, 'content': {content!r:.40}}}"
+        raise InputError(f"The history holds {shown}; a message has a role, such as user or assistant, and a text.") from None
+
+
+def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> list[Turn]:
     """Earlier turns as pairs of question and answer, from pairs or from messages.
 
     Of messages, those of the user and of the model count; several in a row are one text, a question without an answer and an
@@ -49,6 +79,8 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage] | None) 
         raise InputError(f"The history must be pairs of question and answer or messages, not {found}.")
     pairs: list[tuple[list[str], list[str]]] = []
     for entry in history:
+        if isinstance(entry, Mapping) and "content" in entry and ("role" in entry or "type" in entry):
+            entry = _message(entry.get("role", entry.get("type")), entry["content"])
         if isinstance(entry, BaseMessage):
             text = str(entry.text).strip()
             if not text or not isinstance(entry, HumanMessage | AIMessage):
