@@ -29,6 +29,12 @@ _Sweep = _asked("threshold=A,B|k=A,B", "Ours again for each of these values; may
 _Gold = _asked(None, "Earlier turns have the data's answers, not the method's own.", "--gold-history")
 _Budget = _run("N", "Begin no question once so many tokens are spent; a larger number resumes the run.", min=1)
 _Timeout = _run("S", "Seconds to wait for a reply of a model, 60 by default; slow servers need more.", min=1)
+_JudgeBy = _asked(
+    "em,marks,pairs",
+    "What it says: right or not (GPT-EM); marks for correct, complete, faithful, concise; whether the first method's "
+    "answer or another's is better.",
+    show_default=True,
+)
 _Retry = _run(None, "Ask again what failed, or was not judged, in an earlier start of the run.", "--retry-failed")
 
 
@@ -59,7 +65,8 @@ def qa(
     methods: Annotated[str | None, _Methods] = None,
     sweep: Annotated[list[str] | None, _Sweep] = None,
     gold_history: Annotated[bool, _Gold] = False,
-    judge: Annotated[str | None, _asked("NAME", "Chat model that judges the answers (GPT-EM).")] = None,
+    judge: Annotated[str | None, _asked("NAME", "Chat model that judges the answers.")] = None,
+    judge_by: Annotated[str, _JudgeBy] = "em",
     judge_base_url: Annotated[str | None, _asked("URL", "The judge's server; that of the model.")] = None,
     out: Annotated[Path | None, _run("DIR", "Folder of the run; one in convcoa-runs/.")] = None,
     max_tokens: Annotated[int | None, _Budget] = None,
@@ -82,6 +89,7 @@ def qa(
     [bold]Examples[/bold]
       convcoa evaluate qa data/squad2 --sample 1000 --seed 0
       convcoa evaluate qa data/mtrag --model openai:gpt-4.1-mini --methods closed-book,react,ours --sample 100
+      convcoa evaluate qa data/mtrag --model qwen3 --methods history-aware-rag,ours --judge gpt-4.1 --judge-by marks,pairs
       convcoa evaluate qa topiocqa/ --model gpt-4.1-mini --index wiki-index --judge gpt-4.1 --max-tokens 2000000
       convcoa evaluate qa data/mtrag --model qwen3 --base-url http://localhost:8000/v1 --methods ours --sweep k=1,3,5
     """
@@ -95,6 +103,7 @@ def qa(
             "--gold-history": gold_history,
             "--judge": judge,
             "--judge-base-url": judge_base_url,
+            "--judge-by": judge_by != "em",
             "--out": out,
             "--max-tokens": max_tokens,
             "--prices": prices,
@@ -110,7 +119,10 @@ def qa(
         return
     chosen = names_of(methods if methods is not None else _METHODS)
     check_methods(chosen)
+    if judge_by != "em" and judge is None:
+        raise InputError("--judge-by needs --judge: name the chat model that judges")
     from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
+    from langgraph_convcoa.evaluation.runs.judging import check_judge_by
     from langgraph_convcoa.evaluation.runs.run import RunSettings
 
     path = documents_of(docs, index)
@@ -121,6 +133,7 @@ def qa(
         base_url=base_url,
         judge=judge,
         judge_base_url=judge_base_url,
+        judge_by=check_judge_by(names_of(judge_by)),
         split=part,
         sample=sample,
         seed=seed,

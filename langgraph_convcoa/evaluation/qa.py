@@ -27,6 +27,7 @@ from langgraph_convcoa.evaluation.reports.figures import Prices
 from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
 from langgraph_convcoa.evaluation.runs.conversations import Drawn, draw
 from langgraph_convcoa.evaluation.runs.folder import MAY_CHANGE, RunFolder
+from langgraph_convcoa.evaluation.runs.judging import check_judge_by, judge_run
 from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
 from langgraph_convcoa.evaluation.runs.run import Measures, RunSettings, run_methods
 from langgraph_convcoa.evaluation.runs.sweeps import Variant, parse_sweeps, variants
@@ -54,8 +55,10 @@ class RunPlan:
     # Names, see `methods.registry`; the others are tested against the first.
     methods: Sequence[str] = ("closed-book", "history-aware-rag", "ours")
     base_url: str | None = None  # an OpenAI-compatible server that has the models
-    judge: ModelLike | None = None  # a chat model that judges answers (GPT-EM), or its name; none when None
+    judge: ModelLike | None = None  # a chat model that judges answers, or its name; none when None
     judge_base_url: str | None = None  # its server; that of the models when None
+    # What the judge is asked for: "em" (GPT-EM), "marks" of each answer, "pairs" (the first row's answer and another's).
+    judge_by: Sequence[str] = ("em",)
     split: str | None = "dev"  # only questions of this split, see `load_part`; all when None
     sample: int | None = 1000  # about how many questions: whole conversations are drawn until there are so many; all when None
     seed: int = 0  # of the draw, of the examples, and of intervals and tests
@@ -78,6 +81,7 @@ class RunPlan:
         for name, value in (("sample", self.sample), ("k", self.k)):
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, not {value}.")
+        check_judge_by(self.judge_by)
 
 
 def evaluate_methods(
@@ -103,15 +107,17 @@ def evaluate_methods(
     models = [load_chat_model(model, base_url=plan.base_url, **waiting) for model in plan.models]
     judge_url = plan.judge_base_url or plan.base_url
     judge = None if plan.judge is None else load_chat_model(plan.judge, base_url=judge_url, **waiting)
+    has_em = judge is not None and "em" in plan.judge_by
     dataset, part = load_part(plan.data, plan.split, passages="optional")
     drawn = draw(dataset.queries, plan.sample, plan.seed)
     settings = _settings(plan, rows, dataset, part, drawn)
     with RunFolder(plan.out or _default_folder(dataset.name, names, settings), settings, fresh=plan.fresh) as folder:
-        new_judge = judge is not None and not folder.judged
-        if (plan.retry_failed or new_judge) and (dropped := folder.drop_failed(None if judge is None else JUDGED)):
+        new_judge = has_em and not folder.judged
+        if (plan.retry_failed or new_judge) and (dropped := folder.drop_failed(JUDGED if has_em else None)):
             tell(f"asking again {dropped} questions that failed, have no verdict, or came after such a one")
         retriever = _retriever(plan, dataset, encoder, cache, progress)
         kept = [keep_replies(model, folder.replies) for model in models]
+        judging = None if judge is None else Judge(keep_replies(judge, folder.replies))
         examples = _examples(dataset, drawn, plan.seed)
         kits = {}
         for row in rows:
@@ -123,19 +129,33 @@ def evaluate_methods(
                 {row.label: make_method(row.method, kits[row.label]) for row in rows},
                 drawn,
                 folder,
-                measure=Measures(None if judge is None else Judge(keep_replies(judge, folder.replies))),
+                measure=Measures(judging if has_em else None),
                 models={label: kit.model for label, kit in kits.items()},
                 remembering={row.label for row in rows if remembers(row.method)},
                 settings=plan.run,
                 progress=progress,
                 notify=tell,
             )
+            verdicts = None
+            if judging is not None and (wanted := [name for name in plan.judge_by if name != "em"]):
+                verdicts = judge_run(
+                    folder,
+                    drawn,
+                    [row.label for row in rows],
+                    judging,
+                    {str(passage.id): passage.page_content for passage in dataset.corpus},
+                    wanted=wanted,
+                    seed=plan.seed,
+                    concurrency=plan.run.concurrency,
+                    max_tokens=plan.run.max_tokens,
+                    progress=progress,
+                )
         except (KeyboardInterrupt, ModelError):
             tell(f"the answers so far are kept in {folder.path}; the same command resumes the run")
             raise
         if end.stopped:
             tell(f"stopped: {end.stopped}; {end.answered} of {end.planned} answers are in {folder.path}")
-        report = report_of(folder, drawn, rows, judged=judge is not None, prices=plan.prices, seed=plan.seed)
+        report = report_of(folder, drawn, rows, judged=has_em, verdicts=verdicts, prices=plan.prices, seed=plan.seed)
         write_report(report, folder.path)
     return report
 
@@ -166,6 +186,7 @@ def _settings(plan: RunPlan, rows: Sequence[Variant], dataset: Dataset, part: st
         "k": plan.k,
         "history": "gold" if plan.run.gold_history else "own answers",
         "judge": None if plan.judge is None else model_name(plan.judge),
+        "judge_by": None if plan.judge is None else list(check_judge_by(plan.judge_by)),
         "judge_base_url": None if plan.judge is None or judge_url is None else shown_url(judge_url),
         "version": version("langgraph-convcoa"),
     }

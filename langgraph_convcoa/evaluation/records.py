@@ -45,6 +45,8 @@ class Costs:
     output_tokens: int = 0
     retrievals: int = 0
     seconds: float = 0.0
+    # Tokens by what they were spent on: instructions, conversation, evidence, reply; empty where that was not counted.
+    parts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -182,6 +182,48 @@ def test_verdicts_that_failed_are_asked_for_again_and_no_answer_is(data: Path) -
         assert {body["model"] for body in server.requests[before:]} == {"gpt-judge"}
 
 
+def test_a_judge_marks_compares_and_may_join_later(data: Path, tmp_path: Path) -> None:
+    def judging(body: dict[str, Any]) -> Reply | str:
+        text = prompt_of(body)
+        if "gpt-judge" not in body["model"]:
+            return script(body)
+        if "[Answer A]" in text:
+            letter = re.findall(r"\[Answer ([AB])\]: Nobody knows", text)
+            return json.dumps({"reason": "", "better": {"A": "B", "B": "A"}[letter[0]] if letter else "tie"})
+        if "four marks" in text:
+            right = 0 if "[Answer]: Nobody knows" in text else 2
+            return json.dumps({"reason": "", "correct": right, "complete": right, "faithful": 2, "concise": 1})
+        return "1"
+
+    with OpenAIServer(judging) as server:
+        arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "ours,closed-book"]
+        arguments += ["--out", tmp_path / "run", "--json"]
+        report_of(evaluate(*arguments))
+        before = len(server.requests)
+        arguments += ["--judge", "gpt-judge"]
+        report = report_of(evaluate(*arguments, "--judge-by", "marks,pairs"))
+        assert {body["model"] for body in server.requests[before:]} == {"gpt-judge"}, "the answers are there"
+        assert any("[Passages]:\n- The ants were counted in 1900." in prompt_of(body) for body in server.requests[before:])
+        both = report_of(evaluate(*arguments, "--judge-by", "em,marks,pairs"))
+        asked = len(server.requests)
+        assert report_of(evaluate(*arguments, "--judge-by", "em,marks,pairs")) == both
+        assert len(server.requests) == asked
+    ours, closed = report["methods"]["ours"], report["methods"]["closed-book"]
+    assert ours["marks"]["means"] == {"correct": 2.0, "complete": 2.0, "faithful": 2.0, "concise": 1.0}
+    assert (closed["marks"]["total"], closed["marks"]["malformed"], ours["preference"]) == (6.0, 0, None)
+    assert (closed["preference"]["wins"], closed["preference"]["losses"], closed["preference"]["ties"]) == (0, 2, 6)
+    assert closed["preference"]["decided"] == 2
+    assert "gpt_em" not in ours["quality"]
+    assert (report["measure"], both["measure"]) == ("cover_em", "gpt_em")
+    assert both["methods"]["ours"]["quality"]["gpt_em"]["mean"] == 1.0
+    assert both["methods"]["ours"]["marks"] == ours["marks"]
+    assert ours["citations"]["cited"] == ours["citations"]["answers"] == 8
+    assert closed["citations"] is None
+    page = (tmp_path / "run" / "report.md").read_text()
+    for title in ("Marks of the judge", "Preferred to ours", "Citations"):
+        assert f"## {title}" in page
+
+
 def test_a_judge_that_is_not_there_ends_the_run(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_convcoa.evaluation.runs.run.PATIENCE", 3)
 
@@ -225,6 +267,10 @@ def test_several_models_and_other_documents(data: Path, tmp_path: Path) -> None:
         (["--methods", "ours"], "--methods needs --model"),
         (["--sweep", "k=1"], "--sweep needs --model"),
         (["--max-tokens", "5"], "--max-tokens needs --model"),
+        (["--judge-by", "marks"], "--judge-by needs --model"),
+        (["--timeout", "90"], "--timeout needs --model"),
+        (["--model", "a", "--judge-by", "marks"], "--judge-by needs --judge"),
+        (["--model", "a", "--judge", "b", "--judge-by", "stars"], "choose from em, marks, pairs"),
         (["--model", "a", "--methods", "ours,magic"], "no method 'magic'; choose from closed-book"),
         (["--model", "a", "--methods", ""], "at least one method"),
         (["--model", "a", "--methods", "react", "--sweep", "k=1"], "add ours"),

@@ -1,4 +1,7 @@
-"""GPT-EM: a chat model says whether an answer holds the right one by its meaning (Pan et al. 2024a, sec. 3.1, app. D)."""
+"""A chat model as judge of answers: GPT-EM, marks on four criteria, and the better one of two answers.
+
+GPT-EM says whether an answer holds the right one by its meaning (Pan et al. 2024a, section 3.1, appendix D).
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.answers import strip_citations
+from langgraph_convcoa.evaluation.metrics.marks import EMPTY, NO_MARKS, SAME, Case, Marks, one_line, read_better, read_marks
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model
+from langgraph_convcoa.reasoning.parsing import without_thought
 from langgraph_convcoa.reasoning.prompts import render
 
 JUDGED = "gpt_em"
@@ -38,23 +43,48 @@ class Judge:
         self.model = load_chat_model(model).model_copy(update={"disable_streaming": True})
 
     async def judge(self, question: str, references: Sequence[str], answer: str) -> bool | None:
-        """Ask whether an answer is right: one call of the model, none for an empty answer, which is wrong.
+        """GPT-EM: ask whether an answer is right: one call of the model, none for an empty answer, which is wrong.
 
         The judge does not see citation marks. Raises InputError without a reference.
         """
-        right = [_one_line(reference) for reference in dict.fromkeys(references) if reference.strip()]
+        right = [one_line(reference) for reference in dict.fromkeys(references) if reference.strip()]
         if not right:
             raise InputError("A judge needs at least one right answer to compare with.")
-        shown = _one_line(strip_citations(answer))
+        shown = one_line(strip_citations(answer))
         if not shown:
             return False
         # On one line each, so that no answer can add an "[Output]: 1" of its own below.
-        filled = render("judge", question=_one_line(question), ground_truth=" or ".join(right), answer=shown)
+        filled = render("judge", question=one_line(question), ground_truth=" or ".join(right), answer=shown)
+        return read_verdict(await self._ask(filled))
+
+    async def marks(self, case: Case, answer: str) -> Marks | None:
+        """Ask for the marks of an answer: one call, none for an empty answer, which has no marks. None of an unreadable reply.
+
+        The judge does not see citation marks.
+        """
+        shown = one_line(strip_citations(answer))
+        if not shown:
+            return NO_MARKS
+        return read_marks(await self._ask(render("judge_marks", case=case.text(), answer=shown)))
+
+    async def better(self, case: Case, first: str, second: str) -> tuple[str, str] | None:
+        """Ask which of two answers is better, shown in this order: "A", "B" or "tie", and why; None of an unreadable reply.
+
+        One call, none where both say the same or one is empty.
+        """
+        one, other = (one_line(strip_citations(answer)) for answer in (first, second))
+        if one == other:
+            return "tie", SAME
+        if not (one and other):
+            return ("A" if one else "B"), EMPTY
+        return read_better(await self._ask(render("judge_pair", case=case.text(), first=one, second=other)))
+
+    async def _ask(self, prompt: str) -> str:
         try:
-            reply = await self.model.ainvoke([HumanMessage(filled.rstrip())])
+            reply = await self.model.ainvoke([HumanMessage(prompt.rstrip())])
         except Exception as error:
             raise call_error(error, self.model) from error
-        return read_verdict(reply.text)
+        return without_thought(reply.text)
 
 
 def read_verdict(reply: str) -> bool | None:
@@ -105,7 +135,3 @@ def _kappa(judged: Sequence[bool], measured: Sequence[bool]) -> float | None:
     from sklearn.metrics import cohen_kappa_score
 
     return float(cohen_kappa_score(judged, measured))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

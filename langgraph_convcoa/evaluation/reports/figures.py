@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_convcoa.evaluation.metrics.answers import MEASURES, corpus_bleu
+from langgraph_convcoa.evaluation.metrics.answers import MEASURES, corpus_bleu, is_cited
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED, judge_agreement
 from langgraph_convcoa.evaluation.metrics.ratios import contradictions, misled_by_retrieval, verification_statistics
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
 from langgraph_convcoa.evaluation.records import Answered, found_gold
+from langgraph_convcoa.evaluation.reports.judged import MarkFigures, PreferenceFigures
 from langgraph_convcoa.evaluation.runs.sweeps import Variant
+from langgraph_convcoa.text.words import sentences
 
 LAST_ROUND = 15
 """Rounds from here on are one row of the curve."""
@@ -24,6 +27,7 @@ TESTS = 1999
 """Draws of the paired test."""
 
 _ERRORS_SHOWN = 3
+_BEHIND = re.compile(r"([.!?])((?:\s*\[\d+\])+)")
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class MeanCosts:
     retrievals: float
     seconds: float
     price: float | None = None
+    # Tokens by what they were spent on (instructions, conversation, evidence, reply), where the method's models count them.
+    parts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,17 @@ class Round:
     seconds: float
     tokens: float
     calls: float
+
+
+@dataclass(frozen=True)
+class CitationFigures:
+    """Citations of the answers, which were checked against what was retrieved."""
+
+    answers: int  # that are there
+    cited: int  # with at least one citation
+    sentences: int
+    cited_sentences: int  # with a citation in or behind them
+    removed: int  # marks that named no passage and were taken out
 
 
 @dataclass(frozen=True)
@@ -95,6 +112,11 @@ class MethodFigures:
     misled: dict[str, Any] | None
     contradictions: dict[str, Any]  # with the method's own earlier answers
     agreement: list[dict[str, Any]]  # of the judge with exact match and cover-EM
+    citations: CitationFigures | None = None  # None for methods that look nothing up
+    marks: MarkFigures | None = None  # of a judge; None where none was asked for marks
+    preference: PreferenceFigures | None = (
+        None  # a judge's, against the first row; None where none was asked, and of the first
+    )
 
 
 @dataclass(frozen=True)
@@ -194,6 +216,7 @@ def figures_of(
         misled=misled_by_retrieval(closed_book, answers, measure) if closed_book is not None and retrieves else None,
         contradictions=contradictions(answers),
         agreement=judge_agreement(given) if judged else [],
+        citations=_citations([answer for answer in answers if not answer.error]) if retrieves else None,
     )
 
 
@@ -202,7 +225,23 @@ def _costs(answers: Sequence[Answered], prices: Prices | None = None) -> MeanCos
     spent = np.array([[getattr(answer.costs, name) for name in names] for answer in answers], dtype=np.float64)
     given, got, calls, retrievals, seconds = spent.mean(axis=0).tolist()
     price = None if prices is None else (given * prices.input + got * prices.output) / 1000
-    return MeanCosts(given, got, given + got, calls, retrievals, seconds, price)
+    parts = Counter[str]()
+    for answer in answers:
+        parts.update(answer.costs.parts)
+    means = {name: count / len(answers) for name, count in parts.items()}
+    return MeanCosts(given, got, given + got, calls, retrievals, seconds, price, means)
+
+
+def _citations(given: Sequence[Answered]) -> CitationFigures:
+    """Of answers that are there; a mark behind a full stop counts for the sentence before it."""
+    whole = [[sentence.text for sentence in sentences(_BEHIND.sub(r"\2\1", answer.answer))] for answer in given]
+    return CitationFigures(
+        answers=len(given),
+        cited=sum(is_cited(answer.answer) for answer in given),
+        sentences=sum(map(len, whole)),
+        cited_sentences=sum(is_cited(text) for texts in whole for text in texts),
+        removed=sum(answer.removed for answer in given),
+    )
 
 
 def _rounds(answers: Sequence[Answered], values: Values, measure: str) -> tuple[Round, ...]:

@@ -15,11 +15,13 @@ from langgraph_convcoa.evaluation.methods.registry import CLOSED_BOOK
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.reports.figures import Prices, RunFigures, Values, figures_of
+from langgraph_convcoa.evaluation.reports.judged import mark_figures, preference_figures
 from langgraph_convcoa.evaluation.reports.kit import Page, Report, Table, can_draw
 from langgraph_convcoa.evaluation.reports.plots import plots_of
 from langgraph_convcoa.evaluation.reports.tables import detail_tables, main_tables
 from langgraph_convcoa.evaluation.runs.conversations import Drawn
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
+from langgraph_convcoa.evaluation.runs.judging import Judged
 from langgraph_convcoa.evaluation.runs.sweeps import Variant
 
 
@@ -89,12 +91,14 @@ def report_of(
     rows: Sequence[Variant],
     *,
     judged: bool = False,
+    verdicts: Judged | None = None,
     prices: Prices | None = None,
     seed: int = 0,
 ) -> RunReport:
     """Compute the report of what the folder holds; the same answers give the same report, whatever their order there.
 
-    The rows are in the order of the report; the others are tested against the first.
+    The rows are in the order of the report; the others are tested against the first. `verdicts` are a judge's marks and
+    preferences (`judge_run`).
     """
     order = {one.id: place for place, one in enumerate(q for c in drawn.conversations for q in c.questions)}
     places = folder.places()
@@ -116,18 +120,24 @@ def report_of(
     figures = []
     for row in present:
         answers = answers_of(row.label)
-        figures.append(
-            figures_of(
-                row.label,
-                answers,
-                Values.of(answers, order, judged),
-                baseline=None if row.label == first else against,
-                closed_book=closed.get(row.model),
-                measure=measure,
-                prices=prices,
-                seed=seed,
-            )
+        one = figures_of(
+            row.label,
+            answers,
+            Values.of(answers, order, judged),
+            baseline=None if row.label == first else against,
+            closed_book=closed.get(row.model),
+            measure=measure,
+            prices=prices,
+            seed=seed,
         )
+        if verdicts is not None:
+            mine, firsts = ([each for each in verdicts.marks if each.method == name] for name in (row.label, first))
+            one = replace(
+                one,
+                marks=mark_figures(mine, None if row.label == first else firsts, seed),
+                preference=None if row.label == first else preference_figures(row.label, verdicts.preferences),
+            )
+        figures.append(one)
     return RunReport(
         settings=folder.settings,
         folder=str(folder.path),

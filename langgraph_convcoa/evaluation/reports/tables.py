@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from langgraph_convcoa.evaluation.metrics.ratios import STATUSES
 from langgraph_convcoa.evaluation.reports.figures import LAST_ROUND, MethodFigures, RunFigures
+from langgraph_convcoa.evaluation.reports.judged import marks_table, preference_table
 from langgraph_convcoa.evaluation.reports.kit import Table, percent, ratio, shown
 from langgraph_convcoa.evaluation.runs.sweeps import SWEPT
 
@@ -17,7 +18,15 @@ _Column = Callable[[MethodFigures], str]
 
 def main_tables(run: RunFigures) -> list[Table]:
     """The tables that are shown at a terminal too."""
-    return [quality_table(run), cost_table(run), trouble_table(run)]
+    made = [quality_table(run), *judge_tables(run), cost_table(run), part_table(run), trouble_table(run)]
+    return [table for table in made if table.rows]
+
+
+def judge_tables(run: RunFigures) -> list[Table]:
+    """The marks and the preferences of a judge."""
+    marks = {one.method: one.marks for one in run.methods if one.marks is not None}
+    preferences = {one.method: one.preference for one in run.methods if one.preference is not None}
+    return [marks_table(marks, run.baseline), preference_table(preferences, run.baseline)]
 
 
 def detail_tables(run: RunFigures) -> list[Table]:
@@ -26,6 +35,7 @@ def detail_tables(run: RunFigures) -> list[Table]:
         *(sweep_table(run, setting) for setting in SWEPT),
         model_table(run),
         round_table(run),
+        citation_table(run),
         verification_table(run),
         misled_table(run),
         contradiction_table(run),
@@ -76,6 +86,32 @@ def cost_table(run: RunFigures) -> Table:
         "took at first, and the first method bears what is loaded and encoded once. A judge's calls are not in the table."
     )
     return _table("Costs per question", columns, run.methods, note)
+
+
+def part_table(run: RunFigures) -> Table:
+    """Tokens a question by what they were spent on, of the rows that count that."""
+    chosen = [one for one in run.methods if one.costs.parts]
+    names = dict.fromkeys(name for one in chosen for name in one.costs.parts)
+
+    def tokens(name: str) -> _Column:
+        return lambda one: shown(one.costs.parts.get(name), 0)
+
+    return _table("Tokens by part", {name: tokens(name) for name in names}, chosen, "Means over the questions, as above.")
+
+
+def citation_table(run: RunFigures) -> Table:
+    """Citations in the answers of the methods that look things up."""
+
+    def of(part: str, whole: str) -> _Column:
+        return lambda one: ratio(getattr(one.citations, part), getattr(one.citations, whole))
+
+    columns: dict[str, _Column] = {
+        "answers with a citation": of("cited", "answers"),
+        "sentences with a citation": of("cited_sentences", "sentences"),
+        "marks removed": lambda one: f"{one.citations.removed:,}" if one.citations is not None else "",
+    }
+    note = "A mark that names no passage which was retrieved is taken out of the answer, and counted."
+    return _table("Citations", columns, [one for one in run.methods if one.citations is not None], note)
 
 
 def trouble_table(run: RunFigures) -> Table:

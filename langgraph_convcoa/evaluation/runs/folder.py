@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -16,11 +16,15 @@ from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache
 from langgraph_convcoa.files import remove_remains, replacing
 
-MAY_CHANGE = ("methods", "sweeps", "rows", "judge", "judge_base_url")
+MAY_CHANGE = ("methods", "sweeps", "rows", "judge", "judge_base_url", "judge_by")
 """Settings of which an answer does not depend: more rows may join a run, and a judge one that has none."""
 
 _SETTINGS, _ANSWERS, _REPLIES, _LOCK = "settings.json", "answers.jsonl", "replies.sqlite", "run.lock"
-_OWN = (_SETTINGS, _ANSWERS, _REPLIES, f"{_REPLIES}-wal", f"{_REPLIES}-shm", "report.json", "report.md", "report.html")
+_JUDGEMENTS = "judgements.jsonl"
+_OWN = (
+    *(_SETTINGS, _ANSWERS, _REPLIES, f"{_REPLIES}-wal", f"{_REPLIES}-shm", _JUDGEMENTS),
+    *("report.json", "report.md", "report.html"),
+)
 
 
 class RunFolder:
@@ -29,7 +33,7 @@ class RunFolder:
     `settings.json` says what the run is, `answers.jsonl` has a line for each question and method, on disk before the next one
     counts, and `replies.sqlite` the model's replies. A line that a kill tore is dropped, its question asked again.
     A folder with other settings (but `MAY_CHANGE`), with something else in it, or that another process writes to is refused
-    (InputError). `judged` says whether a judge gave verdicts in earlier starts of the run.
+    (InputError). `judged` says whether a judge was asked for GPT-EM in earlier starts of the run.
     """
 
     def __init__(self, path: str | Path, settings: Mapping[str, Any], *, fresh: bool = False) -> None:
@@ -93,6 +97,14 @@ class RunFolder:
                 records.append(Answered.from_dict(json.loads(stream.readline())))
             return records
 
+    def write_judgements(self, lines: Iterable[str]) -> None:
+        """Write a judge's verdicts on the answers, in place of earlier ones, all at once."""
+        try:
+            with replacing(self.path / _JUDGEMENTS) as part:
+                part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace", newline="\n")
+        except OSError as error:
+            raise self._unwritable(error) from error
+
     def drop_failed(self, measure: str | None = None) -> int:
         """Forget the questions that failed, and what came after them in their conversations; how many that are.
 
@@ -133,7 +145,7 @@ class RunFolder:
                     (self.path / name).unlink(missing_ok=True)
             elif known:
                 self._compare()
-            for name in (_SETTINGS, _ANSWERS):
+            for name in (_SETTINGS, _ANSWERS, _JUDGEMENTS):
                 remove_remains(self.path / name)
             with replacing(self.path / _SETTINGS) as part:
                 part.write_text(json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -151,17 +163,22 @@ class RunFolder:
         if not isinstance(found, dict):
             found = {"format": found}
         other = [name for name in {**self.settings, **found} if found.get(name) != self.settings.get(name)]
-        self.judged, judging = found.get("judge") is not None, self.settings.get("judge") is not None
-        fixed = [name for name in other if name not in MAY_CHANGE or (self.judged and judging and name.startswith("judge"))]
+        had_judge, has_judge = found.get("judge") is not None, self.settings.get("judge") is not None
+        self.judged = had_judge and "em" in (found.get("judge_by") or ["em"])
+        of_judge = ("judge", "judge_base_url") if had_judge and has_judge else ()
+        fixed = [name for name in other if name not in MAY_CHANGE or name in of_judge]
         if fixed:
             then, now = (json.dumps(settings.get(fixed[0])) for settings in (found, self.settings))
             raise InputError(
                 f"the run in {self.path} was made with {fixed[0]} = {then}, not {now}: give the same settings to resume it, "
                 "name another folder with --out, or start again with --fresh"
             )
-        if self.judged and not judging:
+        if had_judge and not has_judge:
             # Its verdicts stay, and another judge's must not join them.
             self.settings |= {name: found.get(name) for name in ("judge", "judge_base_url")}
+            self.settings |= {"judge_by": found["judge_by"]} if "judge_by" in found else {}
+        elif self.judged and "em" not in (by := self.settings.get("judge_by") or ["em"]):
+            self.settings["judge_by"] = ["em", *by]
 
     def _drop_torn_line(self) -> None:
         if not self._file.exists():

@@ -54,7 +54,8 @@ class Meter(UsageCounter):
         """What was counted so far."""
         with self._lock:
             seconds = time.perf_counter() - self._start + covered(self._kept)
-            return Costs(self.llm_calls, self.input_tokens, self.output_tokens, self.retrievals, round(seconds, 6))
+            parts = {str(name): int(count) for name, count in (getattr(self, "parts", None) or {}).items()}
+            return Costs(self.llm_calls, self.input_tokens, self.output_tokens, self.retrievals, round(seconds, 6), parts)
 
 
 def covered(spans: list[tuple[float, float]]) -> float:

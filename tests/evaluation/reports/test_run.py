@@ -106,6 +106,26 @@ def test_what_went_wrong_is_counted_and_a_failure_is_no_right_answer(tmp_path: P
     assert a.quality["gpt_em"].questions == 1
 
 
+def test_citations_and_parts_are_counted(tmp_path: Path) -> None:
+    asked = drawn(1, 4)
+    texts = ["It is one [1]. Or two.", "It is one. [1] Or two [2].", "Nothing.", ""]
+    parts = [{"instructions": 300, "evidence": 500}, {"instructions": 300, "evidence": 100, "reply": 40}, {}, {}]
+    answers = [
+        replace(one, answer=text, passages=("p",), removed=n, costs=replace(one.costs, parts=spent))
+        for n, (one, text, spent) in enumerate(zip(answered(asked, "a", 1.0), texts, parts, strict=True))
+    ]
+    answers[3] = replace(answers[3], error="the model failed")
+    found = report(tmp_path, asked, answers, ["a"])
+    (a,) = found.methods
+    assert a.citations is not None
+    assert (a.citations.answers, a.citations.cited, a.citations.removed) == (3, 2, 3)
+    assert (a.citations.sentences, a.citations.cited_sentences) == (5, 3)
+    assert a.costs.parts == {"instructions": 150.0, "evidence": 150.0, "reply": 10.0}
+    titles = {table.title: table for table in found.tables()}
+    assert titles["Tokens by part"].rows == [("a", "150", "150", "10")]
+    assert titles["Citations"].rows == [("a", "2 of 3 (66.7%)", "3 of 5 (60.0%)", "3")]
+
+
 def test_the_judge_is_compared_and_says_what_is_right(tmp_path: Path) -> None:
     asked = drawn(5, 2)
     answers = answered(asked, "a", 0.5)
