@@ -1,0 +1,233 @@
+"""Statements: the sentences of an answer, and which of them claim something that evidence could bear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from langgraph_convcoa.text.questions import NEGATIONS
+from langgraph_convcoa.text.words import content_tokens, sentences
+
+_MARK = re.compile(r"\s*\[\s*\d+(?:\s*[,;–-]\s*\d+)*\s*\]")
+_LEADING_MARKS = re.compile(r"(?:\s*\[\s*\d+(?:\s*[,;–-]\s*\d+)*\s*\])+[.,;]?")
+_LIST_NUMBER = re.compile(r"\s*(?:[-*•#>]+\s*)?\(?\d{1,2}[.)]\s*")
+_LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]*\)")
+_DECORATION = re.compile(r"\*\*|__|`|^\s*(?:#+|>|[-*•–]|\(?\d{1,2}[.)]|\|)\s+", re.MULTILINE)
+
+_EVIDENCE = (
+    r"(?:passages?|documents?|documentation|evidence|sources?|excerpts?|texts?|context|information|materials?|articles?|"
+    r"pages?|"
+    r"search results?|results|references|data|snippets?|knowledge base|conversation|records?|contents?)"
+)
+_GIVEN = (
+    r"(?:(?:provided|given|available|retrieved|supplied|above|current|present|numbered|relevant|cited|other|same|"
+    r"two|three)\s+)*"
+)
+_THE = rf"(?:the|this|these|those|my|your|our|any|either|none of the|neither of the|no)\s+{_GIVEN}"
+_SOURCE = rf"(?:{_THE}{_EVIDENCE}|(?:provided|given|available|retrieved)\s+{_EVIDENCE}|passages? \d+|i|we)"
+_IN_SOURCE = rf"(?:in|by|within|from|across|among|on)\s+{_THE}(?:\w+\s+)?{_EVIDENCE}"
+_TELL = (
+    r"(?:say|said|state|mention|tell|told|give|given|specif\w+|provid\w+|contain|includ\w+|explain\w*|describ\w+|list|listed|"
+    r"cover|covered|discuss\w*|address\w*|indicat\w+|name|named|detail\w*|show|shown|hold|stat\w+|reveal\w*|report\w*|"
+    r"confirm\w*|"
+    r"define|defined|offer|clarif\w+|find|found|know|have|see|locate|determine|answer|identif\w+|mentioned|note|elaborate|"
+    r"suggest|compare|specify|present|make clear|go into|speak|refer)s?"
+)
+_NOT = rf"(?:{NEGATIONS}|unable to|fails? to|lacks?)"
+_ADVERB = r"(?:\s+(?:\w+ly|actually|further|also|themselves|itself|yet|currently|seem to|appear to|be able to|any|able to|"
+_ADVERB += r"sufficient|enough|specific))*"
+_SILENT = [
+    # The passages do not say when ...; I could not find ...
+    rf"{_SOURCE}\b[^.;,]{{0,40}}?\s+(?:(?:do|does|did|could|can|is|are|was|were|have|has|am|'m|"
+    rf"would)\s*)?(?:{_NOT}){_ADVERB}\s+"
+    rf"(?:been\s+)?{_TELL}\b",
+    r"i(?:'m| am) (?:not sure|not aware|unsure)\b|i (?:do not|don't) know\b",
+    # There is no information about ...; no evidence only where it is that of the passages
+    r"there (?:is|are|was|were)(?: no|n't any| not any| not enough| insufficient)(?: (?:specific|further|other|additional|"
+    r"direct|explicit|more|detailed|clear|such))* (?:information|mention|details?|data|answer|description|indication|"
+    r"passages?|"
+    r"documents?)\b",
+    rf"there (?:is|are|was|were) (?:no|nothing)\b[^.;,]*\b{_IN_SOURCE}",
+    # No passage says ...; nothing in the documents tells ...; no information was found
+    rf"(?:no(?:ne|thing)?|neither)\b[^.;,]{{0,30}}?\b(?:{_EVIDENCE}|mention|details?)\b[^.;,]{{0,30}}?\b{_TELL}\b",
+    rf"nothing (?:was|is|has been|could be) {_TELL}\b",
+    # The year is not given in the passages; it is not stated
+    rf"[^.;,]*\b(?:is|are|was|were|has|have)(?:\s+not|n't)(?:\s+(?:been|explicitly|directly|specifically|clearly|further))*\s+"
+    rf"(?:stated|mentioned|given|specified|said|described|explained|provided|named|listed|covered|detailed|discussed|included|"
+    rf"found|addressed|available|clear|told|shown|indicated|defined)\s+{_IN_SOURCE}",
+    rf"it (?:is|was|has)(?:\s+not|n't)(?:\s+(?:been|explicitly|directly|specifically|clearly|further))*\s+(?:stated|mentioned|"
+    rf"given|specified|said|clear|told|known from {_THE}{_EVIDENCE})\b",
+    rf"(?:based on|from|according to|given) {_THE}{_EVIDENCE},? (?:it is (?:not|un)\w*|i (?:can't|cannot|could not|"
+    rf"am unable))\b",
+    rf"{_THE}{_EVIDENCE} (?:is|are|says?|gives?|has|have) (?:silent|nothing|no (?:information|mention|details?|answer))\b",
+    r"i (?:have|found|find|see|know) (?:no|nothing)\b",
+]
+_SILENCE = re.compile(rf"^(?:{'|'.join(f'(?:{form})' for form in _SILENT)})", re.IGNORECASE)
+_OPENER = re.compile(
+    r"^(?:(?:yes|no|well|sure|certainly|of course|unfortunately|however|but|though|still|also|and|so|additionally|sorry|"
+    r"okay|ok|"
+    r"i'm sorry|i am sorry|apologies|i apologize|i'm afraid|as for [^,]{1,60}|in addition|beyond (?:this|that))"
+    r"(?:,|\s+-|\s+but|!|\.)?\s+(?:but\s+|that\s+)?)+",
+    re.IGNORECASE,
+)
+_FRAME = re.compile(
+    rf"^(?:(?:according to|based on|per|as (?:stated|described|mentioned|noted) (?:in|by)|from|in) {_THE}(?:\w+ )?{_EVIDENCE}"
+    rf"(?:\s+\d+)?(?: (?:provided|given|available|above|i found|i have))?,?\s+"
+    rf"|(?!no|any|either){_THE}(?:\w+ )?{_EVIDENCE}(?:\s+\d+)? (?:also )?(?:says?|states?|mentions?|notes?|explains?|"
+    rf"indicates?|suggests?|shows?|"
+    rf"describes?|reports?|tells? (?:us|you)|confirms?|adds?|specif(?:y|ies)) (?:also )?(?:only )?(?:that )?|"
+    rf"as an ai[^,]*,\s+)",
+    re.IGNORECASE,
+)
+_CONTRAST = re.compile(
+    r"\s*(?:[;—–]|\s-\s|,?\s*\b(?:but|however|though|although|while|whereas|yet|only that|except that|other than that|"
+    r"apart from)\b)"
+    r"\s*,?\s*",
+    re.IGNORECASE,
+)
+_LEADING_CONTRAST = re.compile(r"^(?:although|though|while|even though|whereas)\s+([^,]+),\s+(.+)$", re.IGNORECASE | re.DOTALL)
+
+_PLEASANTRY = re.compile(
+    r"^\W*(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening|question)|great question|"
+    r"thanks?(?: you)?(?: (?:so|very) much)?"
+    r"|you're welcome|you are welcome|welcome|sure(?: thing)?|certainly|of course|absolutely|no problem|my pleasure|"
+    r"glad to help|"
+    r"happy to help|i'm sorry|i am sorry|sorry|my apologies|i apologi[sz]e|i hope (?:this|that) helps|good luck|yes|no|"
+    r"okay|ok|"
+    r"i understand|i see|that's right|here you go|you too|have a (?:nice|great|good) \w+|take care|goodbye|bye)"
+    r"(?:\s+(?:there|again|for (?:asking|your (?:question|interest|patience|understanding)|the (?:question|confusion)|"
+    r"any confusion|"
+    r"that)|to hear that))?\W*$",
+    re.IGNORECASE,
+)
+_OFFER = re.compile(
+    r"^\W*(?:please\s+)?(?:if you (?:have|need|want|would like|'d like|are|can|could|wish|tell|let|give|share|"
+    r"meant?)[^.]*?,?\s*)?"
+    r"(?:please\s+)?(?:let me know|feel free|don't hesitate|do not hesitate|just (?:ask|let me know|tell me)|i(?:'d|"
+    r" would) be "
+    r"(?:happy|glad)|i(?:'m| am) (?:happy|glad|here)(?: to| for)|i can (?:try to |also )?(?:help|look|search|tell|give|"
+    r"explain|check|"
+    r"provide|answer|find)|how can i help|what (?:can|may) i|would you like|do you (?:want|need)|could you|can you|may i|"
+    r"tell me (?:what|which|more|if)|is there anything|anything else|ask me|i hope)\b",
+    re.IGNORECASE,
+)
+_DID_YOU_KNOW = re.compile(r"^\W*did you know\b", re.IGNORECASE)
+_FINITE = re.compile(
+    r"\b(?:is|are|was|were|be|been|has|have|had|does|do|did|can|could|will|would|should|must|may|might|\w{3,}(?:ed|"
+    r"es))\b|n't\b",
+    re.IGNORECASE,
+)
+_LEAD_IN = re.compile(
+    r"\b(?:following|these|this|here|below|such as|includ\w+|steps?|ways?|as follows|are|is)\b|^[^\s]+:$", re.IGNORECASE
+)
+_HEADING_WORDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A sentence of an answer, which is the answer's [start:end], with the citation marks behind it.
+
+    `claim`: what it says, without citation marks, markup, and frames such as "According to the passages,"; "" where it claims
+    nothing that evidence could bear: a greeting, an offer, a question, a heading, or that the evidence is silent.
+    """
+
+    text: str
+    start: int
+    end: int
+    claim: str
+
+
+def statements(text: str) -> list[Statement]:
+    r"""The sentences of an answer in order; every character that is no white space belongs to one.
+
+    Example:
+        >>> told = "## The bridge\nIt opened in 1894 [1]. The passages do not say who built it. Shall I look further?"
+        >>> [(s.text, s.claim) for s in statements(told)][1:]  # doctest: +NORMALIZE_WHITESPACE
+        [('It opened in 1894 [1].', 'It opened in 1894.'), ('The passages do not say who built it.', ''),
+         ('Shall I look further?', '')]
+    """
+    return [Statement(text[a:b], a, b, _claim(text[a:b])) for a, b in _spans(text)]
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each sentence, line by line."""
+    offset = 0
+    for line in text.split("\n"):
+        found: list[list[int]] = []
+        position = 0
+        for sentence in sentences(line):
+            start, end = sentence.start, sentence.end
+            # What the splitter skipped, and marks that stand behind a full stop, belong to the sentence before.
+            if found and line[position:start].strip():
+                found[-1][1] = start
+            marks = _LEADING_MARKS.match(line, start, end)
+            if found and marks:
+                found[-1][1] = marks.end()
+                start = marks.end() + len(line[marks.end() : end]) - len(line[marks.end() : end].lstrip())
+            if found and _LIST_NUMBER.fullmatch(line, found[-1][0], found[-1][1]):
+                found[-1][1] = end
+            elif start < end:
+                found.append([start, end])
+            position = end
+        if line[position:].strip():
+            if found:
+                found[-1][1] = len(line.rstrip())
+            else:
+                found.append([len(line) - len(line.lstrip()), len(line.rstrip())])
+        yield from ((offset + start, offset + end) for start, end in found)
+        offset += len(line) + 1
+
+
+def _claim(sentence: str) -> str:
+    raw = _MARK.sub("", sentence)
+    plain = _DECORATION.sub("", _LINK.sub(r"\1", raw)).strip()
+    if not content_tokens(plain) and not re.search(r"\b(?:yes|no)\b", plain, re.IGNORECASE):
+        return ""
+    numbers = any(character.isdigit() for character in plain)
+    if _is_heading(raw, plain) and not numbers:
+        return ""
+    if _PLEASANTRY.match(plain) and not re.match(r"\W*(?:yes|no)\W*$", plain, re.IGNORECASE):
+        return ""
+    if not numbers and ((plain.rstrip("\"'”)*_ ").endswith("?") and not _DID_YOU_KNOW.match(plain)) or _OFFER.match(plain)):
+        return ""
+    return _told(plain)
+
+
+def _is_heading(raw: str, plain: str) -> bool:
+    stripped = raw.strip()
+    if stripped.startswith("#"):
+        return True
+    short = len(plain.split()) <= _HEADING_WORDS
+    if stripped.startswith("**") and stripped.rstrip(":").endswith("**") and short and not _FINITE.search(plain):
+        return True
+    return (
+        plain.endswith(":")
+        and not re.search(rf"\b(?:{NEGATIONS})\b", plain)
+        and (
+            (short and not _FINITE.search(plain))
+            or (_LEAD_IN.search(plain) is not None and len(plain.split()) <= 2 * _HEADING_WORDS)
+        )
+    )
+
+
+def _told(plain: str) -> str:
+    """A sentence without what it says about the evidence: frames, and clauses by which the evidence is silent."""
+    opener = _OPENER.match(plain)
+    body = plain[opener.end() :] if opener else plain
+    if _SILENCE.match(body):
+        return _rest(_CONTRAST.split(body)[1:])
+    if (turned := _LEADING_CONTRAST.match(plain)) and _SILENCE.match(turned[1]):
+        return _told(turned[2])
+    # "It opened in 1894, but the passages do not say who built it."
+    parts = _CONTRAST.split(plain)
+    if len(parts) > 1 and any(_SILENCE.match(part) for part in parts[1:]):
+        return ", ".join(part for part in parts if not _SILENCE.match(part))
+    frame = _FRAME.match(body)
+    return body[frame.end() :] if frame else plain
+
+
+def _rest(parts: list[str]) -> str:
+    """What follows a clause of silence, where it says something by itself."""
+    told = ", ".join(part for part in parts if not _SILENCE.match(_OPENER.sub("", part)) and not _OFFER.match(part))
+    return told if len(content_tokens(told)) > 1 and _FINITE.search(told) else ""
