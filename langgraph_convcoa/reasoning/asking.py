@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+from cachetools import LRUCache
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableParallel, RunnableSequence
@@ -19,6 +21,7 @@ from langgraph_convcoa.reasoning.wrapped import ChatModel, changed
 
 _log = logging.getLogger(__name__)
 _Way = frozenset[str]
+_KEPT = 16
 # What a server may reject a request for, by its status.
 _REJECTED: dict[int | None, _Way] = {
     400: frozenset({"schema", "usage"}),
@@ -45,6 +48,9 @@ class Asking:
     def __init__(self, model: ChatModel) -> None:
         self.model = model
         self._rejected: dict[str, _Way] = {}
+        # By the identity of the chat model, of which a run may choose new ones without end.
+        self._prepared: LRUCache[int, _Prepared] = LRUCache(_KEPT)
+        self._lock = threading.Lock()
 
     def whole(self, schema: dict[str, Any] | None = None) -> ChatModel:
         """The model, never streamed: a stream lacks the usage figures of some servers."""
@@ -55,8 +61,27 @@ class Asking:
         return changed(self.model, partial(self._request, schema, whole=False))
 
     def _request(self, schema: dict[str, Any] | None, model: BaseChatModel, *, whole: bool) -> ChatModel:
-        asked = model.model_copy(update={"disable_streaming": True}) if whole else model
-        return _Request(asked, _with_schema(asked, schema) if schema else None, self._rejected)
+        with self._lock:
+            prepared = self._prepared.get(id(model))
+            if prepared is None or prepared.model is not model:
+                prepared = self._prepared[id(model)] = _Prepared(model)
+            asked = prepared.whole if whole else model
+            return _Request(asked, prepared.with_schema(asked, schema) if schema else None, self._rejected)
+
+
+class _Prepared:
+    """A chat model, its copy that never streams, and either of them bound to the schemas that they were asked with."""
+
+    def __init__(self, model: BaseChatModel) -> None:
+        self.model, self.whole = model, model.model_copy(update={"disable_streaming": True})
+        self._bound: LRUCache[tuple[int, int], tuple[dict[str, Any], ChatModel | None]] = LRUCache(_KEPT)
+
+    def with_schema(self, model: BaseChatModel, schema: dict[str, Any]) -> ChatModel | None:
+        key = (id(model), id(schema))
+        known = self._bound.get(key)
+        if known is None or known[0] is not schema:
+            known = self._bound[key] = (schema, _with_schema(model, schema))
+        return known[1]
 
 
 class _Request(Runnable[LanguageModelInput, AIMessage]):

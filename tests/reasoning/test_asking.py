@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langchain.chat_models import init_chat_model
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
@@ -205,3 +206,9 @@ async def test_json_in_a_tool_call_is_read_as_text(asynchronous: bool, streamed:
 async def test_a_model_without_structured_output_is_asked_in_words(asynchronous: bool, streamed: bool) -> None:
     text, _ = await asked(Asking(ScriptedModel(replies=[JSON]).bind(stop=["\n\n"])), asynchronous, streamed)
     assert text == JSON
+
+
+def test_a_model_keeps_its_place_from_one_request_to_the_next() -> None:
+    asking = Asking(FakeListChatModel(responses=["first", "second", "third"]).with_retry())
+    replies = [asking.whole(schema).invoke("?").text for schema in (CHAIN_SCHEMA, None, CHAIN_SCHEMA)]
+    assert replies == ["first", "second", "third"]

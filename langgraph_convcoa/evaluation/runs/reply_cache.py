@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, message_to_dict, messages_from_dict
 from langchain_core.outputs import ChatGeneration, Generation
 
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.methods.base import SAMPLE
 from langgraph_convcoa.files import open_sqlite, prepare_sqlite
 
@@ -123,7 +123,14 @@ class ReplyCache(BaseCache):
 
 
 def keep_replies(model: _Model, cache: ReplyCache) -> _Model:
-    """A copy of a model whose replies are cached; it does not stream, since LangChain caches no streams."""
+    """A copy of a model whose replies are cached; it does not stream, since LangChain caches no streams.
+
+    Raises:
+        ModelError: It is in wrappers such as fallbacks, so that nobody could tell which model a figure is for.
+    """
+    given: object = model
+    if not isinstance(given, BaseChatModel):
+        raise ModelError(f"an evaluation is of one chat model, not of {type(given).__name__}: give the model in it")
     kept = model.model_copy(update={"cache": cache, "disable_streaming": True})
     # The copy carries along what the model computed of itself, which is part of the key and would depend on its past.
     kept.__dict__.pop("_serialized", None)

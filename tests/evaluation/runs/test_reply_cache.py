@@ -15,6 +15,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration
 
+from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.methods.base import SAMPLE
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
@@ -34,6 +35,11 @@ def cache(tmp_path: Path) -> Any:
 
 def model_of(server: OpenAIServer, **settings: Any) -> Any:
     return load_chat_model("test", base_url=server.base_url, **settings)
+
+
+def test_a_model_in_wrappers_is_refused(cache: ReplyCache) -> None:
+    with pytest.raises(ModelError, match="not of RunnableRetry: give the model in it"):
+        keep_replies(FakeListChatModel(responses=["a"]).with_retry(), cache)  # type: ignore[type-var]
 
 
 def test_a_request_is_paid_once_also_by_another_process_with_another_key(
