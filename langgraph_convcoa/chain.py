@@ -7,12 +7,14 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-Status = Literal["kept", "corrected", "filled", "recalled", "unsupported", "failed"]
-"""kept: the evidence supports the guess; corrected / filled: another answer / an answer where there was none; recalled: the
-knowledge set had it; unsupported: the evidence holds no answer; failed: the action failed."""
+Status = Literal["kept", "corrected", "filled", "partial", "recalled", "unsupported", "failed"]
+"""kept: the evidence supports the guess; corrected / filled: another answer / an answer where there was none; partial: the
+evidence holds only the nearest fact, which is the answer; recalled: the knowledge set had it; unsupported: the evidence holds
+no answer; failed: the action failed."""
 SUPPORTED: tuple[Status, ...] = ("kept", "corrected", "filled")
 """Answers that the evidence of this turn supports."""
-SOLVED: tuple[Status, ...] = (*SUPPORTED, "recalled")
+SOLVED: tuple[Status, ...] = (*SUPPORTED, "partial", "recalled")
+"""Answers that may stand in the final one."""
 
 
 class ActionNode(BaseModel):
@@ -33,7 +35,10 @@ class ActionNode(BaseModel):
 
 
 class ActionChain(BaseModel):
-    """A plan: the question as understood, the nodes, and a draft of the answer.
+    """A plan: the question as understood, the nodes, and the answer as far as the planner can give it.
+
+    Where the planner has seen evidence and nothing is open, there are no nodes and `draft_answer` is the answer, with [n] for
+    the n-th piece of evidence.
 
     `self_contained` says whether the sub-questions can be understood without the conversation; where not, actions get the
     history with them.

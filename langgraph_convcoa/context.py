@@ -33,7 +33,7 @@ class ConvCoAContext(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: str | None = _setting(
-        "plan correct answer", 'Chat model for this run, such as "openai:gpt-4.1-mini"; the graph\'s own when left empty.'
+        "plan correct", 'Chat model for this run, such as "openai:gpt-4.1-mini"; the graph\'s own when left empty.'
     )
     k: int | None = _setting(
         "plan", "Passages retrieved for a sub-question. Left empty: 5 with a model, 10 without one to read them.", ge=1, le=100
@@ -83,6 +83,12 @@ class ConvCoAContext(BaseModel):
     user_id: str | None = _setting(
         "recall remember", "Whose threads share knowledge; only where share_knowledge is on.", max_length=500
     )
+    look_first: bool = _setting(
+        "look plan",
+        "Look the question up as it stands before it is planned: one model call where that suffices. Off: the papers' form, "
+        "in which the planner guesses first.",
+        default=True,
+    )
     max_sub_questions: int = _setting("plan", "Longest action chain.", default=6, ge=1, le=20)
     action_timeout: float = _setting("plan", "Seconds an action may take for one sub-question.", default=30.0, gt=0, le=3600)
     max_concurrency: int = _setting("plan", "Actions that may run at the same time in a turn.", default=8, ge=1, le=64)
@@ -94,10 +100,10 @@ class ConvCoAContext(BaseModel):
         le=1,
     )
     allow_draft_answer: bool = _setting(
-        "answer", "Take the planner's draft as the answer, without another call, when all of it is supported.", default=True
+        "verify", "Take the planner's answer, without another call, when all of it is supported.", default=True
     )
     language: str = _setting(
-        "plan correct answer",
+        "plan correct",
         "Language of the answer, such as German; that of the question when left empty.",
         default="",
         max_length=50,

@@ -21,6 +21,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K, act_node, action_failed
 from langgraph_convcoa.nodes.answer import answer
 from langgraph_convcoa.nodes.correct import correct
+from langgraph_convcoa.nodes.look import look
 from langgraph_convcoa.nodes.plan import after_plan, plan
 from langgraph_convcoa.nodes.recall import recall
 from langgraph_convcoa.nodes.remember import remember
@@ -40,11 +41,12 @@ _ASK_AGAIN = RetryPolicy(
 _LOOK_AGAIN = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=is_transient)
 _NODES: dict[str, tuple[Callable[..., Any], RetryPolicy | None]] = {
     "recall": (recall, None),
+    "look": (look, None),
     "plan": (plan, _ASK_AGAIN),
     "verify": (verify, None),
     "repair": (repair, None),
-    "correct": (correct, None),
-    "answer": (answer, _ASK_AGAIN),
+    "correct": (correct, _ASK_AGAIN),
+    "answer": (answer, None),
     "remember": (remember, None),
 }
 """Every node but those of the actions: what it does, and when that is tried again."""
@@ -62,7 +64,7 @@ def build_graph(
 ) -> Graph:
     """Build the graph of a conversational turn, uncompiled: compile it with the checkpointer of your choice.
 
-    recall -> plan -> one node per action, in parallel -> verify -> correct -> answer -> remember
+    recall -> look -> plan -> one node per action, in parallel -> verify -> correct -> answer -> remember
 
     Args:
         model: A LangChain chat model or a name such as "openai:gpt-4.1-mini". None: answers are extracted from the documents.
@@ -111,7 +113,8 @@ def build_graph(
         graph.add_node(name, act_node(turn, name), input_schema=ActionState, retry_policy=_LOOK_AGAIN, error_handler=failed)
         graph.add_edge(name, "verify")
     graph.add_edge(START, "recall")
-    graph.add_edge("recall", "plan")
+    graph.add_edge("recall", "look")
+    graph.add_edge("look", "plan")
     graph.add_conditional_edges("plan", partial(after_plan, turn), [*names, "verify"])
     ways_on = [*deeper, *(["repair"] if mended else []), "correct", "answer"]
     graph.add_conditional_edges("verify", partial(after_verify, turn), ways_on)
@@ -155,7 +158,7 @@ def _own_reasoner(
     retriever: BaseRetriever | None = None,
 ) -> Reasoner:
     if reasoner is not None and not isinstance(reasoner, Reasoner):
-        raise InputError(f"the reasoner must have plan, correct and answer, plain and async, not {type(reasoner).__name__}")
+        raise InputError(f"the reasoner must have plan and correct, plain and async, not {type(reasoner).__name__}")
     if base_url is not None and model is None:
         raise InputError("base_url needs a model: give the name under which that server knows it")
     if reasoner is not None and model is not None:

@@ -37,7 +37,7 @@ class Plan(TypedDict):
 
 
 class Finding(TypedDict):
-    """What one action brought back for one sub-question; `index` -1 is the one retrieval of an empty chain.
+    """What one action brought back for one sub-question; `index` -1 is what was found for the question itself.
 
     `repairable` says that another action input may mend the error.
     """
@@ -89,10 +89,13 @@ class ConvCoAState(ThreadState, total=False):
     reused: int
     findings: Annotated[list[Finding], operator.add]
     items: list[ChainItem]
+    # Of a chain the open items; of an answer that was given at once its sentences that failed.
     unsolved: list[int]
     depth: int
     repaired: list[int]
     costs: Annotated[dict[str, NodeUsage], add_costs]
+    shown: str
+    written: str
     final: str
     final_citations: list[Citation]
     final_message_id: str

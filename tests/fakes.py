@@ -38,9 +38,16 @@ def plan(*nodes: dict[str, Any], final: str = "", optimized: str = "optimized?")
     return json.dumps({"optimized_question": optimized, "chain": list(nodes), "final_answer": final})
 
 
-def corrections(*answers: str, supported: bool = True) -> str:
-    entries = [{"index": n, "answer": a, "reason": "[1] says so", "supported": supported} for n, a in enumerate(answers, 1)]
-    return json.dumps({"answers": entries})
+def direct(answer: str, optimized: str = "optimized?") -> str:
+    """The reply of a planner that answers from the evidence at once."""
+    return plan(final=answer, optimized=optimized)
+
+
+def corrections(*answers: str, supported: bool = True, final: str = "", first: int = 1) -> str:
+    """The reply that settles what is open: answers numbered from `first`, each supported by [1], and the final answer."""
+    status = "supported" if supported else "none"
+    entries = [{"index": n, "answer": a, "evidence": [1], "status": status} for n, a in enumerate(answers, first)]
+    return json.dumps({"answers": entries, "final_answer": final})
 
 
 class KeywordRetriever(BaseRetriever):

@@ -55,6 +55,8 @@ class Action(Protocol):
     `description` is what the planner reads; a callable is asked again in every turn, for what changes (a table's schema).
     Further attributes say what the graph may do with the action:
 
+    - `looks_first = True`: it is asked for the question as it stands before anything is planned. For what costs no money and
+      less than a second: a retriever over one's own documents, not the web.
     - `deepens = True`: it is asked once more, with depth 2, about what its evidence does not support.
     - `repairs = True`: where `retrieve` raises `ActionInputError` the model is asked for another `action_input`.
     - `always_fresh = True`: its answers are never recalled from the knowledge set, but looked up again.

@@ -31,7 +31,8 @@ class KnowledgeRetrievalSettings(BaseModel):
     k: int | None = Field(default=None, ge=1, le=100, description="Passages a sub-question; the turn's k when left empty.")
     use_history: bool | None = Field(
         default=None,
-        description="Search with the conversation's state. Left empty: only where sub-questions are not self-contained.",
+        description="Search with the conversation's state. Left empty: for the question as it stands, and where sub-questions "
+        "are not self-contained.",
     )
 
 
@@ -62,6 +63,7 @@ class KnowledgeRetrieval:
     """
 
     settings = KnowledgeRetrievalSettings
+    looks_first = True
     deepens = False
 
     def __init__(

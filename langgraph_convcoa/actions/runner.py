@@ -9,9 +9,10 @@ import logging
 import os
 import re
 import threading
+import time
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.documents import Document
 
@@ -23,6 +24,15 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _DEEPEST = 5
 _SECRETS = re.compile(r"(?i)\b(?:sk-|bearer\s+|(?:api[_-]?key|token|password|secret)\s*[=:]\s*)\S+|(?<=://)[^\s/@]+(?=@)")
+
+
+class Look(NamedTuple):
+    """What an action found, or why it failed, and how long it took."""
+
+    action: str
+    documents: list[Document]
+    error: str
+    seconds: float
 
 
 class ActionRunner:
@@ -58,6 +68,10 @@ class ActionRunner:
         """Whether an action may ask for another input."""
         return bool(getattr(self.actions[name], "repairs", False))
 
+    def looking(self) -> list[str]:
+        """The actions that are asked before anything is planned."""
+        return [name for name, action in self.actions.items() if getattr(action, "looks_first", False)]
+
     def deepens(self, name: str) -> bool:
         """Whether an action can look deeper."""
         return bool(getattr(self.actions[name], "deepens", False))
@@ -76,6 +90,23 @@ class ActionRunner:
             except TimeoutError as error:
                 raise TimeoutError(f"no result within {within:g} s") from error
         return await asyncio.to_thread(evidence_of, found, name, request)
+
+    async def alook(self, requests: Mapping[str, ActionRequest], within: float, turn: str, limit: int) -> list[Look]:
+        """What several actions find at the same time; one that fails leaves the others alone."""
+
+        async def one(name: str, request: ActionRequest) -> Look:
+            start = time.perf_counter()
+            try:
+                documents, error = await self.arun(name, request, within, turn, limit), ""
+            except Exception as failure:  # noqa: BLE001 - whatever an action raises
+                documents, error = [], reason_of(failure)
+            return Look(name, documents, error, time.perf_counter() - start)
+
+        return list(await asyncio.gather(*(one(name, request) for name, request in requests.items())))
+
+    def look(self, requests: Mapping[str, ActionRequest], within: float, turn: str, limit: int) -> list[Look]:
+        """As `alook`, from a thread."""
+        return self._loop.run(self.alook(requests, within, turn, limit))
 
     def run(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
         """As `arun`, from a thread; all threads share one event loop, so that an action's connections stay usable."""

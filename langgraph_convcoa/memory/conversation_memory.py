@@ -52,7 +52,7 @@ class ConversationMemory:
         budget_tokens: int = 1500,
         capacity: int = 200,
     ) -> tuple[str, list[tuple[str, str]]]:
-        """The view of the knowledge set for a prompt (JSON, "" for none), and the history for retrieval and verification.
+        """The view of the knowledge set for a prompt ("" for none), and the history for retrieval and verification.
 
         `pairs` are the last turns of the conversation, oldest first; `capacity` is how many rounds the history memory keeps.
         """
@@ -61,7 +61,7 @@ class ConversationMemory:
         early = [recalled.triple.key for recalled in found if recalled.triple.key not in last][:RELEVANT]
         # The last two first, so that a follow-up is understood; then what is about the question.
         wanted = [*last[::-1][:2], *early, *last[::-1][2:]]
-        return knowledge.view(question, budget_tokens, wanted), _history(knowledge, pairs, found)
+        return knowledge.view(budget_tokens, wanted), _history(knowledge, pairs, found)
 
     def relevant(
         self, knowledge: ContextualKnowledgeSet, question: str, k: int = RELEVANT, capacity: int = 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NotRequired
 
@@ -14,10 +15,10 @@ from langgraph_convcoa.errors import InputError
 
 ROOT = "Contextual knowledge set"
 EXTRA = "convcoa"
-_LAST_SHARE = 0.6
-"""The last round leaves the rest of a view to the others."""
-_FEWEST = 4
-"""Another round takes at most one in so many parts of a view."""
+_LAST_CHARACTERS = 1200
+_EARLIER_CHARACTERS = 400
+"""The longest text of the last round in a view, and of an earlier one."""
+_MARK = re.compile(r"\s*\[\d+\]")
 
 
 class Citation(TypedDict):
@@ -126,37 +127,40 @@ class ContextualKnowledgeSet:
         """The set as JSON; with `strict`, the papers' fields only."""
         return {ROOT: [_strict(entry) for entry in self.rounds] if strict else self.rounds}
 
-    def view(self, question: str = "", budget_tokens: int = 1500, rounds: Sequence[int] | None = None) -> str:
-        """Rounds that fit a budget of tokens, oldest first, as the JSON that goes into a prompt; "" for none.
+    def view(self, budget_tokens: int = 1500, rounds: Sequence[int] | None = None) -> str:
+        """Rounds that fit a budget of tokens, oldest first, as the conversation that goes into a prompt; "" for none.
 
-        The last round is always among them, its texts cut where it takes too much.
+        A round is its question and its answer, without citation marks, and what was found for its sub-questions where the
+        answer does not say it. The last round is always among them, cut where it takes too much.
 
         Args:
-            question: The present question; the rounds are chosen for it by `ConversationMemory.recollect`.
             budget_tokens: At most this many tokens, estimated at four characters each.
             rounds: Numbers of the rounds that are wanted, the most wanted first; as many of the last ones as fit when None.
+
+        Example:
+            >>> knowledge = ContextualKnowledgeSet()
+            >>> knowledge.add_round("When?", "When was sparsemax published?", [], "In 2016 [1].")
+            >>> print(knowledge.view())
+            User: When?
+            Assistant: In 2016.
         """
         if not self.rounds:
             return ""
-        if rounds is None:
-            return self._last(budget_tokens)
-        by_number = {entry["round"]: entry for entry in self.rounds}
         last = self.rounds[-1]
-        others = [by_number[number] for number in dict.fromkeys(rounds) if number in by_number and number != last["round"]]
-        chosen = _fitting(last, [], budget_tokens, int(budget_tokens * _LAST_SHARE) if others else budget_tokens)
-        for entry in others:
-            chosen = _fitting(entry, chosen, budget_tokens, budget_tokens // _FEWEST)
-        return _dump(chosen) if chosen else ""
-
-    def _last(self, budget_tokens: int) -> str:
-        chosen: list[Round] = []
-        for entry in reversed(self.rounds):
-            candidate = [_strict(entry), *chosen]
-            if _tokens(candidate) > budget_tokens:
+        by_number = {entry["round"]: entry for entry in self.rounds}
+        wanted = [entry["round"] for entry in reversed(self.rounds)] if rounds is None else list(rounds)
+        others = [by_number[number] for number in dict.fromkeys(wanted) if number in by_number and number != last["round"]]
+        chosen: dict[int, str] = {}
+        for entry in (last, *others):
+            lengths = [_LAST_CHARACTERS >> n for n in range(6)] if entry is last else [_EARLIER_CHARACTERS]
+            for length in lengths:
+                text = _as_text(entry, length)
+                if _tokens("\n".join((*chosen.values(), text))) <= budget_tokens:
+                    chosen[entry["round"]] = text
+                    break
+            if entry["round"] not in chosen:
                 break
-            chosen = candidate
-        chosen = chosen or _shortened(self.rounds[-1], budget_tokens)
-        return _dump(chosen) if chosen else ""
+        return "\n".join(chosen[number] for number in sorted(chosen))
 
 
 class _NotARound(ValueError):
@@ -178,38 +182,26 @@ def _check(entry: Any) -> None:
         raise _NotARound(f"round {entry['round']} needs chain, citations and time under {EXTRA!r}, or nothing there")
 
 
-def _fitting(entry: Round, chosen: list[Round], budget: int, share: int) -> list[Round]:
-    """The chosen rounds and one more, cut to its share of the budget; without it where even that is too much."""
-    plain = _strict(entry)
-    for shorter in [[plain] if _tokens([plain]) <= share else [], _shortened(entry, share)]:
-        candidate = sorted([*chosen, *shorter], key=lambda other: other["round"])
-        if shorter and _tokens(candidate) <= budget:
-            return candidate
-    return chosen
+def _as_text(entry: Round, length: int) -> str:
+    """A round as it stands in a prompt, each of its texts cut to so many characters."""
+    answer = _MARK.sub("", entry["answer"]).strip()
+    lines = [f"User: {_cut(entry['original_question'], length)}"]
+    solved = zip(entry["sub_questions"].values(), entry["information_summaries"].values(), strict=False)
+    if len(entry["sub_questions"]) > 1:
+        lines += [
+            f"({sub} {_cut(found, length // 2)})" for sub, found in solved if found.split(" — ")[0].rstrip(".") not in answer
+        ]
+    return "\n".join([*lines, f"Assistant: {_cut(answer, length)}"] if answer else lines)
 
 
-def _tokens(rounds: list[Round]) -> int:
-    return count_tokens_approximately([_dump(rounds)])
+def _cut(text: str, length: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= length else f"{text[:length].rsplit(' ', 1)[0]} …"
 
 
-def _shortened(entry: Round, budget_tokens: int) -> list[Round]:
-    """The last round is never left out for its length: a follow-up needs it. Its texts are cut until it fits."""
-    for length in (4000, 2000, 1000, 500, 250, 120, 60):
-        shorter = [_cut(_strict(entry), length)]
-        if _tokens(shorter) <= budget_tokens:
-            return shorter
-    return []
-
-
-def _cut(value: Any, length: int) -> Any:
-    if isinstance(value, dict):
-        return {key: _cut(item, length) for key, item in value.items()}
-    return value if not isinstance(value, str) or len(value) <= length else f"{value[:length]}…"
+def _tokens(text: str) -> int:
+    return count_tokens_approximately([text])
 
 
 def _strict(entry: Round) -> Round:
     return {key: value for key, value in entry.items() if key != EXTRA}  # type: ignore[return-value]
-
-
-def _dump(rounds: list[Round]) -> str:
-    return json.dumps({ROOT: rounds}, ensure_ascii=False)

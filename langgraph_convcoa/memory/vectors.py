@@ -73,6 +73,12 @@ class TextVectors:
             self._kept.update((text, found[text]) for text in dict.fromkeys(texts))
         return np.stack([found[text] for text in texts]) if len(texts) else np.zeros((0, 0), dtype=np.float32)
 
+    def similarity(self, left: Sequence[str], right: Sequence[str]) -> Vectors:
+        """Cosines of every text on the left with every text on the right, (a, b)."""
+        rows = self([*left, *right])
+        cosines: Vectors = rows[: len(left)] @ rows[len(left) :].T
+        return cosines
+
     def _made(self, texts: Sequence[str]) -> tuple[Vectors, bool]:
         encoder = None if self._failed else self.encoder
         if encoder is not None:

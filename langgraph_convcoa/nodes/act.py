@@ -47,6 +47,13 @@ def action_failed(turn: TurnRuntime, state: ActionState, error: NodeError) -> Co
     return Command(update=_finding(state, seconds, [], reason, repairable), goto="verify")
 
 
+def pieces_wanted(turn: TurnRuntime, action: str) -> int:
+    """How many pieces of evidence an action is asked for."""
+    settings = turn.settings()
+    k: int | None = settings.of_action(action).get("k") or settings.k
+    return k or (MODEL_K if settings.model else turn.k)
+
+
 def _request(turn: TurnRuntime, state: ActionState) -> ActionRequest:
     settings = turn.settings()
     own = settings.of_action(state["action"])
@@ -56,7 +63,7 @@ def _request(turn: TurnRuntime, state: ActionState) -> ActionRequest:
         guess_answer=state["guess_answer"],
         action_input=state["action_input"],
         history=tuple((question, answer) for question, answer in state["history"]),
-        k=own.get("k") or settings.k or (MODEL_K if settings.model else turn.k),
+        k=pieces_wanted(turn, state["action"]),
         depth=state["depth"],
         settings=own,
     )

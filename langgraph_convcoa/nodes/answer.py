@@ -1,140 +1,112 @@
-"""The node `answer`: the final cited answer, the planner's draft where all of it is supported."""
+"""The node `answer`: the final cited answer, without a model call."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_convcoa.chain import SOLVED
-from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.chain import SOLVED, ChainItem
 from langgraph_convcoa.memory.knowledge_set import Citation
-from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, by_index, emit
-from langgraph_convcoa.reasoning.base import Answer, AnswerRequest
-from langgraph_convcoa.state import ConvCoAState, pairs_of
-from langgraph_convcoa.text.citations import check_citations
+from langgraph_convcoa.nodes.correct import numbers_of
+from langgraph_convcoa.nodes.drafts import Checked, Checker
+from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, emit
+from langgraph_convcoa.reasoning.streaming import Shown
+from langgraph_convcoa.state import ConvCoAState
+from langgraph_convcoa.text.citations import CitationFilter
 from langgraph_convcoa.verification.mrfs import THRESHOLD
-from langgraph_convcoa.verification.references import References
-from langgraph_convcoa.verification.support import SentenceSupport, support_sentences
+from langgraph_convcoa.verification.support import support_sentences
 
-_MARK = re.compile(r"\[\d+\]")
+_QUOTE_CHARACTERS = 300
+_LONGEST_QUOTE = 900
 
 
 def answer(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
-    """One model call, or none where the draft is taken."""
-    settings = turn.settings()
-    request = _request(state, settings.language)
-    written = draft_answer(state, request, settings) if settings.allow_draft_answer else None
-    if written is None:
-        reasoner = turn.reasoner()
-        written = yield Call(reasoner.answer, reasoner.aanswer, (request, config))
-    text, citations, message_id = finish(written, request)
-    if message_id:
-        # Written by a model and shown already: an unsupported citation is reported, not taken back.
-        unsupported = _unsupported_sentences(text, request)
-        emit({"type": "answer", "unsupported": unsupported, "removed_citations": written.removed_citations})
-    return {"final": text, "final_citations": citations, "final_message_id": message_id}
-
-
-def _request(state: ConvCoAState, language: str) -> AnswerRequest:
-    """The evidence is every document of the chain once, in the order of the chain."""
-    found = by_index(state["findings"])
-    evidence: dict[str, Document] = {}
-    for index in sorted(found):
-        documents = {str(document.id): document for document in found[index].documents}
-        order = state["items"][index]["evidence"] if 0 <= index < len(state["items"]) else list(documents)
-        for id_ in order:
-            evidence.setdefault(id_, documents[id_])
-    return AnswerRequest(
-        question=state["asked"],
-        optimized_question=state["plan"]["optimized_question"],
-        chain=state["items"],
-        evidence=list(evidence.values()),
-        history=pairs_of(state),
-        knowledge=state["knowledge_view"],
-        language=language,
+    """Citations are checked and completed in code; what no evidence supports is named in the event `answer`."""
+    checker = turn.checker(state)
+    text, citations, checked, removed = finish(state["written"], state["items"], checker)
+    emit(
+        {
+            "type": "answer",
+            "unsupported": [sentence.plain for sentence in checked if not sentence.stands],
+            "removed_citations": removed,
+        }
     )
+    shown, message_id = state["shown"], state["final_message_id"]
+    if message_id and text.startswith(shown) and len(text) > len(shown):
+        rest = Shown(text=text[len(shown) :], message_id=message_id)
+        yield Call(rest.invoke, rest.ainvoke, ([HumanMessage("")], config))
+    return {"final": text, "final_citations": citations}
 
 
-def draft_answer(state: ConvCoAState, request: AnswerRequest, settings: ConvCoAContext) -> Answer | None:
-    """The planner's draft with [n] after each sentence, when every guess was kept and every sentence is supported."""
-    draft = state["plan"]["draft_answer"].strip()
-    items = state["items"]
-    if not draft or not items or any(item["status"] not in ("kept", "recalled") for item in items):
-        return None
-    draft, _, _ = check_citations(draft, available=0)
-    threshold = max(settings.threshold or THRESHOLD, THRESHOLD)
-    cited: list[int] = []
-    text, position = "", 0
-    for support in support_sentences(draft, request.evidence):
-        # Every character of the draft must belong to a judged sentence.
-        if support.reference is None or support.score <= threshold or draft[position : support.start].strip():
-            return None
-        if support.reference not in cited:
-            cited.append(support.reference)
-        end = support.end - (draft[support.end - 1] in ".!?。！？")
-        text += f"{draft[position:end]} [{cited.index(support.reference) + 1}]{draft[end : support.end]}"
-        position = support.end
-    return Answer(text + draft[position:], cited) if cited and not draft[position:].strip() else None
+def finish(written: str, items: Sequence[ChainItem], checker: Checker) -> tuple[str, list[Citation], list[Checked], int]:
+    """The final text, what its [n] stand for, its sentences, and how many citations of no evidence were taken out.
 
-
-def finish(written: Answer, request: AnswerRequest) -> tuple[str, list[Citation], str]:
-    """The final text, what its [n] stand for, and the id of the message that was streamed, or "".
-
-    A reasoner that does not number its citations itself cites by position in the evidence; an empty answer, a refusal to say
-    anything, is replaced by the solved chain.
+    Where nothing is written, the solved chain stands for it.
     """
-    text, cited, message_id = written.text, list(written.cited), written.message_id or ""
-    if not cited:
-        text, cited, _ = check_citations(text, len(request.evidence))
-    if not text.strip():
-        text, cited, _ = check_citations(from_chain(request), len(request.evidence))
-        message_id = ""
-    citations = [_citation(request.evidence[index], text, number) for number, index in enumerate(cited, 1)]
-    return text, citations, message_id
+    checked = checker.check(written)
+    if not checked:
+        checked = checker.check(from_chain(items, checker.evidence))
+    marks = CitationFilter(len(checker.evidence))
+    text = marks.feed("".join(sentence.before + sentence.text for sentence in checked)) + marks.close()
+    citations = [citation_of(checker.evidence[index], index + 1, checked) for index in marks.cited]
+    return text, citations, checked, marks.removed + sum(sentence.removed for sentence in checked)
 
 
-def from_chain(request: AnswerRequest) -> str:
+def from_chain(items: Sequence[ChainItem], evidence: Sequence[Document]) -> str:
     """The answers of the chain one after another, cited; and plainly what has none."""
-    numbers = {str(document.id): number for number, document in enumerate(request.evidence, 1)}
+    numbers = numbers_of(evidence)
     parts: list[str] = []
-    for item in request.chain:
+    for item in items:
         if item["status"] in SOLVED and item["answer"]:
-            marks = f" [{numbers[item['evidence'][0]]}]" if item["evidence"] else ""
-            parts.append(f"{item['answer'].rstrip('. ')}{marks}.")
+            number = numbers.get(item["evidence"][0]) if item["evidence"] else None
+            parts.append(f"{item['answer'].rstrip('. ')}{f' [{number}]' if number else ''}.")
         elif item["status"] == "failed":
-            parts.append(f"Could not look up “{item['sub_question']}”: {item['reason']}.")
+            parts.append(f"Could not look up “{item['sub_question']}”: {item['reason'].rstrip('.')}.")
         else:
             parts.append(f"Nothing was found about “{item['sub_question']}”.")
     return " ".join(parts) or "No answer was found."
 
 
-def _unsupported_sentences(text: str, request: AnswerRequest) -> list[str]:
-    """Sentences that cite something although no evidence and no earlier answer supports them."""
-    supports = support_sentences(text, References.of(request.evidence, request.history))
-    return [s.text for s in supports if s.score <= THRESHOLD and _MARK.search(s.text)]
-
-
-def _citation(document: Document, text: str, number: int) -> Citation:
-    """The quote is the sentence of the document that best supports what it is cited for."""
-    mark = f"[{number}]"
-    claims = [s for s in support_sentences(text, [document]) if mark in s.text and s.quote and s.score > THRESHOLD / 2]
-    best = max(claims, key=lambda s: s.score) if claims else None
-    quote = _copied(best, document) or best.quote if best else ""
+def citation_of(document: Document, number: int, checked: Sequence[Checked]) -> Citation:
+    """A citation whose quote holds what it is cited for: of each sentence that cites it, the document's own words."""
+    quotes: dict[str, int] = {}
+    for sentence in checked:
+        if number in sentence.cited:
+            for quote in _quotes(sentence, document):
+                quotes.setdefault(quote, document.page_content.find(quote))
+    quote = _joined(quotes)
     if query := document.metadata.get("query"):
         # A figure says nothing without the query that gave it; a row of the table below is quoted with it.
         quote = f"{query} gives {quote}" if quote.startswith("|") else ""
     return {
         "id": str(document.id),
         "source": str(document.metadata.get("source") or document.id),
-        "quote": quote or str(document.metadata.get("quote") or document.page_content[:300]),
+        "quote": quote or str(document.metadata.get("quote") or document.page_content[:_QUOTE_CHARACTERS]),
     }
 
 
-def _copied(claim: SentenceSupport, document: Document) -> str:
-    """The claim itself, where it stands in the document word for word but is more than one of its segments (a table's row)."""
-    words = " ".join(_MARK.sub("", claim.text).split()).rstrip(" .!?")
-    if not words or words in " ".join(claim.quote.split()):
-        return ""
-    return words if words in " ".join(document.page_content.split()) else ""
+def _quotes(sentence: Checked, document: Document) -> list[str]:
+    copied = " ".join(sentence.plain.split()).strip("… ").rstrip(" .!?")
+    if copied and copied in " ".join(document.page_content.split()):
+        # Word for word, which may be more than one of the document's sentences, as a table's row is.
+        own = [s for s in support_sentences(sentence.plain, [document]) if s.quote]
+        longest = max((" ".join(s.quote.split()) for s in own), key=len, default="")
+        return [longest if copied in longest else copied]
+    found = [s for s in support_sentences(sentence.plain, [document]) if s.quote and s.score > THRESHOLD / 2]
+    return [s.quote for s in found]
+
+
+def _joined(quotes: dict[str, int]) -> str:
+    """Quotes in the order of their document, with … between them."""
+    ordered = sorted(quotes, key=lambda quote: quotes[quote])
+    chosen = [quote for quote in ordered if not any(quote != other and quote in other for other in ordered)]
+    text = ""
+    for quote in chosen:
+        longer = f"{text} … {quote}" if text else quote
+        if len(longer) > _LONGEST_QUOTE and text:
+            break
+        text = longer
+    return text

@@ -1,42 +1,88 @@
-"""The node `correct`: one model call for every guess that its evidence does not support, and for what is missing."""
+"""The node `correct`: one model call for all that verification did not settle, which writes the final answer too."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.actions.runner import reason_of
-from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.chain import ChainItem, Status
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, by_index, emit_progress
+from langgraph_convcoa.nodes.drafts import Checked, Checker, SentenceGate, with_marks, without_marks
+from langgraph_convcoa.nodes.runtime import Call, Evidence, Steps, TurnRuntime, emit_progress, evidence_of
 from langgraph_convcoa.nodes.verify import judge, put_first
-from langgraph_convcoa.reasoning.base import Correction, CorrectRequest, Unsolved
+from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
 from langgraph_convcoa.state import ConvCoAState, pairs_of
 from langgraph_convcoa.verification.mrfs import conv_mrfs
+
+STANDS_IN = "the best evidence stands in"
+_HEADING_WORDS = 4
+"""A line of fewer words without a full stop is a heading and no answer."""
 
 
 def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
     """One model call for all of a turn; where it fails, the best sentence of the evidence stands in."""
-    settings, found = turn.settings(), by_index(state["findings"])
-    unsolved = [
-        Unsolved(index, item["sub_question"], item["guess_answer"], found[index].documents)
-        for index, item in ((index, state["items"][index]) for index in state["unsolved"])
-    ]
-    corrections: Sequence[Correction] = ()
-    failure = "corrections are switched off"
+    settings, evidence = turn.settings(), evidence_of(state["findings"])
+    checker = turn.checker(state)
+    drafted = checker.check(state["plan"]["draft_answer"]) if is_direct(state, settings) else []
+    unsolved = _open_sentences(state, drafted) if drafted else _open_items(state, evidence)
+    gate = None
+    if not drafted and not state["shown"]:
+        gate = SentenceGate(lambda: checker, message_id=state["final_message_id"])
+    corrected, failure = Corrected(), "corrections are switched off"
     if settings.max_corrections:
-        reasoner, question = turn.reasoner(), state["plan"]["optimized_question"]
-        request = CorrectRequest(question, unsolved, history=pairs_of(state), language=settings.language)
+        reasoner = turn.reasoner()
+        request = CorrectRequest(
+            question=state["asked"],
+            items=unsolved,
+            optimized_question=state["plan"]["optimized_question"],
+            chain=state["items"],
+            evidence=evidence.documents,
+            draft=[sentence.plain for sentence in drafted],
+            history=pairs_of(state),
+            knowledge=state["knowledge_view"],
+            language=settings.language,
+            gate=gate,
+        )
         try:
-            corrections = yield Call(reasoner.correct, reasoner.acorrect, (request, config))
+            corrected = yield Call(reasoner.correct, reasoner.acorrect, (request, config))
             failure = ""
-        except Exception as error:  # noqa: BLE001 - whatever a reasoner raises, the evidence stands in
+        except Exception as error:
+            if not unsolved or (gate is not None and gate.shown):
+                # Nothing could stand in for the answer, or its beginning has been seen.
+                raise
             failure = reason_of(error)
-    items = apply_corrections(state["items"], unsolved, corrections, failure, settings)
-    for index in state["unsolved"]:
-        emit_progress(index, items[index], items[index]["status"], items[index]["score"], items[index]["reason"])
-    return {"items": items, "unsolved": []}
+    if drafted:
+        items, written = apply_to_answer(state["items"], drafted, corrected.corrections, failure, checker)
+    else:
+        items = apply_corrections(state["items"], unsolved, corrected.corrections, failure, settings, evidence)
+        written = corrected.answer
+    for index, item in enumerate(items):
+        if drafted or index in state["unsolved"]:
+            emit_progress(index, item, item["status"], item["score"], item["reason"])
+    shown = {} if gate is None else {"shown": gate.shown, "final_message_id": gate.message_id}
+    return {"items": items, "unsolved": [], "written": written, **shown}
+
+
+def is_direct(state: ConvCoAState, settings: ConvCoAContext) -> bool:
+    """Whether the planner gave the answer at once, so that only its failed sentences are open."""
+    plan = state["plan"]
+    return not plan["nodes"] and bool(plan["draft_answer"].strip()) and bool(state["unsolved"]) and settings.allow_draft_answer
+
+
+def _open_sentences(state: ConvCoAState, drafted: Sequence[Checked]) -> list[Unsolved]:
+    question = state["plan"]["optimized_question"]
+    return [Unsolved(n, question, drafted[n].plain, ()) for n in state["unsolved"] if n < len(drafted)]
+
+
+def _open_items(state: ConvCoAState, evidence: Evidence) -> list[Unsolved]:
+    opened = [(index, state["items"][index]) for index in state["unsolved"] if index < len(state["items"])]
+    return [
+        Unsolved(index, item["sub_question"], item["guess_answer"], evidence.found[index].documents or evidence.looked)
+        for index, item in opened
+    ]
 
 
 def apply_corrections(
@@ -45,6 +91,7 @@ def apply_corrections(
     corrections: Sequence[Correction],
     failure: str,
     settings: ConvCoAContext,
+    evidence: Evidence,
 ) -> list[ChainItem]:
     """The chain with its corrected answers; where none was given the best evidence stands in (Pan et al. 2024a, alg. 1)."""
     given = {correction.index: correction for correction in corrections}
@@ -58,21 +105,92 @@ def apply_corrections(
             continue
         if correction is None:
             answer = _best_sentence(open_item)
-            reason = f"the best evidence stands in: {failure or 'the model gave no answer to this sub-question'}"
+            if not answer:
+                item |= {"answer": "", "status": "unsupported", "reason": "no sentence of the evidence is an answer"}
+                continue
+            reason = f"{STANDS_IN}: {failure or 'the model gave no answer to this sub-question'}"
+            named: list[Document] = []
         else:
-            answer, reason = correction.answer, correction.reason
-        verdict = judge(answer, open_item.evidence, open_item.sub_question, (), settings)
+            answer, reason = without_marks(correction.answer), correction.reason
+            named = [evidence.documents[number - 1] for number in correction.evidence if number <= len(evidence.documents)]
+        documents = [*named, *(document for document in open_item.evidence if document not in named)]
+        verdict = judge(answer, documents, open_item.sub_question, (), settings)
+        kept = _same(answer, open_item.guess_answer)
+        status: Status = "kept" if kept else "corrected" if open_item.guess_answer else "filled"
         item |= {
             "answer": answer,
-            "status": "corrected" if open_item.guess_answer else "filled",
+            "status": "partial" if correction is not None and correction.partial else status,
             "score": verdict.score if correction is None or correction.score is None else correction.score,
-            "reason": reason,
+            "reason": reason or verdict.quote,
         }
-        put_first(item, open_item.evidence, verdict)
+        if named:
+            first = [str(document.id) for document in named]
+            item["evidence"] = [*first, *(id_ for id_ in item["evidence"] if id_ not in first)]
+        else:
+            put_first(item, documents, verdict)
     return result
 
 
+def apply_to_answer(
+    items: Sequence[ChainItem],
+    drafted: Sequence[Checked],
+    corrections: Sequence[Correction],
+    failure: str,
+    checker: Checker,
+) -> tuple[list[ChainItem], str]:
+    """An answer whose failed sentences are confirmed, corrected or taken out: (its chain, the answer)."""
+    given = {correction.index: correction for correction in corrections}
+    written, changed = "", False
+    for n, sentence in enumerate(drafted):
+        text = sentence.text
+        if not sentence.stands:
+            correction = given.get(n)
+            if correction is None or not correction.supported or not correction.answer.strip():
+                changed = True
+                continue
+            plain = without_marks(correction.answer).strip()
+            changed = changed or not _same(plain, sentence.plain)
+            text = with_marks(plain, list(dict.fromkeys(correction.evidence))[:3])
+        before = sentence.before or (" " if written else "")
+        written += (before if written else before.lstrip()) + text
+    checked = checker.check(written)
+    claims = [sentence for sentence in checked if sentence.verdict.claims]
+    item = items[0].copy()
+    if not claims:
+        reason = failure and f"it could not be corrected: {failure}"
+        return [item | {"answer": "", "status": "unsupported", "reason": reason or "the evidence holds no answer"}], ""
+    weakest = min(claims, key=lambda sentence: sentence.verdict.score)
+    cited = dict.fromkeys(str(checker.evidence[number - 1].id) for sentence in claims for number in sentence.cited)
+    told = "what was not verified is left out" if failure else "confirmed by the model" if not changed else "corrected"
+    item |= {
+        "answer": " ".join(sentence.plain for sentence in checked),
+        "status": "corrected" if changed else "kept",
+        "score": weakest.verdict.score,
+        "reason": f"{told}: {failure}" if failure else told,
+        "evidence": [*cited, *(id_ for id_ in item["evidence"] if id_ not in cited)],
+    }
+    return [item], written
+
+
+def _same(answer: str, guess: str) -> bool:
+    return "".join(answer.split()).casefold().rstrip(".") == "".join(guess.split()).casefold().rstrip(".")
+
+
 def _best_sentence(open_item: Unsolved) -> str:
-    """The sentence of the evidence that is closest to the sub-question, else the best passage's quote."""
+    """The sentence of the evidence that is closest to the sub-question; "" where only titles and headings are."""
     verdict = conv_mrfs(open_item.sub_question, open_item.evidence)
-    return verdict.quote or str(open_item.evidence[0].metadata.get("quote") or open_item.evidence[0].page_content[:300])
+    quotes = [verdict.quote, *(str(document.metadata.get("quote") or "") for document in open_item.evidence)]
+    texts = [document.page_content[:300] for document in open_item.evidence]
+    return next((text for text in (*quotes, *texts) if not _is_heading(text, open_item.evidence)), "")
+
+
+def _is_heading(text: str, evidence: Sequence[Document]) -> bool:
+    """Whether a text is a title, or a line that is no sentence."""
+    titles = {str(document.metadata.get("title") or "").strip().casefold() for document in evidence}
+    plain = text.strip()
+    return not plain or plain.casefold() in titles or (len(plain.split()) < _HEADING_WORDS and plain[-1] not in ".!?。")
+
+
+def numbers_of(evidence: Sequence[Document]) -> Mapping[str, int]:
+    """The number under which each document is cited."""
+    return {str(document.id): number for number, document in enumerate(evidence, 1)}

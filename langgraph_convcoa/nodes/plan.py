@@ -1,4 +1,4 @@
-"""The node `plan`: the action chain in one model call, and which of its sub-questions are answered already."""
+"""The node `plan`: one model call that answers from what was found, or says what is to be looked up."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from langgraph.types import Send
 from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.memory.recall import RecalledAnswer, recall_answers
-from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, emit
+from langgraph_convcoa.nodes.drafts import SentenceGate
+from langgraph_convcoa.nodes.runtime import LOOKED, Call, Steps, TurnRuntime, emit, evidence_of
 from langgraph_convcoa.reasoning.base import PlanRequest
-from langgraph_convcoa.state import ConvCoAState, Plan, pairs_of
-
-MERGED_INDEX = -1
-"""The index of the one retrieval of an empty chain."""
+from langgraph_convcoa.state import ConvCoAState, Finding, Plan, PlannedNode, pairs_of
+from langgraph_convcoa.text.words import content_words
 
 
 def plan(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
-    """One model call."""
+    """One model call; the sentences of an answer are shown as they are verified."""
     settings, reasoner = turn.settings(), turn.reasoner()
+    evidence = evidence_of(state["findings"]).documents
+    gate = SentenceGate(lambda: turn.checker(state)) if evidence and settings.allow_draft_answer else None
     request = PlanRequest(
         question=state["asked"],
         actions=turn.actions.descriptions(),
@@ -26,21 +27,26 @@ def plan(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Step
         knowledge=state["knowledge_view"],
         max_sub_questions=settings.max_sub_questions,
         language=settings.language,
+        evidence=evidence,
+        gate=gate,
     )
     chain = yield Call(reasoner.plan, reasoner.aplan, (request, config))
     made = _plan_of(chain)
     questions = [node["sub_question"] for node in made["nodes"]]
     emit({"type": "plan", "optimized_question": made["optimized_question"], "sub_questions": questions})
-    return {"plan": made, "recalled": _recalled(turn, state, made)}
+    shown = {} if gate is None else {"shown": gate.shown, "final_message_id": gate.message_id}
+    return {"plan": made, "recalled": _recalled(turn, state, made), "findings": _looked_up(turn, state, made), **shown}
 
 
 def after_plan(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
-    """One branch a sub-question that is not recalled; an empty chain looks the optimized question up once."""
+    """One branch a sub-question that is neither recalled nor looked up already; an empty chain needs no more than one look."""
     made = state["plan"]
     if not made["nodes"]:
+        if any(finding["index"] == LOOKED for finding in state["findings"]):
+            return "verify"
         single = _plan_of(ActionChain.single(made["optimized_question"], next(iter(turn.actions.actions))))
-        return [turn.send(state, MERGED_INDEX, single["nodes"][0])]
-    known = {answer["index"] for answer in state["recalled"]}
+        return [turn.send(state, LOOKED, single["nodes"][0])]
+    known = {answer["index"] for answer in state["recalled"]} | {finding["index"] for finding in state["findings"]}
     sends = [turn.send(state, index, node) for index, node in enumerate(made["nodes"]) if index not in known]
     # An empty list of branches would end the graph without an answer.
     return sends or "verify"
@@ -61,6 +67,21 @@ def _plan_of(chain: ActionChain) -> Plan:
             for node in chain.nodes
         ],
     }
+
+
+def _looked_up(turn: TurnRuntime, state: ConvCoAState, made: Plan) -> list[Finding]:
+    """A sub-question that repeats the question has been looked up: its action found what it would find again."""
+    looked = [finding for finding in state["findings"] if finding["index"] == LOOKED and finding["documents"]]
+    names = turn.actions.looking()
+    if not looked or len(names) != 1:
+        return []
+    asked = sorted(content_words(state["asked"]))
+
+    def repeats(node: PlannedNode) -> bool:
+        return node["action"] == names[0] and not node["guess_answer"] and sorted(content_words(node["sub_question"])) == asked
+
+    repeated = [index for index, node in enumerate(made["nodes"]) if repeats(node)]
+    return [{**looked[0], "index": index, "depth": 1, "seconds": 0.0} for index in repeated]
 
 
 def _recalled(turn: TurnRuntime, state: ConvCoAState, made: Plan) -> list[RecalledAnswer]:

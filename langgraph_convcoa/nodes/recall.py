@@ -55,6 +55,8 @@ def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
         "depth": 0,
         "repaired": [],
         "costs": Overwrite({"recall": node_usage(time.perf_counter() - start)}),
+        "shown": "",
+        "written": "",
         "final": "",
         "final_citations": [],
         "final_message_id": "",

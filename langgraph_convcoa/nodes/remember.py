@@ -20,7 +20,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RememberedEvidence, remember_evidence
 from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledgeSet, RoundExtra
-from langgraph_convcoa.nodes.runtime import TurnRuntime, Update, by_index
+from langgraph_convcoa.nodes.runtime import TurnRuntime, Update, evidence_of
 from langgraph_convcoa.state import ConvCoAState, Finding, pairs_of
 from langgraph_convcoa.usage import NodeUsage, node_usage, total_usage
 
@@ -33,8 +33,8 @@ def remember(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> 
     settings, actions = turn.settings(), list(turn.actions.actions)
     items, citations, text = state["items"], state["final_citations"], state["final"]
     documents: dict[str, Document] = {}
-    for found in by_index(state["findings"]).values():
-        documents = {str(document.id): document for document in found.documents} | documents
+    for document in evidence_of(state["findings"]).documents:
+        documents.setdefault(str(document.id), document)
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
     knowledge.seed(pairs_of(state))
     extra: RoundExtra = {
@@ -98,7 +98,7 @@ def _evidence_memory(state: ConvCoAState, actions: Sequence[str], number: int, c
     """The evidence memory after this turn: the best of each look-up. Results of a query answer that query only."""
     nodes = state["plan"]["nodes"]
     found = [
-        (nodes[finding["index"]]["action"] if finding["index"] >= 0 else actions[0], document)
+        (nodes[finding["index"]]["action"] if 0 <= finding["index"] < len(nodes) else actions[0], document)
         for finding in state["findings"]
         for document in finding["documents"][:_REMEMBERED_PER_LOOK]
         if "query" not in document.metadata
@@ -110,5 +110,6 @@ def turn_seconds(costs: Mapping[str, NodeUsage], findings: Sequence[Finding], ac
     """Seconds of a turn: the nodes in sequence, and of the parallel branches of each depth the longest."""
     longest: defaultdict[int, float] = defaultdict(float)
     for finding in findings:
-        longest[finding["depth"]] = max(longest[finding["depth"]], finding["seconds"])
+        if finding["depth"]:  # what was looked up first is in the time of that node
+            longest[finding["depth"]] = max(longest[finding["depth"]], finding["seconds"])
     return sum(cost["seconds"] for node, cost in costs.items() if node not in actions) + sum(longest.values())

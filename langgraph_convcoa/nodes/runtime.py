@@ -22,12 +22,17 @@ from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.vectors import QueryEncoder
+from langgraph_convcoa.nodes.drafts import Checker
 from langgraph_convcoa.reasoning.base import Reasoner
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode
+from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode, pairs_of
 from langgraph_convcoa.usage import Attempts, NodeUsage
 
 Update = dict[str, Any]
 """The part of the state that a node changes."""
+
+
+LOOKED = -1
+"""The index of what was found for the question itself."""
 
 
 class Call(NamedTuple):
@@ -69,6 +74,10 @@ class TurnRuntime:
         """The reasoner of this run; a model that a run names may take a while to build."""
         return self._reasoner_for(self.settings().model)
 
+    def plans_over_evidence(self) -> bool:
+        """Whether the reasoner of this run reads evidence before it plans."""
+        return bool(getattr(self.reasoner(), "plans_over_evidence", True))
+
     def node(self, name: str, work: Callable[[TurnRuntime, ConvCoAState, RunnableConfig], Steps | Update]) -> Any:
         """The node of the graph for a function of this package; the model calls of one that yields them are counted."""
         if not inspect.isgeneratorfunction(work):
@@ -93,6 +102,17 @@ class TurnRuntime:
             "history": state["history"] if with_history else [],
         }
         return Send(step["action"], payload)
+
+    def checker(self, state: ConvCoAState, findings: Sequence[Finding] | None = None) -> Checker:
+        """What verifies the sentences of this turn's answer."""
+        settings = self.settings()
+        evidence = evidence_of(state["findings"] if findings is None else findings).documents
+        similarity = None if self.memory.vectors.lexical else self.memory.vectors.similarity
+        threshold = settings.threshold if settings.verify_items == "content" else None
+        history = pairs_of(state)
+        # The same while the plan is being written and after it, or what was shown might not stand.
+        asked = " ".join([*(question for question, _ in history[-2:]), state["asked"]])
+        return Checker.of(evidence, history, asked, threshold, similarity)
 
     def _encoder(self) -> QueryEncoder | None:
         """The encoder of the first action whose retriever has one."""
@@ -119,7 +139,7 @@ def plain_and_async(name: str, work: Callable[[Any, RunnableConfig], Steps], cou
                 except Exception as error:  # noqa: BLE001 - the node decides
                     resume = partial(steps.throw, error)
                 step = _advance(resume)
-        return {**step, "costs": costs} if costs else step
+        return {**step, "costs": {**step.get("costs", {}), **costs}} if costs else step
 
     async def awaited(state: Any, config: RunnableConfig) -> Update:
         with count(name, config) as (inner, costs):
@@ -131,7 +151,7 @@ def plain_and_async(name: str, work: Callable[[Any, RunnableConfig], Steps], cou
                 except Exception as error:  # noqa: BLE001 - as above
                     resume = partial(steps.throw, error)
                 step = await asyncio.to_thread(_advance, resume)
-        return {**step, "costs": costs} if costs else step
+        return {**step, "costs": {**step.get("costs", {}), **costs}} if costs else step
 
     return RunnableLambda(plain, afunc=awaited, name=name)
 
@@ -165,17 +185,42 @@ class Found:
     error: str = ""
 
 
-def by_index(findings: Sequence[Finding]) -> Mapping[int, Found]:
-    """Merge findings by sub-question, whatever order they arrived in; an id means one text in the whole turn."""
-    merged: defaultdict[int, Found] = defaultdict(Found)
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence of a turn: `documents[n - 1]` is cited as [n] from the first prompt to the final answer.
+
+    `found` is the same by sub-question, `LOOKED` for the question itself.
+    """
+
+    documents: list[Document]
+    found: Mapping[int, Found]
+
+    @property
+    def looked(self) -> list[Document]:
+        """What was found for the question as it stands."""
+        return self.found[LOOKED].documents
+
+
+def evidence_of(findings: Sequence[Finding]) -> Evidence:
+    """Merge findings, whatever order they arrived in; what was found first keeps its number when more is found.
+
+    An id means one text in the whole turn.
+    """
     texts: dict[str, str] = {}
-    for finding in sorted(findings, key=lambda f: (f["index"], -f["depth"])):
-        found = merged[finding["index"]]
-        known = {document.id for document in found.documents}
-        named = [_with_own_id(document, texts) for document in finding["documents"]]
-        found.documents += [document for document in named if document.id not in known]
-        found.error = found.error or finding["error"]
-    return merged
+    numbered: dict[str, Document] = {}
+    named: list[tuple[Finding, list[Document]]] = []
+    for finding in sorted(findings, key=lambda f: (f["depth"], f["index"])):
+        own = [_with_own_id(document, texts) for document in finding["documents"]]
+        named.append((finding, own))
+        for document in own:
+            numbered.setdefault(str(document.id), document)
+    found: defaultdict[int, Found] = defaultdict(Found)
+    for finding, own in sorted(named, key=lambda pair: (pair[0]["index"], -pair[0]["depth"])):
+        here = found[finding["index"]]
+        known = {document.id for document in here.documents}
+        here.documents += [document for document in own if document.id not in known]
+        here.error = here.error or finding["error"]
+    return Evidence(list(numbered.values()), found)
 
 
 def _with_own_id(document: Document, texts: dict[str, str]) -> Document:

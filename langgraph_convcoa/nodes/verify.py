@@ -1,4 +1,4 @@
-"""The node `verify`: the faith score of every guess against its evidence and the history, and where a turn goes from there."""
+"""The node `verify`: the faith score of every guess and of every sentence of an answer, and where a turn goes from there."""
 
 from __future__ import annotations
 
@@ -9,34 +9,48 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite, Send
 
-from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.chain import SOLVED, ChainItem
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.memory.evidence import integrate
-from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.memory.recall import RecalledAnswer
+from langgraph_convcoa.nodes.drafts import Checked, Checker
+from langgraph_convcoa.nodes.memory import with_earlier_evidence
 from langgraph_convcoa.nodes.repair import broken_inputs
-from langgraph_convcoa.nodes.runtime import Found, TurnRuntime, Update, by_index, emit_progress
+from langgraph_convcoa.nodes.runtime import LOOKED, Evidence, TurnRuntime, Update, emit_progress, evidence_of
 from langgraph_convcoa.reasoning.base import History, InputRepairer
 from langgraph_convcoa.state import ConvCoAState, Finding, PlannedNode, pairs_of
+from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.usage import node_usage
 from langgraph_convcoa.verification.mrfs import ConvMRFS, conv_mrfs
 
 
 def verify(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Update:
-    """Fan-in of the actions; no model call."""
+    """Fan-in of the actions; no model call. An answer or a draft that stands as it is becomes what is `written`."""
     start = time.perf_counter()
     update: Update = {}
     findings = state["findings"]
     if state["depth"] == 0:
         findings, reused = _with_memory(turn, state)
-        update = {"findings": Overwrite(findings), "reused": reused}
-    nodes, history = state["plan"]["nodes"], pairs_of(state)
-    items, unsolved = verify_chain(nodes, by_index(findings), history, turn.settings(), state["recalled"])
+        update = {"findings": Overwrite(findings), "reused": state["reused"] + reused}
+    settings, evidence = turn.settings(), evidence_of(findings)
+    checker = turn.checker(state, findings)
+    if state["plan"]["nodes"]:
+        items, unsolved = verify_chain(state["plan"]["nodes"], evidence, pairs_of(state), settings, state["recalled"])
+        drafted = all(item["status"] in ("kept", "recalled") for item in items)
+        written = drafted and stand(checker.check(state["plan"]["draft_answer"]))
+    else:
+        checked = checker.check(state["plan"]["draft_answer"])
+        items, unsolved = verify_answer(_question_item(turn, state, evidence), checked, checker)
+        written = stand(checked)
+    if not settings.allow_draft_answer:
+        written = False
+        if not state["plan"]["nodes"]:
+            unsolved = [0] if items else []
     for index, item in enumerate(items):
         if index not in unsolved:
             emit_progress(index, item, item["status"], item["score"], item["reason"])
     costs = {"verify": node_usage(time.perf_counter() - start)}
-    return {**update, "items": items, "unsolved": unsolved, "depth": state["depth"] + 1, "costs": costs}
+    text, depth = state["plan"]["draft_answer"] if written else "", state["depth"] + 1
+    return {**update, "items": items, "unsolved": unsolved, "written": text, "depth": depth, "costs": costs}
 
 
 def after_verify(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
@@ -46,13 +60,22 @@ def after_verify(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
             return "repair"
         if deeper := _deeper(turn, state):
             return deeper
-    return "correct" if state["unsolved"] else "answer"
+    return _on(turn, state)
 
 
 def after_repair(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
     """The inputs that were rewritten, and with them what goes deeper."""
     again = [turn.send(state, index, state["plan"]["nodes"][index]) for index in state["repaired"]]
-    return [*again, *_deeper(turn, state)] or ("correct" if state["unsolved"] else "answer")
+    return [*again, *_deeper(turn, state)] or _on(turn, state)
+
+
+def _on(turn: TurnRuntime, state: ConvCoAState) -> str:
+    """`correct` where an answer is to be written; no model is asked what to say of nothing."""
+    if state["written"]:
+        return "answer"
+    something = any(finding["documents"] for finding in state["findings"])
+    solved = any(item["status"] in SOLVED for item in state["items"])
+    return "correct" if something or solved or not turn.plans_over_evidence() else "answer"
 
 
 def _deeper(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
@@ -65,7 +88,7 @@ def _deeper(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
 
 def verify_chain(
     nodes: Sequence[PlannedNode],
-    found: Mapping[int, Found],
+    evidence: Evidence,
     history: History,
     settings: ConvCoAContext,
     recalled: Sequence[RecalledAnswer] = (),
@@ -75,7 +98,9 @@ def verify_chain(
     items: list[ChainItem] = []
     unsolved: list[int] = []
     for index, node in enumerate(nodes):
-        here = found[index]
+        here = evidence.found[index]
+        # What the question itself found may support a guess too.
+        documents = [*here.documents, *(d for d in evidence.looked if d not in here.documents)]
         item: ChainItem = {
             **node,
             "answer": "",
@@ -90,14 +115,14 @@ def verify_chain(
             item["reason"] = f"round {earlier['round']} answered it" if earlier["round"] > 0 else "another thread answered it"
             continue
         guess = node["guess_answer"]
-        verdict = judge(guess, here.documents, node["sub_question"], history, settings) if guess else None
+        verdict = judge(guess, documents, node["sub_question"], history, settings) if guess else None
         if verdict is not None and verdict.faithful:
             item |= {"answer": guess, "status": "kept", "score": verdict.score, "reason": verdict.quote}
-            put_first(item, here.documents, verdict)
+            put_first(item, documents, verdict)
             continue
         if verdict is not None:
             item["score"] = verdict.score
-        if here.documents:
+        if documents and (here.documents or not here.error):
             item["reason"] = f"score {verdict.score:.2f} is not above {verdict.threshold:.2f}" if verdict else "no guess"
             unsolved.append(index)
         elif here.error:
@@ -105,6 +130,55 @@ def verify_chain(
         else:
             item["reason"] = "no evidence was found"
     return items, unsolved
+
+
+def verify_answer(item: ChainItem, checked: Sequence[Checked], checker: Checker) -> tuple[list[ChainItem], list[int]]:
+    """Judge an answer that was given at once: the chain that stands for it, and the indexes of the sentences that failed.
+
+    The chain is the question itself with the answer as its guess; no item for small talk.
+    """
+    plain = " ".join(sentence.plain for sentence in checked)
+    item = item | {"guess_answer": plain}
+    claims = [sentence for sentence in checked if sentence.verdict.claims]
+    if not checked:
+        if not item["evidence"]:
+            item["reason"] = item["reason"] or "no evidence was found"
+            return [item], []
+        return [item | {"reason": "no answer was given"}], [0]
+    if not claims:
+        if not any(holds_negation(sentence.plain) for sentence in checked):
+            return [], []
+        return [item | {"guess_answer": "", "reason": "the evidence holds no answer"}], []
+    weakest = min(claims, key=lambda sentence: sentence.verdict.score)
+    item["score"] = weakest.verdict.score
+    cited = dict.fromkeys(str(checker.evidence[number - 1].id) for sentence in claims for number in sentence.cited)
+    item["evidence"] = [*cited, *(id_ for id_ in item["evidence"] if id_ not in cited)]
+    failed = [n for n, sentence in enumerate(checked) if not sentence.stands]
+    if failed:
+        item["reason"] = f"not verified: “{weakest.plain}” (score {weakest.verdict.score:.2f})"
+        return [item], failed
+    return [item | {"answer": plain, "status": "kept", "reason": weakest.verdict.quote}], []
+
+
+def stand(checked: Sequence[Checked]) -> bool:
+    """Whether all sentences of an answer stand, and there are some."""
+    return bool(checked) and all(sentence.stands for sentence in checked)
+
+
+def _question_item(turn: TurnRuntime, state: ConvCoAState, evidence: Evidence) -> ChainItem:
+    """The question itself as an item of the chain, before it is judged."""
+    found = evidence.found[LOOKED]
+    return {
+        "action": next(iter(turn.actions.looking() or turn.actions.actions)),
+        "sub_question": state["plan"]["optimized_question"],
+        "guess_answer": "",
+        "action_input": "",
+        "answer": "",
+        "status": "failed" if found.error and not found.documents else "unsupported",
+        "score": 0.0,
+        "reason": found.error,
+        "evidence": [str(document.id) for document in found.documents],
+    }
 
 
 def judge(candidate: str, evidence: Sequence[Document], question: str, history: History, settings: ConvCoAContext) -> ConvMRFS:
@@ -130,27 +204,19 @@ def put_first(item: ChainItem, documents: Sequence[Document], verdict: ConvMRFS)
 def _with_memory(turn: TurnRuntime, state: ConvCoAState) -> tuple[list[Finding], int]:
     """The turn's findings with recalled evidence, and with earlier evidence in the weakest's place: (findings, reused).
 
-    What an `always_fresh` action found stays as it is, and so does the result of a query, which is an answer and no choice of
-    passages.
+    What an `always_fresh` action found stays as it is.
     """
-    findings, settings = list(state["findings"]), turn.settings()
-    evidence = state.get("evidence_memory") or []
-    reused = 0
-    if evidence and settings.evidence_memory and any(finding["documents"] for finding in findings):
-        plan = state["plan"]
-        knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
-        rounds = turn.memory.topic(
-            knowledge, plan["optimized_question"], leans=not plan["self_contained"], capacity=settings.memory_capacity
-        )
-        for n, finding in enumerate(findings):
-            node = plan["nodes"][finding["index"]] if finding["index"] >= 0 else None
-            action = node["action"] if node else next(iter(turn.actions.actions))
-            if turn.actions.always_fresh(action) or any("query" in document.metadata for document in finding["documents"]):
-                continue
-            question = node["sub_question"] if node else plan["optimized_question"]
-            documents, taken = integrate(question, finding["documents"], evidence, rounds, turn.memory.vectors)
-            findings[n] = {**finding, "documents": documents}
-            reused += taken
+    plan = state["plan"]
+
+    def question(finding: Finding) -> str | None:
+        if finding["index"] < 0:
+            return plan["optimized_question"] if finding["depth"] else None
+        node = plan["nodes"][finding["index"]]
+        return None if turn.actions.always_fresh(node["action"]) else node["sub_question"]
+
+    given = state["findings"]
+    leans = not plan["self_contained"]
+    findings, reused = with_earlier_evidence(turn, state, given, [question(finding) for finding in given], leans=leans)
     fresh = {str(document.id): document for finding in findings for document in finding["documents"]}
     for answer in state.get("recalled") or []:
         documents = [_whole(document, fresh) for document in answer["documents"]]

@@ -1,4 +1,4 @@
-"""The interface of a reasoner: plan, correct and answer, with their requests and results."""
+"""The interface of a reasoner: plan and correct, with their requests and results."""
 
 from __future__ import annotations
 
@@ -16,9 +16,28 @@ History = Sequence[tuple[str, str]]
 """Pairs of question and answer, oldest first."""
 
 
+class Gate(Protocol):
+    """Lets an answer through to a reader while it is being written, as far as it is verified.
+
+    `shown` is what a reader has seen, with the marks that the final answer has; `message_id` the message that it belongs to.
+    A reasoner that does not stream leaves it alone.
+    """
+
+    shown: str
+    message_id: str
+
+    def feed(self, text: str, *, done: bool = False) -> str:
+        """Take the answer as it stands so far, with the evidence's own numbers; returns what can be shown more."""
+        ...
+
+
 @dataclass(frozen=True)
 class PlanRequest:
-    """What the planner knows: the question, the actions it may choose (name -> description) and what came before."""
+    """What the planner knows: the question, the actions it may choose (name -> description) and what came before.
+
+    `evidence` is what was found for the question as it stands; `evidence[n - 1]` is cited as [n]. `knowledge` is the
+    conversation so far as text.
+    """
 
     question: str
     actions: dict[str, str]
@@ -26,11 +45,17 @@ class PlanRequest:
     knowledge: str = ""
     max_sub_questions: int = 6
     language: str = ""
+    evidence: Sequence[Document] = ()
+    gate: Gate | None = None
 
 
 @dataclass(frozen=True)
 class Unsolved:
-    """A sub-question whose guess is missing or not supported, with the evidence found for it, best first."""
+    """A sub-question whose guess is missing or not verified, with the evidence found for it, best first.
+
+    Of an answer that the planner gave at once (`CorrectRequest.draft`) each sentence that failed is one; the guess is the
+    sentence.
+    """
 
     index: int
     sub_question: str
@@ -40,19 +65,38 @@ class Unsolved:
 
 @dataclass(frozen=True)
 class CorrectRequest:
-    """All sub-questions of a turn that need another answer."""
+    """Everything that verification did not settle, and what a final answer is written from.
+
+    Attributes:
+        question: The user's question as it was put.
+        items: What needs another answer.
+        optimized_question: The question as the planner understood it.
+        chain: The chain as verification left it, open items included.
+        evidence: The evidence of the turn; `evidence[n - 1]` is cited as [n].
+        draft: The sentences of an answer that the planner gave at once, where only some of them failed (`items`, by their
+            index): no other final answer is wanted then.
+        gate: Shows the final answer while it is written.
+    """
 
     question: str
     items: Sequence[Unsolved]
+    optimized_question: str = ""
+    chain: Sequence[ChainItem] = ()
+    evidence: Sequence[Document] = ()
+    draft: Sequence[str] = ()
     history: History = ()
+    knowledge: str = ""
     language: str = ""
+    gate: Gate | None = None
 
 
 @dataclass(frozen=True)
 class Correction:
-    """The answer of one sub-question; `supported` is False when the evidence does not hold one.
+    """The answer of one open item.
 
-    `score`, where given, stands in the chain instead of the faith score, which says nothing about a copied sentence.
+    `supported` is False when the evidence does not hold one; `partial` says that it holds only the nearest fact. `evidence`
+    are the numbers of what supports it, from 1. `score`, where given, stands in the chain instead of the faith score, which
+    says nothing about a copied sentence.
     """
 
     index: int
@@ -60,29 +104,16 @@ class Correction:
     reason: str = ""
     supported: bool = True
     score: float | None = None
+    partial: bool = False
+    evidence: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
-class AnswerRequest:
-    """The solved chain. `evidence[n - 1]` is what the answer cites as [n]."""
+class Corrected:
+    """The corrections, and the final answer with [n] for the n-th piece of evidence; "" where the chain is to stand for it."""
 
-    question: str
-    optimized_question: str
-    chain: Sequence[ChainItem]
-    evidence: Sequence[Document]
-    history: History = ()
-    knowledge: str = ""
-    language: str = ""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The final text, its [n] counting `cited`, the indexes into the request's evidence in the order of first use."""
-
-    text: str
-    cited: Sequence[int] = field(default=())
-    removed_citations: int = 0
-    message_id: str | None = None
+    corrections: Sequence[Correction] = field(default=())
+    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,22 +147,19 @@ class InputRepairer(Protocol):
 
 @runtime_checkable
 class Reasoner(Protocol):
-    """Plans, corrects and answers. Subclass it and write the three plain methods; the async ones then run them in a thread.
+    """Plans, and corrects what verification did not settle. Subclass it and write the two plain methods; the async ones then
+    run them in a thread.
 
-    `config` is the node's configuration: hand it to every model call, so that callbacks, usage counts and streams work.
+    Nothing is looked up before the plan of a reasoner that has an attribute `plans_over_evidence = False`. `config` is the
+    node's configuration: hand it to every model call, so that callbacks, usage counts and streams work.
     """
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain: ...
 
-    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]: ...
-
-    def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer: ...
+    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected: ...
 
     async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         return await run_in_executor(config, self.plan, request, config)
 
-    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
+    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
         return await run_in_executor(config, self.correct, request, config)
-
-    async def aanswer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
-        return await run_in_executor(config, self.answer, request, config)

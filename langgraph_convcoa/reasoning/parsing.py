@@ -23,6 +23,7 @@ _GUESS_KEYS = ("guessanswer", "guess", "initialanswer", "answer")
 _FINAL_KEYS = ("finalanswer", "final", "draftanswer", "answer")
 _OPTIMIZED_KEYS = ("optimizedquestion", "optimisedquestion", "rewrittenquestion")
 _INPUT_KEYS = ("actioninput", "input", "sql", "keywords")
+_ANSWER_LISTS = ("answers", "corrections", "chain", "results", "sentences")
 _OPEN, _CLOSE = "<think>", "</think>"
 _THOUGHT = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)\s*", re.DOTALL)
 
@@ -43,13 +44,16 @@ def _list_of(title: str, properties: dict[str, Any]) -> dict[str, Any]:
 
 _TEXT, _FLAG, _INDEX = {"type": "string"}, {"type": "boolean"}, {"type": "integer"}
 _STEP = {"action": _TEXT, "sub": _TEXT, "guess_answer": _TEXT, "missing_flag": _FLAG, "action_input": _TEXT}
-_CORRECTION = {"index": _INDEX, "answer": _TEXT, "reason": _TEXT, "supported": _FLAG}
+_NUMBERS = {"type": "array", "items": _INDEX}
+_STATUS = {"type": "string", "enum": ["supported", "partial", "none"]}
+_CORRECTION = {"index": _INDEX, "answer": _TEXT, "evidence": _NUMBERS, "status": _STATUS}
 _INPUT = {"index": _INDEX, "action_input": _TEXT}
 CHAIN_SCHEMA = _object(
     "action_chain", {"optimized_question": _TEXT, "chain": _list_of("action_node", _STEP), "final_answer": _TEXT}
 )
 INPUTS_SCHEMA = _object("action_inputs", {"inputs": _list_of("action_input", _INPUT)})
-CORRECTIONS_SCHEMA = _object("corrections", {"answers": _list_of("correction", _CORRECTION)})
+CONFIRMATIONS_SCHEMA = _object("confirmations", {"answers": _list_of("confirmation", _CORRECTION)})
+CORRECTIONS_SCHEMA = _object("corrections", {"answers": _list_of("correction", _CORRECTION), "final_answer": _TEXT})
 
 
 def parse_chain(
@@ -86,17 +90,34 @@ def parse_chain(
     return ActionChain(optimized_question=optimized or question, nodes=tuple(nodes.values()), draft_answer=draft)
 
 
-def parse_corrections(output: str | Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Read `{"answers": [{"index", "answer", "reason", "supported"}]}`, keyed by index from 1."""
-    return {
+def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[str, Any]], str]:
+    """Read `{"answers": [{"index", "answer", "evidence", "status"}], "final_answer"}`: answers by index from 1, final answer.
+
+    A reply without the list may hold the final answer alone, and one that is plain text is it.
+
+    Example:
+        >>> parse_corrections('{"answers": [{"index": 2, "answer": "1982", "evidence": [3]}], "final_answer": "In 1982 [3]."}')
+        ({2: {'answer': '1982', 'evidence': [3], 'reason': '', 'status': 'supported'}}, 'In 1982 [3].')
+    """
+    data = read_json(output)
+    if data is None and isinstance(output, str):
+        return {}, output.strip()
+    fields = _fold(data) if isinstance(data, Mapping) else {}
+    final = _text(_first(fields, ("finalanswer", "final", "draftanswer")))
+    listed = isinstance(data, list) or _first(fields, _ANSWER_LISTS) is not None
+    if not listed and not final and "index" not in fields:
+        final = _text(fields.get("answer"))
+    found = {
         number: {
             "answer": _text(answer),
-            "reason": _text(fields.get("reason")),
-            "supported": _flag(fields.get("supported"), default=True),
+            "evidence": _integers(entry.get("evidence")),
+            "reason": _text(entry.get("reason")),
+            "status": _status(entry),
         }
-        for number, fields in _numbered(output, ("answers", "corrections", "chain", "results"))
-        if (answer := _first(fields, ("answer", "correctedanswer", "solvedanswer"))) is not None
+        for number, entry in (_numbered(output, _ANSWER_LISTS) if listed or "index" in fields else ())
+        if (answer := _first(entry, ("answer", "correctedanswer", "solvedanswer", "sentence"))) is not None
     }
+    return found, final
 
 
 def parse_inputs(output: str | Mapping[str, Any]) -> dict[int, str]:
@@ -223,6 +244,23 @@ def _flag(value: Any, *, default: bool) -> bool:
     if isinstance(value, str) and value.strip():
         return value.strip().lower() in ("true", "yes", "1", "y")
     return bool(value) if isinstance(value, (int, float)) else default
+
+
+def _integers(value: Any) -> list[int]:
+    """The numbers in a list, or in a text such as "[1], [3]"."""
+    values = value if isinstance(value, list) else [value]
+    return [
+        int(digits[:9]) for entry in values if not isinstance(entry, bool) for digits in re.findall(r"\d+", str(entry or ""))
+    ]
+
+
+def _status(fields: Mapping[str, Any]) -> str:
+    said = _key(_text(fields.get("status")))
+    if said in ("none", "unsupported", "notsupported", "no", "false", "missing"):
+        return "none"
+    if said.startswith("part"):
+        return "partial"
+    return "supported" if _flag(fields.get("supported"), default=True) else "none"
 
 
 class ThoughtFilter:

@@ -52,6 +52,7 @@ _KINDS = {
     "way": r"\bhow\b",
     "thing": r"\b(?:what|which)\b",
 }
+_NEGATION = re.compile(rf"\b(?:{NEGATIONS})\b", re.IGNORECASE)
 KINDS = (*_KINDS, "other")
 """Kinds of answer by `question_kind`; "other" is a yes or a no, and whatever cannot be told."""
 _TYPE_PATTERNS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _TYPES.items()}
@@ -137,3 +138,13 @@ def fits(kind: AnswerType, token: str, first: bool) -> bool:
     if kind in ("person", "place"):
         return is_name(token, first)
     return kind != "reason" or bare(token).lower() in _REASON_WORDS
+
+
+def holds_negation(text: str) -> bool:
+    """Whether a text holds a "not" or the like.
+
+    Example:
+        >>> holds_negation("It wasn't said."), holds_negation("It was said.")
+        (True, False)
+    """
+    return _NEGATION.search(text) is not None

@@ -13,10 +13,9 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langgraph_convcoa.text.questions import NEGATIONS
+from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.text.words import Item, content_items, content_tokens, sentences
 
-_NEGATION = re.compile(rf"\b(?:{NEGATIONS})\b", re.IGNORECASE)
 _AUXILIARY = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|will|would|should|must|may|might)\b", re.IGNORECASE
 )
@@ -66,7 +65,7 @@ def segment_of(text: str, start: int, items: tuple[Item, ...]) -> Segment:
         items=items,
         forms=frozenset(forms),
         pairs=frozenset(pairwise(forms)),
-        negated=(negated := _NEGATION.search(text) is not None),
+        negated=(negated := holds_negation(text)),
         asserts=negated or len(items) >= _ASSERTION_ITEMS or _AUXILIARY.search(text) is not None,
     )
 

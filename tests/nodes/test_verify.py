@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa import ConvCoAContext
 from langgraph_convcoa.nodes.correct import apply_corrections
 from langgraph_convcoa.nodes.remember import turn_seconds
-from langgraph_convcoa.nodes.runtime import by_index
+from langgraph_convcoa.nodes.runtime import evidence_of
 from langgraph_convcoa.nodes.verify import verify_chain
 from langgraph_convcoa.reasoning.base import Correction, Unsolved
 from langgraph_convcoa.state import Finding, PlannedNode
@@ -30,15 +30,16 @@ def planned(guess: str, sub: str = "When was sparsemax introduced?") -> PlannedN
 
 
 def verify(guess: str, *findings: Finding, history: Any = (), **settings: Any) -> tuple[dict[str, Any], list[int]]:
-    items, unsolved = verify_chain([planned(guess)], by_index(findings), history, ConvCoAContext(**settings))
+    items, unsolved = verify_chain([planned(guess)], evidence_of(findings), history, ConvCoAContext(**settings))
     return dict(items[0]), unsolved
 
 
 @given(st.permutations([finding(1, "b"), finding(0, "a"), finding(0, "deep", "a", depth=2)]))
 def test_findings_merge_by_index_whatever_their_order(findings: list[Finding]) -> None:
-    merged = by_index(findings)
-    assert [d.page_content for d in merged[0].documents] == ["deep", "a"]
-    assert [d.page_content for d in merged[1].documents] == ["b"]
+    merged = evidence_of(findings)
+    assert [d.page_content for d in merged.found[0].documents] == ["deep", "a"]
+    assert [d.page_content for d in merged.found[1].documents] == ["b"]
+    assert [d.page_content for d in merged.documents] == ["a", "b", "deep"], "a number is kept when more is found"
 
 
 @pytest.mark.parametrize(
@@ -76,9 +77,10 @@ def test_the_threshold_and_the_plain_form_are_settings() -> None:
 
 
 def corrected(*corrections: Correction, guess: str = "In 2017.", failure: str = "") -> dict[str, Any]:
-    items, _ = verify_chain([planned(guess)], by_index([finding(0, FACT)]), (), SETTINGS)
-    unsolved = [Unsolved(0, items[0]["sub_question"], guess, [Document(FACT, id="d")])]
-    return dict(apply_corrections(items, unsolved, corrections, failure, SETTINGS)[0])
+    evidence = evidence_of([finding(0, FACT)])
+    items, _ = verify_chain([planned(guess)], evidence, (), SETTINGS)
+    unsolved = [Unsolved(0, items[0]["sub_question"], guess, evidence.documents)]
+    return dict(apply_corrections(items, unsolved, corrections, failure, SETTINGS, evidence)[0])
 
 
 def test_corrections_are_scored_against_their_evidence() -> None:
@@ -98,6 +100,25 @@ def test_without_a_correction_the_best_evidence_stands_in() -> None:
 def test_a_correction_that_finds_nothing_is_unsupported() -> None:
     item = corrected(Correction(0, "", "not there", supported=False))
     assert (item["status"], item["answer"], item["reason"]) == ("unsupported", "", "not there")
+
+
+def test_a_guess_that_the_second_call_confirms_is_kept() -> None:
+    item = corrected(Correction(0, "in 2017 [1]", evidence=[1]))
+    assert (item["status"], item["answer"]) == ("kept", "in 2017")
+
+
+def test_the_nearest_fact_is_partial() -> None:
+    assert corrected(Correction(0, FACT, partial=True))["status"] == "partial"
+
+
+def test_a_title_never_stands_in() -> None:
+    heading = Document(
+        "VA Mental Health Services", id="va", metadata={"title": "VA Mental Health Services", "quote": "VA Mental"}
+    )
+    items, _ = verify_chain([planned("")], evidence_of([finding(0, FACT)]), (), SETTINGS)
+    unsolved = [Unsolved(0, "VA mental health services?", "", [heading])]
+    [item] = apply_corrections(items, unsolved, (), "no result within 3 s", SETTINGS, evidence_of([]))
+    assert (item["status"], item["answer"]) == ("unsupported", "")
 
 
 def test_the_time_of_a_turn_counts_the_longest_branch_of_each_depth() -> None:

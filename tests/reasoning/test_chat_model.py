@@ -7,7 +7,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa import ChatModelReasoner
 from langgraph_convcoa.chain import ChainItem, Status
-from langgraph_convcoa.reasoning.base import AnswerRequest, CorrectRequest, PlanRequest, Unsolved
+from langgraph_convcoa.reasoning.base import CorrectRequest, PlanRequest, Unsolved
 from tests.fakes import ScriptedModel, corrections, node, plan
 
 EVIDENCE = [Document(f"Text {n}.", id=f"d{n}", metadata={"source": f"s{n}", "quote": f"Quote {n}."}) for n in range(5)]
@@ -29,13 +29,25 @@ def item(status: Status, answer: str, evidence: list[str], **more: Any) -> Chain
 def test_the_first_round_and_the_later_ones_have_their_prompts() -> None:
     ours, model = reasoner(plan(node("s?")), plan(node("s?")))
     ours.plan(PlanRequest("q?", {"docs": "looks up documents", "web": "searches"}, max_sub_questions=3, language="German"))
-    ours.plan(PlanRequest("q?", {"docs": "d"}, knowledge='{"Contextual knowledge set": []}'))
+    ours.plan(PlanRequest("q?", {"docs": "d"}, knowledge="User: What is it?\nAssistant: A network."))
     first, second = model.prompts
     assert "- docs: looks up documents\n- web: searches" in first
     assert "at most 3 steps" in first
     assert "in German" in first
-    assert "[Contextual knowledge set]" in second
-    assert "[Contextual knowledge set]" not in first
+    assert "User: What is it?\nAssistant: A network." in second
+    assert "Conversation" not in first
+
+
+def test_over_evidence_the_front_of_the_prompt_is_the_same_in_every_turn() -> None:
+    ours, model = reasoner(plan(), plan())
+    ours.plan(PlanRequest("first?", {"docs": "d"}, evidence=EVIDENCE[:2]))
+    ours.plan(PlanRequest("second?", {"docs": "d"}, knowledge="User: first?", evidence=EVIDENCE[3:]))
+    first, second = model.prompts
+    front = first[: first.index("Conversation")]
+    assert len(front) > 600
+    assert second.startswith(front)
+    assert "[1] s0\nText 0.\n[2] s1\nText 1." in first
+    assert second.endswith("Question: second?\n")
 
 
 def test_plain_and_async_do_the_same() -> None:
@@ -48,36 +60,37 @@ def test_plain_and_async_do_the_same() -> None:
 
 
 def test_corrections_carry_their_index_and_missing_ones_are_left_out() -> None:
-    ours, model = reasoner(corrections("a1", "a2"))
+    ours, model = reasoner(corrections("a1", final="A [5]."))
     items = [Unsolved(0, "first?", "wrong", EVIDENCE[:1]), Unsolved(3, "fourth?", "", EVIDENCE[1:2])]
-    found = ours.correct(CorrectRequest("q?", items))
-    assert [(c.index, c.answer) for c in found] == [(0, "a1")]
-    assert "[Sub-question 1]: first?\nGuess that was not borne out: wrong" in model.prompts[0]
-    assert "[Sub-question 4]: fourth?\n<evidence-" in model.prompts[0]
-
-
-def test_the_answer_sees_quotes_and_cites_only_what_it_saw() -> None:
-    ours, model = reasoner("A [5]. B [1]. C [2].")
-    chain = [
-        item("kept", "An answer.", ["d4", "d0"]),
-        item("failed", "", [], reason="no result within 5 s"),
-        item("unsupported", "", []),
-    ]
-    answer = ours.answer(AnswerRequest("q?", "optimized?", chain, EVIDENCE))
-    assert (answer.text, list(answer.cited), answer.removed_citations) == ("A [1]. B [2]. C.", [4, 0], 1)
+    request = CorrectRequest(
+        "q?",
+        items,
+        chain=[
+            item("unsupported", "", ["d0"], sub_question="first?", guess_answer="wrong"),
+            item("kept", "An answer.", ["d4", "d0"]),
+            item("failed", "", [], reason="no result within 5 s"),
+            item("unsupported", "", ["d1"], sub_question="fourth?"),
+        ],
+        evidence=EVIDENCE,
+    )
+    found = ours.correct(request)
+    assert [(c.index, c.answer, list(c.evidence)) for c in found.corrections] == [(0, "a1", [1])]
+    assert found.answer == "A [5]."
     prompt = model.prompts[0]
-    assert "Quote 4." in prompt
-    assert "Text 4." not in prompt
-    assert "Quote 2." not in prompt
-    assert "Understood as: optimized?" in prompt
-    assert "An answer. [5][1]" in prompt
-    assert "could not be looked up: no result within 5 s" in prompt
-    assert "the evidence holds no answer" in prompt
+    assert "1. first? (open; guess, not verified yet: wrong)" in prompt
+    assert "2. s? An answer. [5]" in prompt
+    assert "3. s? (could not be looked up: no result within 5 s)" in prompt
+    assert "4. fourth? (open)" in prompt
+    assert prompt.index("[1] s0") < prompt.index("[5] s4\nText 4.")
 
 
-def test_an_empty_chain_shows_whole_passages() -> None:
-    ours, model = reasoner("A [3].")
-    answer = ours.answer(AnswerRequest("q?", "q?", [], EVIDENCE))
-    assert "Text 2." in model.prompts[0]
-    assert list(answer.cited) == [2]
-    assert "Understood as" not in model.prompts[0]
+def test_sentences_to_confirm_are_shown_in_their_answer_with_the_nearest_evidence() -> None:
+    ours, model = reasoner(corrections("Text 3 it is.", first=2))
+    request = CorrectRequest(
+        "q?", [Unsolved(1, "q?", "Text 3 is it.", ())], evidence=EVIDENCE, draft=["First.", "Text 3 is it."]
+    )
+    found = ours.correct(request)
+    assert [(c.index, c.answer) for c in found.corrections] == [(1, "Text 3 it is.")]
+    assert "Answer:\nFirst.\n(2) Text 3 is it." in model.prompts[0]
+    assert "[4] s3\nText 3." in model.prompts[0]
+    assert model.prompts[0].count("Text ") == 4, "three pieces of evidence"

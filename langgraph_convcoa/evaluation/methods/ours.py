@@ -28,7 +28,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.base import Kit, Method, conversation
 from langgraph_convcoa.evaluation.records import History, Outcome, Turn
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, Unsolved
+from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.usage import ANSWER_STREAM_TAG
@@ -40,16 +40,21 @@ _MOST_THREADS = 256
 """Conversations whose threads are kept; more than are ever asked at the same time."""
 _LASTS = ("messages", "knowledge_set", "evidence_memory")
 _STANDS_IN = "the best evidence stands in"
+_PATIENT = 600.0
+"""Seconds for a look-up: many questions at a time are slow on a small machine, and no other method has a limit."""
 _NOT_COMPARED = re.compile(r"\[\d+\]|\s")
 
 
 class _PartialReasoner(ChatModelReasoner):
     """Decides some corrections without the model, and asks it for the rest; for asynchronous turns only."""
 
-    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
+    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
         settled = {item.index: correction for item in request.items if (correction := self._settled(item)) is not None}
         rest = replace(request, items=[item for item in request.items if item.index not in settled])
-        return [*settled.values(), *(await super().acorrect(rest, config) if rest.items else ())]
+        if request.draft and not rest.items:
+            return Corrected([*settled.values()])
+        corrected = await super().acorrect(rest, config)
+        return replace(corrected, corrections=[*settled.values(), *corrected.corrections])
 
     def _settled(self, item: Unsolved) -> Correction | None:
         """What stands for a correction; None: the model is asked."""
@@ -66,11 +71,14 @@ class UncheckedReasoner(_PartialReasoner):
 class UnfilledReasoner(_PartialReasoner):
     """Leaves what has no guess unanswered, and shows nothing of its evidence when the answer is written."""
 
-    async def aanswer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
-        def shown(item: ChainItem) -> ChainItem:
-            return item if item["guess_answer"] else {**item, "evidence": []}
-
-        return await super().aanswer(replace(request, chain=[shown(item) for item in request.chain]), config)
+    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
+        unread = {id_ for item in request.chain if not item["guess_answer"] for id_ in item["evidence"]}
+        read = {id_ for item in request.chain if item["guess_answer"] for id_ in item["evidence"]}
+        shown = [
+            document.model_copy(update={"page_content": ""}) if document.id in unread - read else document
+            for document in request.evidence
+        ]
+        return await super().acorrect(replace(request, evidence=shown), config)
 
     def _settled(self, item: Unsolved) -> Correction | None:
         if item.guess_answer:
@@ -89,22 +97,24 @@ class Ablation:
 
 ABLATIONS: Mapping[str, Ablation] = MappingProxyType(
     {
-        # The graph as it is: 1 to 3 model calls, and one for a plan that cannot be read.
+        # The graph as it is: 1 or 2 model calls, and one for a plan that cannot be read.
         "ours": Ablation(),
-        # No alignment detection (Pan et al. 2024b, table 4): no guess is compared, so that each is answered again; 3 calls.
-        "ours-without-alignment": Ablation({"threshold": 1.0, "max_corrections": 1}),
-        # No verification (Pan et al. 2024a, table 2): guesses are kept unchecked, missing ones are filled; 2 or 3 calls.
+        # The papers' form: the planner guesses before anything is looked up; 1 or 2 calls.
+        "ours-without-look": Ablation({"look_first": False}),
+        # No alignment detection (Pan et al. 2024b, table 4): no guess is compared, so that each is answered again; 2 calls.
+        "ours-without-alignment": Ablation({"look_first": False, "threshold": 1.0, "max_corrections": 1}),
+        # No verification (Pan et al. 2024a, table 2): guesses are kept unchecked, missing ones are filled; 1 or 2 calls.
         "ours-without-verification": Ablation(
-            {"threshold": 0.0, "allow_draft_answer": False, "max_corrections": 1}, UncheckedReasoner
+            {"look_first": False, "threshold": 0.0, "allow_draft_answer": False, "max_corrections": 1}, UncheckedReasoner
         ),
-        # No contextual knowledge set: nothing of earlier rounds but their text in front of the question; 1 to 3 calls.
+        # No contextual knowledge set: nothing of earlier rounds but their text in front of the question; 1 or 2 calls.
         "ours-without-cks": Ablation(
             {"history_budget_tokens": 0, "recall_answers": False, "evidence_memory": 0, "share_knowledge": False},
             remembers=False,
         ),
-        # No imputation (Pan et al. 2024a, table 2): a missing guess stays unanswered, its evidence unread; 1 to 3 calls.
-        "ours-without-filling": Ablation({"max_corrections": 1}, UnfilledReasoner),
-        # The final answer is always written from the solved chain; 2 or 3 calls.
+        # No imputation (Pan et al. 2024a, table 2): a missing guess stays unanswered, its evidence unread; 1 or 2 calls.
+        "ours-without-filling": Ablation({"look_first": False, "max_corrections": 1}, UnfilledReasoner),
+        # The final answer is always written in a second call.
         "ours-without-draft": Ablation({"allow_draft_answer": False}),
     }
 )
@@ -120,7 +130,7 @@ def make_ours(kit: Kit, name: str = "ours", *, left_out: str = "") -> Method:
     actions = [action for action in kit.all_actions() if action.name != left_out]
     if not actions:
         raise InputError(f"{name} would have no action left to look things up with")
-    settings = kit.settings.model_copy(update={"k": kit.settings.k or kit.k, **ablation.settings})
+    settings = kit.settings.model_copy(update={"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **ablation.settings})
     graph = build_graph(reasoner=ablation.reasoner(kit.model), actions=actions, context=settings)
     conversations = _Conversations(graph, settings, ablation.remembers, kit.settings.history_budget_tokens)
     return RunnableLambda(conversations.answer, name=name)

@@ -6,6 +6,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.evaluation.methods.base import WORKED, Asking, last_line, short_answer
 from langgraph_convcoa.evaluation.records import Outcome
+from langgraph_convcoa.reasoning.excerpts import Excerpt
 from langgraph_convcoa.reasoning.prompts import fence
 
 REWRITE = (
@@ -40,7 +41,7 @@ async def history_aware_rag(asking: Asking) -> Outcome:
         asking.malformed += not rewritten
         question = rewritten or question
     passages = await asking.search(question)
-    evidence = fence([(asking.number(passage), passage, passage.page_content) for passage in passages])
+    evidence = fence([Excerpt(asking.number(passage), passage, passage.page_content) for passage in passages])
     return await asking.written(f"{READ}\n\n{evidence}\n\n{asking.context}Question: {asking.question}\nAnswer:")
 
 

@@ -20,8 +20,8 @@ from langgraph_convcoa.datasets.read import load_dataset, load_part
 from langgraph_convcoa.datasets.splits import Part, split_part
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
-from langgraph_convcoa.reasoning.base import Unsolved
-from langgraph_convcoa.reasoning.chat_model import unsolved_text
+from langgraph_convcoa.reasoning.excerpts import excerpts
+from langgraph_convcoa.reasoning.prompts import fence
 from langgraph_convcoa.retrieval.progress import track
 from langgraph_convcoa.text.words import content_words
 from langgraph_convcoa.verification.calibration import best_threshold
@@ -93,7 +93,7 @@ def load_cases(
     cases: list[GuessCase] = []
     for query, other, unrelated in _wrong_answers([q for q in data.queries if q.answer and set(q.gold) & corpus.keys()], rng):
         passage = corpus[next(identity for identity in query.gold if identity in corpus)]
-        text = unsolved_text(Unsolved(0, query.question, query.answer, [passage]))
+        text = f"{query.question} {query.answer}\n{fence(excerpts([passage], [query.question]))}"
         cases.append(
             GuessCase(
                 references=References.of([passage], query.history if history else ()),

@@ -13,9 +13,17 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from numpy.typing import NDArray
 
-from langgraph_convcoa.chain import SOLVED, ActionChain, ActionNode, ChainItem
+from langgraph_convcoa.chain import SOLVED, ActionChain, ActionNode, ChainItem, Status
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.reasoning.base import Answer, AnswerRequest, Correction, CorrectRequest, History, PlanRequest, Reasoner
+from langgraph_convcoa.reasoning.base import (
+    Corrected,
+    Correction,
+    CorrectRequest,
+    History,
+    PlanRequest,
+    Reasoner,
+    Unsolved,
+)
 from langgraph_convcoa.reasoning.extractive.compound import split_question
 from langgraph_convcoa.reasoning.extractive.excerpts import ELLIPSIS, Excerpt, choose_excerpts, clip
 from langgraph_convcoa.reasoning.extractive.query import count_words, make_query, stands_alone
@@ -43,9 +51,12 @@ class ExtractiveReasoner(Reasoner):
         >>> from langgraph_convcoa.reasoning.base import CorrectRequest, Unsolved
         >>> evidence = [Document("Dense memories came later. Hopfield networks were introduced in 1982.", id="a")]
         >>> item = Unsolved(0, "When were Hopfield networks introduced?", "", evidence)
-        >>> ExtractiveReasoner().correct(CorrectRequest(item.sub_question, [item]))[0].answer
+        >>> ExtractiveReasoner().correct(CorrectRequest(item.sub_question, [item])).corrections[0].answer
         'Hopfield networks were introduced in 1982.'
     """
+
+    plans_over_evidence = False
+    """Its plan is made of the question's words; what it looks up is looked up once."""
 
     def __init__(self, encoder: SentenceEncoder | None = None, max_words: int = 60, *, min_coverage: float = 0.25) -> None:
         if max_words < 10:
@@ -65,34 +76,39 @@ class ExtractiveReasoner(Reasoner):
         alone = all(stands_alone(part) for part in parts)
         return ActionChain(optimized_question=request.question, nodes=nodes, self_contained=alone)
 
-    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> list[Correction]:
-        """The best sentence for each item, or unsupported with the reason."""
-        corrections = []
-        for item in request.items:
-            ranked = self._ranked(item.sub_question, request.history, item.evidence)
-            if not ranked:
-                reason = "no sentence of the evidence is about this" if item.evidence else "no evidence was found"
-                corrections.append(Correction(item.index, "", reason, supported=False))
-                continue
-            best = ranked[0]
-            text = clip(best, make_query(item.sub_question, request.history), self.max_words)
-            reason = f"best matching sentence of {_name(item.evidence[best.document])}"
-            corrections.append(Correction(item.index, text, reason, score=min(best.coverage, 1.0)))
-        return corrections
+    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
+        """The best sentence for each item, or unsupported with the reason; and the answer from the best sentences of all."""
+        corrections = [self._corrected(item, request.history) for item in request.items]
+        chain = [item.copy() for item in request.chain]
+        for correction in corrections:
+            if correction.index < len(chain):
+                status: Status = "filled" if correction.supported else "unsupported"
+                chain[correction.index] |= {"answer": correction.answer, "status": status}
+        return Corrected(corrections, self._answer(replace(request, chain=chain)))
 
-    def answer(self, request: AnswerRequest, config: RunnableConfig | None = None) -> Answer:
+    def _corrected(self, item: Unsolved, history: History) -> Correction:
+        ranked = self._ranked(item.sub_question, history, item.evidence)
+        if not ranked:
+            reason = "no sentence of the evidence is about this" if item.evidence else "no evidence was found"
+            return Correction(item.index, "", reason, supported=False)
+        best = ranked[0]
+        text = clip(best, make_query(item.sub_question, history), self.max_words)
+        reason = f"best matching sentence of {_name(item.evidence[best.document])}"
+        return Correction(item.index, text, reason, score=min(best.coverage, 1.0))
+
+    def _answer(self, request: CorrectRequest) -> str:
         """The best sentences of every solved sub-question, each with its [n], and what had no answer."""
         if not request.chain:
             question = request.optimized_question or request.question
             excerpts = self._excerpts(question, request, range(len(request.evidence)), self.max_words)
-            return Answer(_joined(excerpts) or NOTHING)
+            return _joined(excerpts) or NOTHING
         failed = [item for item in request.chain if item["status"] == "failed"]
         without = [item for item in request.chain if item["status"] == "unsupported"]
         # Two parts of a question often have one sentence as their answer: it is given once.
         solved = list({item["answer"]: item for item in reversed(request.chain) if item["status"] in SOLVED}.values())[::-1]
         notes = [_failure(item, len(request.chain)) for item in failed]
         if not solved and not failed:
-            return Answer(NOTHING)
+            return NOTHING
         notes += [f'I found nothing about "{item["sub_question"]}" in the documents.' for item in without]
         notes = _fitted(notes, self.max_words // 2 if solved else self.max_words)
         left = self.max_words - sum(count_words(note) for note in notes)
@@ -103,9 +119,9 @@ class ExtractiveReasoner(Reasoner):
             text = self._solved(item, request, budget, shown)
             left -= count_words(text)
             texts.append(text)
-        return Answer(" ".join(dict.fromkeys(filter(None, [*texts, *notes]))) or NOTHING)
+        return " ".join(dict.fromkeys(filter(None, [*texts, *notes]))) or NOTHING
 
-    def _solved(self, item: ChainItem, request: AnswerRequest, budget: int, shown: list[str]) -> str:
+    def _solved(self, item: ChainItem, request: CorrectRequest, budget: int, shown: list[str]) -> str:
         places = {document.id: index for index, document in enumerate(request.evidence)}
         indexes = [places[identity] for identity in item["evidence"] if identity in places]
         found = item["status"] in ("filled", "corrected")
@@ -116,7 +132,7 @@ class ExtractiveReasoner(Reasoner):
         text = _fitted([item["answer"]], budget - 1)[0]
         return _cited(text, indexes[0] + 1) if indexes and text else text
 
-    def _excerpts(self, question: str, request: AnswerRequest, indexes: Sequence[int], budget: int) -> list[Excerpt]:
+    def _excerpts(self, question: str, request: CorrectRequest, indexes: Sequence[int], budget: int) -> list[Excerpt]:
         # Verification puts the document of the short answer first; the ranks that count here are those of the retrieval.
         indexes = sorted(indexes, key=lambda index: -passage_score(request.evidence[index]))
         evidence = [request.evidence[index] for index in indexes]

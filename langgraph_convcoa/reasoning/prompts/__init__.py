@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 from string import Template
 
-from langchain_core.documents import Document
+from langgraph_convcoa.reasoning.excerpts import Excerpt
 
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}")
 
@@ -24,20 +24,22 @@ def render(name: str, **values: str) -> str:
     return _template(name).substitute(values)
 
 
-def fence(evidence: Sequence[tuple[int, Document, str]]) -> str:
-    """Evidence as numbered blocks that it cannot close itself: the block's name is derived from the contents.
+PARTS = ("conversation", "evidence")
+"""What is filled into a prompt that the usage tells apart from its instructions."""
 
-    Args:
-        evidence: (number shown to the model, document, the part of its text to show).
+
+def fence(evidence: Sequence[Excerpt]) -> str:
+    """Evidence as one numbered list that it cannot close itself: the list's name is derived from the contents.
+
+    Each piece stands under its number, with its title, or else its source, and its date.
     """
     if not evidence:
         return "(none)"
-    digest = hashlib.sha256("\0".join(text for _, _, text in evidence).encode("utf-8", "replace")).hexdigest()[:8]
-    tag = f"evidence-{digest}"
+    digest = hashlib.sha256("\0".join(piece.text for piece in evidence).encode("utf-8", "replace")).hexdigest()[:8]
     blocks = []
-    for number, document, text in evidence:
-        source = str(document.metadata.get("source") or document.id or "").replace('"', "'").replace("\n", " ")
-        date = _DATE.match(str(document.metadata.get("date") or ""))
-        dated = f' date="{date[0]}"' if date else ""
-        blocks.append(f'<{tag} number="{number}" source="{source[:200]}"{dated}>\n{text.strip()}\n</{tag}>')
-    return "\n".join(blocks)
+    for piece in evidence:
+        metadata = piece.document.metadata
+        name = " ".join(str(metadata.get("title") or metadata.get("source") or piece.document.id or "").split())
+        date = _DATE.match(str(metadata.get("date") or ""))
+        blocks.append(f"[{piece.number}] {name[:120]}{f' ({date[0]})' if date else ''}\n{piece.text.strip()}")
+    return "\n".join((f"<evidence-{digest}>", *blocks, f"</evidence-{digest}>"))

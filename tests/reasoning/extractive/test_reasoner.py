@@ -12,7 +12,6 @@ from langchain_core.documents import Document
 from langgraph_convcoa.chain import ChainItem, Status
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.reasoning.base import (
-    AnswerRequest,
     Correction,
     CorrectRequest,
     History,
@@ -56,8 +55,8 @@ class LetterEncoder:
 def correct(
     question: str, evidence: Sequence[Document], history: History = (), reasoner: Reasoner | None = None
 ) -> Correction:
-    request = CorrectRequest(question, [Unsolved(0, question, "", evidence)], history)
-    return (reasoner or ExtractiveReasoner()).correct(request)[0]
+    request = CorrectRequest(question, [Unsolved(0, question, "", evidence)], history=history)
+    return (reasoner or ExtractiveReasoner()).correct(request).corrections[0]
 
 
 def item(
@@ -79,7 +78,11 @@ def item(
 def answer(
     question: str, chain: Sequence[ChainItem], evidence: Sequence[Document], history: History = (), words: int = 60
 ) -> str:
-    return ExtractiveReasoner(max_words=words).answer(AnswerRequest(question, question, chain, evidence, history)).text
+    return (
+        ExtractiveReasoner(max_words=words)
+        .correct(CorrectRequest(question, (), question, chain, evidence, history=history))
+        .answer
+    )
 
 
 # plan -----------------------------------------------------------------------------------------------------------------
@@ -176,8 +179,9 @@ def test_a_sentence_is_encoded_once_for_the_correction_and_the_answer() -> None:
     encoder = LetterEncoder()
     reasoner = ExtractiveReasoner(encoder)
     question = "Who introduced the Hopfield network?"
-    correct(question, [HOPFIELD], reasoner=reasoner)
-    text = reasoner.answer(AnswerRequest(question, question, [item(question, evidence=[HOPFIELD])], [HOPFIELD])).text
+    unsolved = [Unsolved(0, question, "", [HOPFIELD])]
+    chain = [item(question, "unsupported", "", evidence=[HOPFIELD])]
+    text = reasoner.correct(CorrectRequest(question, unsolved, question, chain, [HOPFIELD])).answer
     assert "John Hopfield [1]" in text
     asked = [text for text in encoder.asked if text != question]
     assert len(asked) == len(set(asked)) == 4

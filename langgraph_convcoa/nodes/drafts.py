@@ -1,0 +1,160 @@
+"""An answer sentence by sentence: verified against the numbered evidence, its citations checked and completed, while it is
+being written or when it is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.text.citations import CitationFilter
+from langgraph_convcoa.verification.claims import SentenceVerdict, verify_sentences
+from langgraph_convcoa.verification.references import References
+from langgraph_convcoa.verification.support import Similarity
+
+_MARK = re.compile(r"\s*\[\s*(\d+(?:\s*[,;–-]\s*\d+)*)\s*\]")
+_AFTER_STOP = re.compile(r"([.!?。！？]+[\"”’)]*)((?:\s*\[\s*\d+(?:\s*[,;–-]\s*\d+)*\s*\])+)")
+_STOP = re.compile(r"[.!?。！？]+[\"”’)]*\Z")
+_MOST_MARKS = 3
+_PART_OF_A_CLAIM = 0.3
+"""Faith score from which a piece of evidence bears a part of the sentence that cites it."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A sentence of an answer.
+
+    `before` is the space in front of it; `text` the sentence with the numbers of the evidence that supports it; `plain` the
+    same without marks; `stands`: it is supported, or claims nothing that evidence could support.
+    """
+
+    before: str
+    text: str
+    plain: str
+    verdict: SentenceVerdict
+    cited: tuple[int, ...]
+    removed: int = 0
+    """Marks of no evidence that were taken out."""
+
+    @property
+    def stands(self) -> bool:
+        return self.verdict.supported or not self.verdict.claims
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Verifies the sentences of an answer.
+
+    `evidence[n - 1]` is cited as [n]; `references` are the evidence and then the answers of the conversation.
+    """
+
+    evidence: Sequence[Document]
+    references: References
+    question: str = ""
+    threshold: float | None = None
+    similarity: Similarity | None = None
+
+    @classmethod
+    def of(
+        cls,
+        evidence: Sequence[Document],
+        history: Sequence[tuple[str, str]],
+        question: str = "",
+        threshold: float | None = None,
+        similarity: Similarity | None = None,
+    ) -> Checker:
+        return cls(evidence, References.of(evidence, history), question, threshold, similarity)
+
+    def check(self, text: str) -> list[Checked]:
+        """Every sentence of a text in order, with what it cites."""
+        # A mark belongs to the sentence in front of it, whichever side of the full stop it stands on.
+        text = _AFTER_STOP.sub(r"\2\1", text.strip())
+        verdicts = verify_sentences(
+            text, self.references, question=self.question, similarity=self.similarity, threshold=self.threshold
+        )
+        checked: list[Checked] = []
+        position = 0
+        for n, verdict in enumerate(verdicts):
+            end = verdict.end if n + 1 < len(verdicts) else len(text)
+            checked.append(self._checked(text[position : verdict.start], text[verdict.start : end], verdict))
+            position = end
+        return checked
+
+    def _checked(self, before: str, text: str, verdict: SentenceVerdict) -> Checked:
+        given = list(dict.fromkeys(int(d) for marks in _MARK.findall(text) for d in re.findall(r"\d{1,9}", marks)))
+        known = [number for number in given if 0 < number <= len(self.evidence)]
+        plain = without_marks(text).rstrip()
+        # Of what a claim cites, only what bears a part of it; what claims nothing may point to what it likes.
+        supports = self._supports(plain, known) if verdict.claims else known
+        if not supports and verdict.supported and verdict.reference is not None:
+            supports = [n + 1 for n in (verdict.reference, *verdict.also) if n < len(self.evidence)][:2]
+        cited = tuple(supports[:_MOST_MARKS])
+        return Checked(before, with_marks(plain, cited), plain, verdict, cited, len(given) - len(known))
+
+    def _supports(self, plain: str, numbers: Sequence[int]) -> list[int]:
+        """Of the numbers that a sentence cites, those whose text bears a part of it, the best first."""
+        scores = {}
+        for number in numbers:
+            own = verify_sentences(plain, [self.evidence[number - 1]], threshold=self.threshold)
+            scores[number] = max((v.score for v in own), default=0.0)
+        return [n for n in sorted(scores, key=lambda n: -scores[n]) if scores[n] > _PART_OF_A_CLAIM]
+
+
+def without_marks(text: str) -> str:
+    """A text without its [n]."""
+    return _MARK.sub("", text)
+
+
+def with_marks(plain: str, numbers: Sequence[int]) -> str:
+    """A sentence with its marks in front of its full stop, so that they are read as a part of it."""
+    marks = "".join(f"[{number}]" for number in numbers)
+    stop = _STOP.search(plain)
+    end = stop.start() if stop else len(plain)
+    return f"{plain[:end]} {marks}{plain[end:]}" if marks else plain
+
+
+class SentenceGate:
+    """Shows the sentences of an answer while it is being written, each when it is complete and verified.
+
+    After the first one that does not stand nothing more is shown: what follows may have to wait for its correction.
+    """
+
+    def __init__(self, checker: Callable[[], Checker], shown: str = "", message_id: str = "") -> None:
+        self.shown = shown
+        self.message_id = message_id
+        self._checker = checker
+        self._made: Checker | None = None
+        self._marks: CitationFilter | None = None
+        self._passed = 0
+        self._closed = bool(shown)
+
+    def feed(self, text: str, *, done: bool = False) -> str:
+        """Take the answer as it stands so far; returns what can be shown more."""
+        if self._closed:
+            return ""
+        if self._made is None or self._marks is None:
+            self._made = self._checker()
+            self._marks = CitationFilter(len(self._made.evidence))
+        checked = self._made.check(_complete(text) if not done else text)
+        if not done:
+            checked = checked[:-1]
+        new = ""
+        for piece in checked[self._passed :]:
+            if not piece.stands:
+                self._closed = True
+                break
+            new += self._marks.feed(piece.before + piece.text)
+            self._passed += 1
+        if done or self._closed:
+            self._closed = True
+            new += self._marks.close()
+        self.shown += new
+        return new
+
+
+def _complete(text: str) -> str:
+    """A text that is still being written, without the word at its end, which may go on."""
+    return text[: max(text.rfind(" "), text.rfind("\n"), 0)]

@@ -1,0 +1,62 @@
+"""The node `look`: what the question finds as it stands, before anything is planned, and earlier evidence beside it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.runner import Look
+from langgraph_convcoa.nodes.act import pieces_wanted
+from langgraph_convcoa.nodes.memory import with_earlier_evidence
+from langgraph_convcoa.nodes.runtime import LOOKED, Call, Steps, TurnRuntime, emit
+from langgraph_convcoa.state import ConvCoAState, Finding, pairs_of
+from langgraph_convcoa.usage import node_usage
+
+_log = logging.getLogger(__name__)
+
+
+def look(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
+    """No model call. Asks every action that `looks_first`, with the state of the conversation."""
+    settings = turn.settings()
+    names = turn.actions.looking() if settings.look_first and turn.plans_over_evidence() else []
+    if not names:
+        return {}
+    requests = {name: _request(turn, state, name) for name in names}
+    limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
+    looks: Sequence[Look] = yield Call(turn.actions.look, turn.actions.alook, (requests, *limits))
+    findings: list[Finding] = [
+        {
+            "index": LOOKED,
+            "depth": 0,
+            "documents": found.documents,
+            "error": found.error,
+            "repairable": False,
+            "seconds": found.seconds,
+        }
+        for found in looks
+    ]
+    findings, reused = with_earlier_evidence(
+        turn, state, findings, [state["asked"]] * len(looks), leans=bool(state["history"])
+    )
+    errors = [f"{found.action}: {found.error}" for found in looks if found.error]
+    for error in errors:
+        _log.warning("the question could not be looked up before it is planned: %s", error)
+    emit({"type": "look", "found": sum(len(finding["documents"]) for finding in findings), "errors": errors})
+    costs = {found.action: node_usage(found.seconds, retrievals=1) for found in looks}
+    return {"findings": findings, "reused": reused, "costs": costs}
+
+
+def _request(turn: TurnRuntime, state: ConvCoAState, name: str) -> ActionRequest:
+    settings = turn.settings()
+    own = settings.of_action(name)
+    return ActionRequest(
+        question=state["asked"],
+        sub_question=state["asked"],
+        history=() if own.get("use_history") is False else tuple(pairs_of(state)),
+        k=pieces_wanted(turn, name),
+        depth=1,
+        settings=own,
+    )

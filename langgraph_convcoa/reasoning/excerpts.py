@@ -1,0 +1,160 @@
+"""Excerpts of evidence for a prompt: passages within a budget of words, without losing what answers or supports something."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.text.words import Sentence, content_words, sentences
+
+WORDS_A_PASSAGE = 140
+"""Words of a passage on average: the first ones get more, the last ones less."""
+ELLIPSIS = "…"
+_SLACK = 1.2
+"""A passage that is longer than its part by no more than this factor stands whole."""
+_QUOTED = 1.5
+_NEIGHBOUR = 0.5
+"""What a sentence is worth for standing in the passage's quote, and beside one that is chosen: so many words asked for."""
+_REPEATED_LINE_WORDS = 3
+_FORGED = re.compile(r"^(\s*)\[(\d+)\]", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """What a prompt shows of a piece of evidence under its number."""
+
+    number: int
+    document: Document
+    text: str
+
+
+def excerpts(
+    evidence: Mapping[int, Document] | Sequence[Document],
+    about: Sequence[str],
+    *,
+    words: int = WORDS_A_PASSAGE,
+    keep: Collection[str] = (),
+) -> list[Excerpt]:
+    """Cut each piece of evidence to the sentences that matter, in their order, with … where something is left out.
+
+    Args:
+        evidence: By the number that it is cited with; a list counts from 1. Best first.
+        about: The question and what else is asked; its last text counts most, as the present question does.
+        words: Words of a piece on average. What a short one leaves over goes to the others.
+        keep: Sentences that are never cut, as far as a piece holds them: what supports a guess or a draft.
+
+    Example:
+        >>> text = "It rained. " * 60 + "The bridge opened in 1894. " + "It snowed. " * 60
+        >>> excerpts([Document(text)], ["When did the bridge open?"], words=10)[0].text
+        '… It rained. The bridge opened in 1894. It snowed. …'
+    """
+    numbered = dict(evidence) if isinstance(evidence, Mapping) else dict(enumerate(evidence, 1))
+    kept = {" ".join(text.split()) for text in keep if text.strip()}
+    repeated = _repeated_lines(numbered.values())
+    texts = {number: _without(repeated, document, kept) for number, document in numbered.items()}
+    budgets = _budgets({number: len(text.split()) for number, text in texts.items()}, words * len(texts))
+    wanted = _wanted(about)
+    return [
+        Excerpt(number, document, _FORGED.sub(r"\1(\2)", _cut(texts[number], document, wanted, budgets[number], kept)))
+        for number, document in numbered.items()
+    ]
+
+
+def _wanted(about: Sequence[str]) -> dict[str, float]:
+    """What each word that is asked for counts: those of the last text most."""
+    wanted: dict[str, float] = {}
+    for distance, text in enumerate(reversed([text for text in about if text.strip()])):
+        for word in content_words(text):
+            wanted.setdefault(word, 1.0 if distance == 0 else 0.4)
+    return wanted
+
+
+def _budgets(lengths: Mapping[int, int], total: int) -> dict[int, int]:
+    """The words of each piece: a part of the total that falls with its rank, no more than it has."""
+    budgets: dict[int, int] = {}
+    left, ranks = total, {number: 1 / (rank + 3) for rank, number in enumerate(lengths)}
+    for number in sorted(lengths, key=lambda n: lengths[n] / ranks[n]):
+        share = round(left * ranks[number] / sum(part for n, part in ranks.items() if n not in budgets))
+        budgets[number] = min(share, lengths[number])
+        left -= budgets[number]
+    return budgets
+
+
+def _repeated_lines(evidence: Collection[Document]) -> set[str]:
+    """Lines that more than one piece of evidence has, such as menus and forms."""
+    counted: Counter[str] = Counter()
+    for document in evidence:
+        counted.update({line.strip() for line in document.page_content.split("\n")})
+    return {line for line, count in counted.items() if count > 1 and len(line.split()) >= _REPEATED_LINE_WORDS}
+
+
+def _without(repeated: set[str], document: Document, kept: Collection[str]) -> str:
+    """The text without repeated lines and without its title as a line of its own; whole where nothing else would be left."""
+    title = str(document.metadata.get("title") or "").strip()
+    lines = document.page_content.strip().split("\n")
+    if len(lines) > 1 and title and lines[0].strip().strip("#* ") == title:
+        lines = lines[1:]
+    left = [line for line in lines if line.strip() not in repeated or any(text in line for text in kept)]
+    plain = (" ".join(line.split()) for line in left)
+    return "\n".join(line for line in plain if line) or document.page_content.strip()
+
+
+def _cut(text: str, document: Document, wanted: Mapping[str, float], budget: int, kept: Collection[str]) -> str:
+    if len(text.split()) <= budget * _SLACK:
+        return text
+    pieces = list(_pieces(text))
+    chosen = _chosen(pieces, document, wanted, budget, kept)
+    parts: list[str] = []
+    for n in sorted(chosen):
+        piece = pieces[n]
+        if n - 1 in chosen:
+            gap = text[pieces[n - 1].end : piece.start]
+            parts.append("\n" if "\n" in gap else " ")
+        elif n:
+            parts.append(f" {ELLIPSIS} " if parts else f"{ELLIPSIS} ")
+        parts.append(piece.text)
+    if chosen and max(chosen) < len(pieces) - 1:
+        parts.append(f" {ELLIPSIS}")
+    return "".join(parts)
+
+
+def _pieces(text: str) -> Iterator[Sentence]:
+    """The sentences line by line."""
+    offset = 0
+    for line in text.split("\n"):
+        for piece in sentences(line):
+            yield Sentence(piece.text, offset + piece.start, offset + piece.end)
+        offset += len(line) + 1
+
+
+def _chosen(
+    pieces: Sequence[Sentence], document: Document, wanted: Mapping[str, float], budget: int, kept: Collection[str]
+) -> set[int]:
+    """The sentences within the budget: those that are kept, then one after another what is worth most."""
+    words = [set(content_words(piece.text)) for piece in pieces]
+    lengths = [len(piece.text.split()) for piece in pieces]
+    counted = Counter(word for held in words for word in held)
+    worth = {word: weight * math.log(1 + len(pieces) / counted[word]) for word, weight in wanted.items() if word in counted}
+    scale = max(worth.values(), default=1.0)
+    quote = " ".join(str(document.metadata.get("quote") or "").split())
+    flat = [" ".join(piece.text.split()) for piece in pieces]
+    values = [
+        sum(worth.get(word, 0.0) for word in held) + _QUOTED * scale * bool(quote and text in quote)
+        for held, text in zip(words, flat, strict=True)
+    ]
+    chosen = {n for n, text in enumerate(flat) if any(text in other or other in text for other in kept)}
+    left = budget - sum(lengths[n] for n in chosen)
+    while len(chosen) < len(pieces):
+        beside = {n + step for n in chosen for step in (-1, 1)}
+        rest = [n for n in range(len(pieces)) if n not in chosen and (lengths[n] <= left or not chosen)]
+        if not rest:
+            break
+        best = max(rest, key=lambda n: (values[n] + _NEIGHBOUR * scale * (n in beside), -n))
+        chosen.add(best)
+        left -= lengths[best]
+    return chosen
