@@ -1,4 +1,7 @@
-"""`convcoa evaluate`: the measurements of retrieval, costs, verification and memory; `evaluate_qa` has those of answers."""
+"""`convcoa evaluate`: the measurements of retrieval, costs, verification and memory.
+
+`evaluate_qa` has those of answers, `evaluate_blind` people's judgements of them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import typer
 
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
+from langgraph_convcoa.cli.evaluate_blind import blind, blind_score
 from langgraph_convcoa.cli.evaluate_qa import METHODS_HELP, qa
 from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, names_of, option
 from langgraph_convcoa.errors import InputError
@@ -94,6 +98,8 @@ def retrieval(
 
 # The help lists the commands in the order in which they are added.
 app.command(epilog=METHODS_HELP)(qa)
+app.command()(blind)
+app.command("blind-score")(blind_score)
 
 
 @app.command()

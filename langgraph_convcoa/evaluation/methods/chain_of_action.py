@@ -25,11 +25,12 @@ CHAIN = (
 )
 CORRECT = (
     "The answer to a sub-question conflicts with what was retrieved. Answer the [Sub-question] from the [Reference] in one "
-    "short sentence, and write only the answer."
+    "short sentence, with [n] behind what passage n says, and write only the answer."
 )
 FINAL = (
     "Here is the corrected reasoning chain for a complex [Question]. Each step has [Sub-question] and [Solved Answer]. Answer "
-    "the [Question] starting with [Final Content] through the reasoning chain. Be brief."
+    "the [Question] starting with [Final Content] through the reasoning chain. Be brief, and leave [n] behind what passage n "
+    "says."
 )
 _FINAL_MARK = "[Final Content]"
 _EXAMPLE = (
@@ -53,18 +54,18 @@ async def chain_of_action(asking: Asking) -> Outcome:
     asking.malformed += chain is None
     if chain is None or not chain.nodes:
         chain = ActionChain.single(question, ACTION)
-    items = [await _solved(asking, node) for node in chain.nodes]
+    solved = [await _solved(asking, node) for node in chain.nodes]
     steps = "\n".join(
-        f"[Sub-question {n}]: {item['sub_question']}\n[Solved Answer {n}]: {item['answer'] or '(unknown)'}"
-        for n, item in enumerate(items, 1)
+        f"[Sub-question {n}]: {item['sub_question']}\n[Solved Answer {n}]: {item['answer'] or '(unknown)'}{mark}"
+        for n, (item, mark) in enumerate(solved, 1)
     )
     text = await asking.reply(f"{FINAL}\n\n{asking.context}[Question]: {question}\n{steps}")
     asking.malformed += _FINAL_MARK not in text
-    return asking.outcome(text.rsplit(_FINAL_MARK, 1)[-1].strip(" :\n"), items)
+    return asking.outcome(text.rsplit(_FINAL_MARK, 1)[-1].strip(" :\n"), [item for item, _ in solved])
 
 
-async def _solved(asking: Asking, node: ActionNode) -> ChainItem:
-    """A node after its action: retrieved, verified, corrected or filled."""
+async def _solved(asking: Asking, node: ActionNode) -> tuple[ChainItem, str]:
+    """A node after its action: retrieved, verified, corrected or filled; and the mark of the passage that it is from."""
     guess = "" if node.is_missing else node.guess_answer
     documents = await asking.search(node.sub_question, guess)
     item: ChainItem = {
@@ -79,17 +80,20 @@ async def _solved(asking: Asking, node: ActionNode) -> ChainItem:
         "evidence": [str(document.id) for document in documents],
     }
     if not documents:
-        return item
+        return item, ""
+    first = f" [{asking.number(documents[0])}]"
     if not guess:
-        return item | {"answer": _text(documents[0]), "status": "filled", "reason": "the best passage"}
+        return item | {"answer": _text(documents[0]), "status": "filled", "reason": "the best passage"}, first
     verdict = conv_mrfs(guess, documents, mode="plain")
     item |= {"score": verdict.score, "reason": f"score {verdict.score:.2f}, threshold {verdict.threshold:.2f}"}
     if verdict.faithful:
-        return item | {"answer": guess, "status": "kept"}
+        holds = (f" [{asking.number(document)}]" for document in documents if verdict.quote in document.page_content)
+        return item | {"answer": guess, "status": "kept"}, next(holds, first)
     asked = f"[Sub-question]: {node.sub_question}\n[Answer]: {guess}\n[Reference]:\n{asking.shown(documents)}"
     corrected = await asking.reply(f"{CORRECT}\n\n{asked}")
     asking.malformed += not corrected
-    return item | {"answer": corrected or _text(documents[0]), "status": "corrected"}
+    item |= {"answer": corrected or _text(documents[0]), "status": "corrected"}
+    return item, "" if corrected else first
 
 
 def _text(document: Document) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_convcoa.evaluation.methods.base import WORKED, Asking, last_line, short_answer
+from langgraph_convcoa.evaluation.metrics.answers import strip_citations
 from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.verification.mrfs import conv_mrfs
 
@@ -23,7 +24,8 @@ INSTRUCTION = (
     "Construct a global reasoning chain for the complex [Question] below. At each step of the chain write a query to a search "
     "engine, starting with [Query]. If you know the answer of a query, write it, starting with [Answer]; if you do not, write "
     "the query again, starting with [Unsolved Query]. When the chain is complete, write the final answer from its queries and "
-    'answers, starting with [Final Content] and ending with "So the answer is:" and the answer, as short as it can be.'
+    'answers, starting with [Final Content] and ending with "So the answer is:" and a brief, complete answer, with [n] behind '
+    "what passage n of a Reference says."
 )
 _MARK = re.compile(r"\[(Unsolved Query|Query|Answer|Final Content)[ \d]*\]\s*:?", re.IGNORECASE)
 
@@ -102,7 +104,7 @@ def read_chain(text: str) -> tuple[list[Node], str]:
 def _example() -> str:
     first, second = WORKED[0], WORKED[2]
     known = [f"[Query {n}]: {query}\n[Answer {n}]: {answer}" for n, (query, answer) in enumerate(first.steps, 1)]
-    final = f"[Final Content]: {first.chain} So the answer is: {first.answer}."
+    final = f"[Final Content]: {first.chain} So the answer is: {strip_citations(first.sentence)}"
     query = second.steps[0][0]
     unsolved = f"[Question]: {second.question}\n[Query 1]: {query}\n[Unsolved Query 1]: {query}"
     return "\n".join([f"[Question]: {first.question}", *known, final, "", unsolved])

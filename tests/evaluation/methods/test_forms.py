@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from langgraph_convcoa.evaluation.methods.base import SAMPLE, Kit, conversation, short_answer
-from langgraph_convcoa.evaluation.methods.registry import make_method
+from langgraph_convcoa.evaluation.methods.registry import METHODS, make_method
 from langgraph_convcoa.evaluation.methods.search_in_the_chain import read_chain
 from langgraph_convcoa.evaluation.methods.without_retrieval import majority
 from langgraph_convcoa.evaluation.records import Outcome, Turn
@@ -158,6 +158,14 @@ def test_react_is_asked_for_an_answer_as_history_aware_rag_is() -> None:
         assert asked in rag
 
 
+@pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if entry.searches and not name.startswith("ours")])
+def test_all_that_look_things_up_are_asked_for_citations(name: str) -> None:
+    model = ScriptedModel(by_prompt=lambda prompt: "So the final answer is: John Hopfield")
+    asyncio.run(make_method(name, Kit(model, KeywordRetriever(), max_steps=1)).ainvoke(LATER))
+    assert any("[n] behind what passage n" in prompt for prompt in model.prompts)
+    assert not any("as short as it can be" in prompt for prompt in model.prompts)
+
+
 def test_a_finish_has_several_lines_and_may_lack_its_bracket() -> None:
     found = "I search.\nAction 1: Search[Hopfield network]"
     outcome, _ = run("react", found, "Done.\nAction 2: Finish[It has:\n- states [1],\n- weights.]\nObservation 2: x")
@@ -243,7 +251,9 @@ def test_chain_of_action_keeps_corrects_and_fills() -> None:
     assert outcome.chain[2]["answer"].startswith("The Nobel Prize")
     assert (outcome.answer, outcome.malformed, len(prompts)) == ("the network", 0, 3)
     assert "[Reference]:\n[2] John Hopfield" in prompts[1], "the second passage that was found"
-    assert "[Solved Answer 2]: In 1982." in prompts[2]
+    assert f"[Solved Answer 1]: {kept} [1]\n" in prompts[2]
+    assert "[Solved Answer 2]: In 1982.\n" in prompts[2], "what the model wrote has its own marks"
+    assert prompts[2].endswith(" [3]"), "the best passage is cited for what is filled with it"
 
 
 def test_history_aware_rag_rewrites_only_in_a_conversation() -> None:

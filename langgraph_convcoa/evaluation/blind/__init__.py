@@ -1,0 +1,1 @@
+"""Blind judging of a run's answers by people."""
