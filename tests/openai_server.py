@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,12 +29,13 @@ Script = Callable[[dict[str, Any]], "Reply | str"]
 
 
 class OpenAIServer:
-    """Serves `script(request body) -> Reply`; as a context manager it stops itself."""
+    """Serves `script(request body) -> Reply`; as a context manager it stops itself, and drops what it still delays."""
 
     def __init__(self, script: Script | list[Reply | str]) -> None:
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self._lock = threading.Lock()
+        self._closing = threading.Event()
         if isinstance(script, list):
             queue = list(script)
             self._script: Script = lambda body: queue.pop(0)
@@ -52,7 +52,8 @@ class OpenAIServer:
                     reply = outer._script(body)
                 if isinstance(reply, str):
                     reply = Reply(reply)
-                time.sleep(reply.delay)
+                if outer._closing.wait(reply.delay):
+                    return
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     outer._send(self, body, reply)
 
@@ -72,9 +73,10 @@ class OpenAIServer:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._closing.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        self._thread.join(10)
 
     def _send(self, handler: BaseHTTPRequestHandler, body: dict[str, Any], reply: Reply) -> None:
         if reply.drop:

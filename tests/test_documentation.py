@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from langgraph_convcoa import ConvCoAContext
 from tests import ROOT
+from tests.bounds import started
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -28,27 +31,56 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
-def test_the_python_of_a_page_runs_as_one_session(page: Path, tmp_path: Path) -> None:
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    # What a line is said to print stands behind it.
-    for expected in re.findall(r"print\(.*\)  # (.+)$", script.read_text(encoding="utf-8"), re.MULTILINE):
-        if "/" not in expected:
-            assert expected in done.stdout
+class Pages:
+    """Runs Python in processes of its own, forked from one that has everything imported."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert self._line() == "ready", "what the pages import cannot be imported"
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return str(self.process.stdout.readline()).strip()
+
+    def run(self, argv: list[str], folder: Path, environment: dict[str, str]) -> str:
+        """What a run to its good end prints."""
+        assert self.process.stdin is not None
+        asked = {"argv": argv, "folder": str(folder), "environment": environment}
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        assert self._line() == "0", (folder / "err").read_text(encoding="utf-8")
+        return (folder / "out").read_text(encoding="utf-8")
+
+    def session(self, page: Path, folder: Path) -> str:
+        """What the Python of a page prints; what it says of single lines must be right."""
+        script = folder / "page.py"
+        script.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+        printed = self.run([str(script)], folder, {})
+        for expected in re.findall(r"print\(.*\)  # (.+)$", script.read_text(encoding="utf-8"), re.MULTILINE):
+            if "/" not in expected:
+                assert expected in printed
+        return printed
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[Pages]:
+    command = [sys.executable, "-m", "tests.pages"]
+    with started(command, 1200, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Pages(process)
 
 
 @pytest.mark.slow
-def test_the_readme_says_what_its_python_prints(tmp_path: Path) -> None:
-    script = tmp_path / "readme.py"
-    script.write_text("\n".join(blocks(ROOT / "README.md", "python")), encoding="utf-8")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=True)
-    assert "1982" in done.stdout.splitlines()[0]
-    assert any(line.startswith("sparsemax ") for line in done.stdout.splitlines())
-    assert done.stdout.splitlines()[-1] == "filled", "the glossary explains CKS"
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if blocks(page, "python")], ids=name)
+def test_the_python_of_a_page_runs_as_one_session(pages: Pages, page: Path, tmp_path: Path) -> None:
+    pages.session(page, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_readme_says_what_its_python_prints(pages: Pages, tmp_path: Path) -> None:
+    printed = pages.session(ROOT / "README.md", tmp_path).splitlines()
+    assert "1982" in printed[0]
+    assert any(line.startswith("sparsemax ") for line in printed)
+    assert printed[-1] == "filled", "the glossary explains CKS"
 
 
 COMMANDS = sorted(
@@ -64,13 +96,9 @@ COMMANDS = sorted(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
-    arguments = shlex.split(command)[1:]
-    run = [sys.executable, "-m", "langgraph_convcoa", *arguments]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+def test_the_commands_run(pages: Pages, command: str, tmp_path: Path) -> None:
+    argv = ["-m", "langgraph_convcoa", *shlex.split(command)[1:]]
+    assert pages.run(argv, tmp_path, {"CONVCOA_CACHE_DIR": str(tmp_path / "cache")}).strip()
 
 
 def test_there_are_commands_to_run() -> None:

@@ -16,6 +16,7 @@ from langgraph_convcoa import KnowledgeRetrieval
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.runner import ActionRunner, evidence_of, is_transient, reason_of
 from langgraph_convcoa.errors import InputError
+from tests.bounds import joined
 from tests.fakes import KeywordRetriever, WaitingAction
 
 REQUEST = ActionRequest(question="When?", sub_question="When was sparsemax introduced?", guess_answer="In 2016.")
@@ -70,11 +71,10 @@ def test_plain_callers_share_one_loop() -> None:
             return []
 
     runner = ActionRunner([Looping("a")])
-    threads = [threading.Thread(target=runner.run, args=("a", REQUEST), kwargs=LIMITS) for _ in range(4)]
+    threads = [threading.Thread(target=runner.run, args=("a", REQUEST), kwargs=LIMITS, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(threads)
     assert len(set(loops)) == 1
 
 

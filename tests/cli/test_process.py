@@ -17,13 +17,12 @@ from typing import Any
 import pytest
 
 from tests import ROOT
+from tests.bounds import SECONDS, started, wait_until
 from tests.fakes import plan
 from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
 
 FAKE = [sys.executable, "-m", "tests.fake_encoder"]
 REAL = [sys.executable, "-c", "from langgraph_convcoa.cli.app import main; main()"]
-WAIT_SECONDS = 120
-
 pytestmark = pytest.mark.slow
 
 
@@ -51,7 +50,7 @@ def run(
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=WAIT_SECONDS,
+        timeout=SECONDS,
         check=False,
     )
 
@@ -76,7 +75,7 @@ class Terminal:
 
     def expect(self, text: str) -> str:
         """Everything shown until `text`, which must come."""
-        end = time.monotonic() + WAIT_SECONDS
+        end = time.monotonic() + SECONDS
         while text not in self.seen:
             left = end - time.monotonic()
             assert left > 0, f"{text!r} did not come: {self.seen!r}"
@@ -94,12 +93,12 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def code(self) -> int:
-        return self.process.wait(WAIT_SECONDS)
+        return self.process.wait(SECONDS)
 
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
+            self.process.wait(SECONDS)
         os.close(self.master)
 
 
@@ -116,7 +115,7 @@ def slow_model() -> Iterator[OpenAIServer]:
     replies = {"plan": plan(), "answer": "Hopfield did [1]."}
 
     def script(body: dict[str, Any]) -> Reply:
-        return Reply(replies[kind_of(body)], delay=10 * WAIT_SECONDS if "so long" in prompt_of(body) else 0)
+        return Reply(replies[kind_of(body)], delay=10 * SECONDS if "so long" in prompt_of(body) else 0)
 
     with OpenAIServer(script) as server:
         yield server
@@ -152,7 +151,7 @@ def test_a_reader_that_leaves_early_is_no_error_to_speak_of(environment: dict[st
     )
     command = f"{' '.join(FAKE)} search {rows} sparsemax -k 100 --json | head -c 20"
     done = subprocess.run(
-        command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
+        command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
@@ -186,8 +185,7 @@ def test_ctrl_c_stops_a_turn_and_keeps_the_conversation(
         terminal.expect("> ")
         terminal.type("What takes so long?\n")
         terminal.expect("thinking")
-        while not slow_model.requests:
-            time.sleep(0.02)
+        wait_until(lambda: slow_model.requests, "the request of the model")
         terminal.type("\x03")
         terminal.expect("stopped; the conversation is as it was")
         terminal.expect("> ")
@@ -202,13 +200,16 @@ def test_ctrl_c_stops_a_turn_and_keeps_the_conversation(
 
 def test_ctrl_c_ends_ask_with_130_in_one_line(environment: dict[str, str], docs: Path, slow_model: OpenAIServer) -> None:
     arguments = ["ask", "What takes so long?", "--docs", docs, "--model", "test", "--base-url", slow_model.base_url]
-    process = subprocess.Popen(
-        [*FAKE, *map(str, arguments)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    while not slow_model.requests and process.poll() is None:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=WAIT_SECONDS)
+    # A crash of the interpreter's shows where it was.
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**environment, "PYTHONFAULTHANDLER": "1"}}
+    with started([*FAKE, *map(str, arguments)], 3 * SECONDS, cwd=ROOT, text=True, **pipes) as process:
+        wait_until(lambda: slow_model.requests or process.poll() is not None, "the request of the model")
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            pytest.fail("Ctrl-C did not end it: " + process.communicate(timeout=SECONDS)[1][-5000:])
     assert process.returncode == 130
     assert out == ""
     assert err.splitlines()[-1] == "interrupted"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from langgraph_convcoa.datasets.demo import demo_folder
 from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
 from tests import ROOT
+from tests.bounds import SECONDS, started
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
 WHEN = "When was the Hopfield network described?"
@@ -194,8 +194,10 @@ def test_two_programs_on_one_thread_take_turns(tmp_path: Path) -> None:
             for n in range(5):
                 session.ask(f"When was the Hopfield network described, {sys.argv[2]}{n}?")
     """)
-    programs = [subprocess.Popen([sys.executable, "-c", script, str(store), name], cwd=ROOT) for name in "ab"]
-    assert [program.wait(120) for program in programs] == [0, 0]
+    with ExitStack() as running:
+        command = [sys.executable, "-c", script, str(store)]
+        programs = [running.enter_context(started([*command, name], cwd=ROOT)) for name in "ab"]
+        assert [program.wait(SECONDS) for program in programs] == [0, 0]
     with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "t", store) as session:
         out = session.ask("Who introduced sparsemax?")
     assert len(out["knowledge_set"]["Contextual knowledge set"]) == 11

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from langgraph_convcoa.storage.threads import Threads
-from tests.cli.test_process import WAIT_SECONDS, Terminal
+from tests.bounds import SECONDS, wait_until
+from tests.cli.test_process import Terminal
 from tests.fakes import plan
 from tests.openai_server import OpenAIServer, Reply, kind_of
 
@@ -31,7 +32,7 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
 
     def script(body: dict[str, Any]) -> Reply:
         kind = kind_of(body)
-        return Reply("Hopfield did [1]." if kind == "answer" else plan(), delay=10 * WAIT_SECONDS if kind in hanging else 0)
+        return Reply("Hopfield did [1]." if kind == "answer" else plan(), delay=10 * SECONDS if kind in hanging else 0)
 
     with OpenAIServer(script) as server:
         options = ["--docs", docs, "--model", "test", "--base-url", server.base_url]
@@ -40,10 +41,7 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
             terminal.expect("A new conversation:")
             terminal.expect("> ")
             terminal.type("Who described the network?\n")
-            end = time.monotonic() + WAIT_SECONDS
-            while len(server.requests) < 2:
-                assert time.monotonic() < end, terminal.seen
-                time.sleep(0.02)
+            wait_until(lambda: len(server.requests) == 2, "the second request of the model")
             # With the answer's call under way the plan's is in the store.
             time.sleep(0.5)
         finally:

@@ -49,7 +49,9 @@ class Killed:
 
     def __init__(self, store: Path, server: OpenAIServer, question: str, model: str = "test") -> None:
         receiver, sender = context().Pipe(duplex=False)
-        self.process = context().Process(target=one_turn, args=(str(store), server.base_url, model, question, sender))
+        self.process = context().Process(
+            target=one_turn, args=(str(store), server.base_url, model, question, sender), daemon=True
+        )
         self.process.start()
         sender.close()
         assert receiver.poll(WAIT_SECONDS)

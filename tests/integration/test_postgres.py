@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -40,12 +41,14 @@ def session(address: str, thread: str, **settings: object) -> Session:
 @pytest.mark.timeout(600)
 def test_eight_writers_lose_nothing_and_mix_no_threads(address: str) -> None:
     processes = [
-        context().Process(target=many_turns, args=(address, writer, THREADS, TURNS // WRITERS)) for writer in range(WRITERS)
+        context().Process(target=many_turns, args=(address, writer, THREADS, TURNS // WRITERS), daemon=True)
+        for writer in range(WRITERS)
     ]
     for process in processes:
         process.start()
+    end = time.monotonic() + 500
     for process in processes:
-        process.join(500)
+        process.join(max(0.0, end - time.monotonic()))
     assert [process.exitcode for process in processes] == [0] * WRITERS
     with Threads(address) as threads:
         shown = {thread: threads.show(thread) for thread in THREADS}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +14,10 @@ import httpx
 import pytest
 
 from tests import ROOT
+from tests.bounds import started, wait_until
 
 SECONDS_TO_START = 120
+SECONDS_IN_ALL = 900
 
 
 def free_port() -> int:
@@ -37,30 +39,24 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     }
     # Strict checkpoints are what the graph is tested with everywhere else; here they would bind the server's own code too.
     environment.pop("LANGGRAPH_STRICT_MSGPACK", None)
-    log = (folder / "log").open("w")
     command = ["langgraph", "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1", "--port", str(port)]
-    server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-            for _ in range(SECONDS_TO_START * 2):
-                if server.poll() is not None:
-                    break
-                try:
-                    if client.get("/ok").status_code == 200:
-                        yield client
-                        return
-                except httpx.TransportError:
-                    pass
-                time.sleep(0.5)
-        pytest.fail(f"langgraph dev did not come up:\n{(folder / 'log').read_text()[-3000:]}")
-    finally:
+    with (
+        (folder / "log").open("w") as log,
+        started(command, SECONDS_IN_ALL, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT) as server,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
+    ):
+
+        def up() -> bool:
+            with contextlib.suppress(httpx.TransportError):
+                return client.get("/ok").status_code == 200
+            return False
+
+        wait_until(lambda: up() or server.poll() is not None, "the start of langgraph dev", SECONDS_TO_START)
+        assert server.poll() is None, f"langgraph dev did not come up:\n{(folder / 'log').read_text()[-3000:]}"
+        yield client
         server.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(20)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-        log.close()
 
 
 def assistant(studio: httpx.Client, graph: str) -> str:

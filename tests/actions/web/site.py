@@ -128,6 +128,7 @@ class Site:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+        self._thread.join(10)
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         parts = urlsplit(handler.path)

@@ -12,6 +12,7 @@ import pytest
 from langgraph_convcoa.actions.web import cache as web_cache
 from langgraph_convcoa.actions.web.cache import WebCache
 from langgraph_convcoa.errors import RetrievalError
+from tests.bounds import joined
 
 
 class Clock:
@@ -102,10 +103,9 @@ def test_threads_share_a_cache(tmp_path: Path) -> None:
         for i in range(20):
             cache.put(f"{n} {i}", i, 60)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(threads)
     fresh = WebCache(tmp_path / "web.sqlite")
     assert [fresh.get(f"{n} {i}") for n in range(4) for i in range(20)] == list(range(20)) * 4

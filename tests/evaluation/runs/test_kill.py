@@ -40,7 +40,7 @@ class Runs:
     def start(self, out: Path, kill_after: float | None) -> bool:
         """Run; whether it came to its end."""
         receiver, sender = self.context.Pipe(duplex=False)
-        process = self.context.Process(target=run, args=(str(self.data), str(out), self.base_url, "test", sender))
+        process = self.context.Process(target=run, args=(str(self.data), str(out), self.base_url, "test", sender), daemon=True)
         process.start()
         sender.close()
         if kill_after is None:

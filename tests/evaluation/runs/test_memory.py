@@ -17,13 +17,13 @@ MOST_GB, MOST_GROWTH = 1.0, 0.1
 
 def measured(questions: int, methods: str) -> dict[str, float]:
     command = [sys.executable, "-m", "tests.evaluation.runs.memory", str(questions), methods]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=280)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 def test_memory_does_not_grow_with_the_questions() -> None:
     few, many = (measured(questions, "closed-book,history-aware-rag") for questions in (FEW, MANY))
     assert [(found["answered"], found["failed"]) for found in (few, many)] == [(2 * FEW, 0), (2 * MANY, 0)]

@@ -22,6 +22,7 @@ from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCache
 from langgraph_convcoa.reasoning.base import AnswerRequest
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.models import load_chat_model
+from tests.bounds import joined
 from tests.fakes import ScriptedModel
 from tests.openai_server import OpenAIServer, Reply, prompt_of
 
@@ -166,11 +167,10 @@ def test_the_model_that_was_given_stays_as_it_is(cache: ReplyCache) -> None:
 
 def test_threads_share_a_cache(cache: ReplyCache) -> None:
     model = keep_replies(FakeListChatModel(responses=["same"]), cache)
-    threads = [threading.Thread(target=lambda n=n: model.invoke(f"prompt {n % 5}")) for n in range(40)]
+    threads = [threading.Thread(target=lambda n=n: model.invoke(f"prompt {n % 5}"), daemon=True) for n in range(40)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(threads)
     assert cache.replies >= 5
     with closing(sqlite3.connect(cache.path)) as connection:
         [(count,)] = connection.execute("SELECT count(*) FROM replies").fetchall()

@@ -8,6 +8,7 @@ import pytest
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders import cache as module
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
+from tests.bounds import SECONDS, joined
 from tests.retrieval.conftest import BagOfWords
 
 TEXTS = ["apples grow", "pears fall", "apples grow", "plums rot"]
@@ -134,11 +135,11 @@ def _fill(path: str, start: int) -> None:
 def test_two_processes_share_a_file(tmp_path, encoder):
     path = str(tmp_path / "c.sqlite")
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_fill, args=(path, start)) for start in (0, 150)]
+    processes = [context.Process(target=_fill, args=(path, start), daemon=True) for start in (0, 150)]
     for process in processes:
         process.start()
     for process in processes:
-        process.join()
+        process.join(SECONDS)
     assert [process.exitcode for process in processes] == [0, 0]
     texts = [f"text number {n}" for n in range(450)]
     np.testing.assert_array_equal(PatternCache(path).encode(encoder, texts), encode_patterns(encoder, texts, None))
@@ -147,11 +148,12 @@ def test_two_processes_share_a_file(tmp_path, encoder):
 
 def test_threads_share_a_cache(tmp_path):
     cache, results = PatternCache(tmp_path / "c.sqlite"), []
-    threads = [threading.Thread(target=lambda: results.append(cache.encode(BagOfWords(), TEXTS))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: results.append(cache.encode(BagOfWords(), TEXTS)), daemon=True) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(threads)
     assert len(results) == 4
     for result in results:
         np.testing.assert_array_equal(result, results[0])

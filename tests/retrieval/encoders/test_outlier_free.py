@@ -134,4 +134,4 @@ def test_importing_registers_nothing():
         "import langgraph_convcoa.retrieval.encoders.outlier_free, transformers\n"
         "assert 'convcoa_softmax1' not in transformers.AttentionInterface().valid_keys()"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -187,5 +187,5 @@ def test_eight_bits_say_nothing_of_their_own(tmp_path):
         "SentenceTransformerEncoder(sys.argv[1], dtype=sys.argv[2]).encode_passages(['who', 'what'])"
     )
     command = [sys.executable, "-c", program, checkpoint, "torchao-int8"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout + done.stderr == ""

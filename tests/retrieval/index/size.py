@@ -91,5 +91,7 @@ if __name__ == "__main__":
         make(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     else:
         where, dtype, count = [*sys.argv[1:], "float32", "400000"][:3] if len(sys.argv) < 3 else [*sys.argv[1:], "400000"][:3]
-        subprocess.run([sys.executable, "-m", "tests.retrieval.index.size", "make", where, dtype, count], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "tests.retrieval.index.size", "make", where, dtype, count], check=True, timeout=200
+        )
         print(json.dumps(measure(where)))

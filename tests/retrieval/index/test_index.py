@@ -9,6 +9,7 @@ from langgraph_convcoa.retrieval.corpus import StaleSnapshot, read
 from langgraph_convcoa.retrieval.index.index import Index, open_or_create
 from langgraph_convcoa.retrieval.index.writer import BLOCK_ROWS
 from langgraph_convcoa.retrieval.memory_corpus import build_memory
+from tests.bounds import joined
 from tests.retrieval.conftest import BagOfWords
 
 LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
@@ -261,11 +262,10 @@ def test_threads_of_one_object_take_turns(index, small):
         except RetrievalError as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(100 * n,)) for n in range(4)]
+    threads = [threading.Thread(target=work, args=(100 * n,), daemon=True) for n in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    joined(threads)
     assert errors == []
     assert len(index) == 20
     index.verify()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 from langchain_core.documents import Document
@@ -18,11 +19,12 @@ from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests import ROOT
+from tests.bounds import SECONDS, started
 from tests.retrieval.index.writer import text, writer_encoder
 
 KILLS = 50
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-WAIT_SECONDS = 120
+WRITERS_SECONDS = 280
 
 pytestmark = pytest.mark.slow
 
@@ -35,22 +37,8 @@ def encoder():
 class Writers:
     """Starts writers to an index, one after another."""
 
-    def __init__(self, folder):
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.retrieval.index.writer", str(folder)],
-            cwd=ROOT,
-            env=ENVIRONMENT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_error):
-        with self.process:
-            self.process.kill()
+    def __init__(self, process):
+        self.process = process
 
     def start(self):
         """The process number of a new writer."""
@@ -63,6 +51,14 @@ class Writers:
         os.kill(pid, signal.SIGKILL)
         lines = iter(self.process.stdout.readline, "")
         return list(itertools.takewhile(lambda words: words[0] != "ended", map(str.split, lines)))
+
+
+@contextmanager
+def writers_to(folder):
+    command = [sys.executable, "-m", "tests.retrieval.index.writer", str(folder)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with started(command, WRITERS_SECONDS, cwd=ROOT, env=ENVIRONMENT, text=True, **pipes) as process:
+        yield Writers(process)
 
 
 def contents(folder):
@@ -79,7 +75,7 @@ def test_a_writer_killed_at_50_random_moments_leaves_50_readable_indexes(tmp_pat
     Index.create(folder, encoder, dtype="int8")
     expected: dict[int, str] = {}
     chance, readable, reported = random.Random(0), 0, 0
-    with Writers(folder) as writers:
+    with writers_to(folder) as writers:
         for _ in range(KILLS):
             pid = writers.start()
             time.sleep(chance.uniform(0.05, 0.6))
@@ -118,9 +114,8 @@ time.sleep(600)
 def test_a_writer_that_was_killed_holds_no_lock(tmp_path, encoder):
     folder = tmp_path / "index"
     Index.create(folder, encoder)
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-c", HOLD, str(folder)]
+    with started(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "holding\n"
         with pytest.raises(RetrievalError, match="written to by another process"):
@@ -134,10 +129,12 @@ def test_readers_see_each_commit_while_another_process_writes(tmp_path, encoder)
     folder = tmp_path / "index"
     Index.create(folder, encoder)
     seen = set()
-    with Writers(folder) as writers:
+    with writers_to(folder) as writers:
         pid = writers.start()
         retriever = HopfieldRetriever.from_pretrained(folder, encoder=encoder, k=3)
+        end = time.monotonic() + SECONDS
         while len(retriever.corpus) < 60:
+            assert time.monotonic() < end, f"no more than {len(retriever.corpus)} documents"
             found = retriever.invoke("What is said of subject3?")
             assert all(document.page_content in (text(int(document.id)), text(int(document.id) + 1)) for document in found)
             assert len({document.id for document in found}) == len(found)
@@ -175,7 +172,7 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path, encoder, limit, what):
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=WAIT_SECONDS,
+        timeout=SECONDS,
         check=True,
     )
     lines = done.stdout.splitlines()
@@ -206,11 +203,10 @@ while True:
 """
     chance = random.Random(0)
     for _ in range(5):
-        with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE) as process:
+        with started([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
-            process.stdout.readline()
+            assert process.stdout.readline() == b"ready\n"
             time.sleep(chance.uniform(0, 0.5))
-            process.kill()
         index = Index(folder)
         index.verify()
         assert len(index) in (1, 2000)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.training.loop.gradient_cache import backward
 from langgraph_convcoa.training.loop.trainer import TrainingSettings, schedule, train
 from tests import ROOT
+from tests.bounds import started
 
 pytest.importorskip("accelerate")
 
@@ -105,7 +107,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
         """
     )
     path = tmp_path / "run.safetensors"
-    ended = subprocess.run([sys.executable, "-c", program, str(path)], check=False, capture_output=True)
+    ended = subprocess.run([sys.executable, "-c", program, str(path)], check=False, capture_output=True, timeout=120)
     assert ended.returncode == 9, ended.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["run.safetensors"]
     resumed, straight, objective = model(), model(), Contrast()
@@ -140,17 +142,15 @@ def test_several_devices_share_every_batch_and_end_with_the_same_weights(tmp_pat
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true"}
     path = tmp_path / "run.safetensors"
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", program, str(path)],
-            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    ended = [process.communicate(timeout=300) for process in running]
+    command = [sys.executable, "-W", "ignore", "-c", program, str(path)]
+    with ExitStack() as stack:
+        running = []
+        for rank in map(str, range(2)):
+            mine = {**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2"}
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            running.append(stack.enter_context(started(command, 300, env=mine, text=True, **pipes)))
+        # Where one waits for the other for ever, both are killed.
+        ended = [process.communicate() for process in running]
     assert [process.returncode for process in running] == [0, 0], ended[0][1] + ended[1][1]
     first, second = (load_file(f"{path}{rank}") for rank in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)

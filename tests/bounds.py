@@ -1,0 +1,54 @@
+"""Waits of tests, each with an end: a test that waits for what never comes fails, and goes on to the next."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+SECONDS = 120
+"""Far above what a step takes on a busy machine."""
+
+
+def wait_until(there: Callable[[], object], what: str, seconds: float = SECONDS) -> None:
+    """Wait for something that another thread or process does."""
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        time.sleep(0.02)
+
+
+def joined(threads: Sequence[threading.Thread], seconds: float = SECONDS) -> None:
+    """Wait for the end of threads, which are to be daemons, or they would keep the test process from ending."""
+    end = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    assert [thread.name for thread in threads if thread.is_alive()] == []
+
+
+@contextmanager
+def started(command: Sequence[str], seconds: float = SECONDS, **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process for a block, killed at the block's end with all that it started.
+
+    It is killed too when it lasts longer than `seconds`, so that reading what it prints ends.
+    """
+    with subprocess.Popen(command, start_new_session=True, **options) as process:
+
+        def kill() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        timer = threading.Timer(seconds, kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield process
+        finally:
+            timer.cancel()
+            kill()

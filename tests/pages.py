@@ -1,0 +1,67 @@
+"""Runs scripts of the documentation, each in a process of its own with everything imported: `python -m tests.pages`.
+
+For each line on standard input, a JSON object of the arguments of `run`, a process is forked that runs `argv` as `python argv`
+would, and its exit code is printed. So the imports, which take seconds, are paid once.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import runpy
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+SECONDS = 240
+"""After these a script ends, and what its threads are at stands on its standard error."""
+
+
+def run(argv: list[str], folder: str, environment: dict[str, str]) -> int:
+    """Run a script, or a module after `-m`, in a folder; what it prints is in the files `out` and `err` there."""
+    os.chdir(folder)
+    for name, number in (("out", 1), ("err", 2)):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    # The one that this process was asked through has been read from.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the script runs
+    os.environ.update(environment)
+    faulthandler.dump_traceback_later(SECONDS, exit=True)
+    try:
+        if argv[0] == "-m":
+            sys.argv = argv[1:]
+            runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = argv
+            sys.path[0] = str(Path(argv[0]).parent)
+            runpy.run_path(argv[0], run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - whatever ended the script is to be read
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def main() -> None:
+    """Import, then run what is asked for."""
+    import langchain_openai  # noqa: F401
+    import langgraph.checkpoint.sqlite  # noqa: F401
+    import sentence_transformers  # noqa: F401
+
+    import langgraph_convcoa.graph  # noqa: F401
+
+    # Of all threads only this one goes on in a forked process.
+    assert threading.active_count() == 1, threading.enumerate()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            sys.exit(run(**json.loads(line)))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
