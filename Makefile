@@ -16,10 +16,10 @@ demo: $(VENV)/.demo ## A three-turn conversation, offline. DOCS=path asks about 
 	$(BIN)/convcoa demo $(if $(DOCS),--docs "$(DOCS)")
 
 test: $(VENV)/.dev ## The suite to run all day.
-	$(BIN)/python -m pytest -m "not slow" -n 2
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
 test-slow: $(VENV)/.dev ## What takes longer: real servers, subprocesses, Studio.
-	$(BIN)/python -m pytest -m slow -n 2
+	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal --durations 15
 
 doctest: $(VENV)/.dev ## Run the examples in the docstrings.
 	$(BIN)/python -m pytest --doctest-modules langgraph_convcoa

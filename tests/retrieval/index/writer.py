@@ -28,14 +28,17 @@ def text(number: int) -> str:
 def write(folder: str) -> None:
     encoder = writer_encoder()
     index = Index(folder)
-    start = max((int(passage.document.id) for passage in read(index.snapshot())), default=-1) + 1
+    held = {int(passage.document.id) for passage in read(index.snapshot())}
+    start = max(held, default=-1) + 1
     for number in range(start, start + 100_000):
         if number % 10 == 9:
             # Now and then everything else that writes.
             index.update([Document(text(number), id=str(number - 1))], encoder)
             print("updated", number - 1, flush=True)
-            index.delete([str(number - 2)])
-            print("deleted", number - 2, flush=True)
+            # Where the writer before was killed after this deletion, it is done.
+            if number - 2 >= start or number - 2 in held:
+                index.delete([str(number - 2)])
+                print("deleted", number - 2, flush=True)
         if number % 40 == 39:
             index.compact()
         index.add_documents([Document(text(number), id=str(number))], encoder)
