@@ -35,6 +35,15 @@ class ConvCoAContext(BaseModel):
     model: str | None = _setting(
         "plan correct", 'Chat model for this run, such as "openai:gpt-4.1-mini"; the graph\'s own when left empty.'
     )
+    plan_model: str | None = _setting(
+        "plan", "Chat model that plans, and answers where one call suffices; as `model` when left empty."
+    )
+    correct_model: str | None = _setting(
+        "correct", "Chat model of the second call, which corrects, fills and writes the answer; as `model` when left empty."
+    )
+    repair_model: str | None = _setting(
+        "repair", "Chat model that rewrites SQL and arguments that failed; as `model` when left empty."
+    )
     k: int | None = _setting(
         "plan", "Passages retrieved for a sub-question. Left empty: 5 with a model, 10 without one to read them.", ge=1, le=100
     )
@@ -117,6 +126,16 @@ class ConvCoAContext(BaseModel):
     data_analysis: DataAnalysisSettings = _setting(
         "data_analysis", "Settings of the data_analysis action.", default_factory=DataAnalysisSettings
     )
+
+    def model_of(self, node: str) -> str | None:
+        """The model that this run names for a node, its own or the one for all; None for the graph's own.
+
+        Example:
+            >>> context = ConvCoAContext(model="openai:gpt-4.1", plan_model="openai:gpt-4.1-mini")
+            >>> context.model_of("plan"), context.model_of("correct")
+            ('openai:gpt-4.1-mini', 'openai:gpt-4.1')
+        """
+        return getattr(self, f"{node}_model", None) or self.model
 
     def of_action(self, name: str) -> dict[str, Any]:
         """The settings of one action that are set; nothing for an action that has none.

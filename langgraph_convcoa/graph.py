@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
 from pydantic import ValidationError
 
 from langgraph_convcoa.actions.base import Action
-from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
+from langgraph_convcoa.actions.knowledge import Retriever
 from langgraph_convcoa.actions.runner import ActionRunner, is_transient
+from langgraph_convcoa.actions.wrap import as_actions
 from langgraph_convcoa.context import ConvCoAContext, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K, act_node, action_failed
@@ -31,6 +32,7 @@ from langgraph_convcoa.nodes.verify import after_repair, after_verify, verify
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ModelCallError
+from langgraph_convcoa.reasoning.wrapped import ChatModel
 from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState
 
 Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
@@ -50,15 +52,18 @@ _NODES: dict[str, tuple[Callable[..., Any], RetryPolicy | None]] = {
     "remember": (remember, None),
 }
 """Every node but those of the actions: what it does, and when that is tried again."""
+_ASKING = ("plan", "correct", "repair")
+"""The nodes that ask a model."""
 
 
 def build_graph(
     *,
-    model: str | BaseChatModel | None = None,
+    model: str | ChatModel | None = None,
+    models: Mapping[str, str | ChatModel] | None = None,
     base_url: str | None = None,
     load_in_8bit: bool = False,
-    retriever: BaseRetriever | None = None,
-    actions: Sequence[Action] | None = None,
+    retriever: Retriever | None = None,
+    actions: Sequence[Action | BaseTool | BaseRetriever] | None = None,
     reasoner: Reasoner | None = None,
     context: ConvCoAContext | dict[str, Any] | None = None,
 ) -> Graph:
@@ -67,11 +72,13 @@ def build_graph(
     recall -> look -> plan -> one node per action, in parallel -> verify -> correct -> answer -> remember
 
     Args:
-        model: A LangChain chat model or a name such as "openai:gpt-4.1-mini". None: answers are extracted from the documents.
-        base_url: An OpenAI-compatible server that serves `model`.
+        model: A LangChain chat model, also one with fallbacks, retries, bound arguments or configurable fields, or a name such
+            as "openai:gpt-4.1-mini". None: answers are extracted from the documents.
+        models: Other models for single nodes, `plan`, `correct` and `repair`, such as `{"correct": "openai:gpt-4.1"}`.
+        base_url: An OpenAI-compatible server that serves the models given by name.
         load_in_8bit: Load a local "huggingface:" model in 8 bits.
-        retriever: Any LangChain retriever; becomes the action `knowledge_retrieval`.
-        actions: Further actions, or all of them.
+        retriever: Any LangChain retriever, or a chain from a question to documents; becomes the action `knowledge_retrieval`.
+        actions: Further actions, or all of them. LangChain tools and retrievers among them become actions.
         reasoner: Plans, corrects and answers instead of `model`.
         context: Settings of runs that give none.
 
@@ -80,7 +87,7 @@ def build_graph(
         `chain`, `knowledge_set`, `usage` and `messages`.
 
     Raises:
-        InputError: Neither a retriever nor an action is given, or two actions share a name.
+        InputError: Neither a retriever nor an action is given, two actions share a name, or `models` names another node.
         ModelError: The model cannot be built.
 
     Example:
@@ -96,9 +103,11 @@ def build_graph(
     """
     runner = ActionRunner(_actions(retriever, actions))
     settings_model = context_of(runner.actions.values())
-    own = _own_reasoner(reasoner, model, base_url, load_in_8bit, retriever)
+    encoder = getattr(runner.actions.get("knowledge_retrieval"), "encoder", None)
+    own = _own_reasoner(reasoner, model, base_url, load_in_8bit, encoder)
+    of_nodes = _reasoners_of_nodes(models, model, base_url, load_in_8bit)
     k = EXTRACTIVE_K if isinstance(own, ExtractiveReasoner) else MODEL_K
-    turn = TurnRuntime(runner, _reasoners(own, base_url), _settings(context, settings_model), k)
+    turn = TurnRuntime(runner, _reasoners(own, of_nodes, base_url), _settings(context, settings_model), k)
     graph: Graph = StateGraph(
         ConvCoAState, context_schema=settings_model, input_schema=ConvCoAInput, output_schema=ConvCoAOutput
     )
@@ -127,15 +136,9 @@ def build_graph(
     return graph
 
 
-def _actions(retriever: BaseRetriever | None, actions: Sequence[Action] | None) -> list[Action]:
-    if retriever is not None and not isinstance(retriever, BaseRetriever):
-        raise InputError(f"the retriever must be a LangChain BaseRetriever, not {type(retriever).__name__}")
-    if actions is not None and not isinstance(actions, Sequence):
-        raise InputError(f"actions must be a list of actions, not {type(actions).__name__}")
-    given = [*([KnowledgeRetrieval(retriever)] if retriever is not None else []), *(actions or [])]
-    if not given:
-        raise InputError("give a retriever, or at least one action, to look things up with")
-    if taken := [action.name for action in given if getattr(action, "name", None) in _NODES]:
+def _actions(retriever: Retriever | None, actions: Sequence[Action | BaseTool | BaseRetriever] | None) -> list[Action]:
+    given = as_actions(retriever, actions)
+    if taken := [action.name for action in given if action.name in _NODES]:
         raise InputError(f"an action cannot be called {taken[0]!r}: a node of the graph has that name")
     return given
 
@@ -152,10 +155,10 @@ def _settings(context: ConvCoAContext | dict[str, Any] | None, model: type[ConvC
 
 def _own_reasoner(
     reasoner: Reasoner | None,
-    model: str | BaseChatModel | None,
+    model: str | ChatModel | None,
     base_url: str | None,
     load_in_8bit: bool = False,
-    retriever: BaseRetriever | None = None,
+    encoder: Any = None,
 ) -> Reasoner:
     if reasoner is not None and not isinstance(reasoner, Reasoner):
         raise InputError(f"the reasoner must have plan and correct, plain and async, not {type(reasoner).__name__}")
@@ -164,20 +167,39 @@ def _own_reasoner(
     if reasoner is not None and model is not None:
         raise InputError("give a model or a reasoner, not both")
     if reasoner is not None or model is None:
-        return reasoner or ExtractiveReasoner(getattr(retriever, "encoder", None))
+        return reasoner or ExtractiveReasoner(encoder)
     from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 
     return ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit)
 
 
-def _reasoners(own: Reasoner, base_url: str | None) -> Callable[[str | None], Reasoner]:
-    """The graph's own reasoner, or one for a model that a run names in its context, built once a name."""
+def _reasoners_of_nodes(
+    models: Mapping[str, str | ChatModel] | None, model: str | ChatModel | None, base_url: str | None, load_in_8bit: bool
+) -> dict[str, Reasoner]:
+    """The reasoners of the nodes that have a model of their own."""
+    if not models:
+        return {}
+    if not isinstance(models, Mapping):
+        raise InputError(f"models must be a dict from a node to its model, not {type(models).__name__}")
+    if model is None:
+        raise InputError("models goes with model, which the other nodes ask: give both")
+    if unknown := [name for name in models if name not in _ASKING]:
+        raise InputError(f"models: no node called {unknown[0]!r} asks a model; those that do are {', '.join(_ASKING)}")
+    found: dict[str, Reasoner] = {}
+    for node, own in models.items():
+        local = isinstance(own, str) and own.strip().startswith("huggingface:")
+        found[node] = _own_reasoner(None, own, base_url, load_in_8bit and local)
+    return found
+
+
+def _reasoners(own: Reasoner, of_nodes: Mapping[str, Reasoner], base_url: str | None) -> Callable[[str, str | None], Reasoner]:
+    """The graph's own reasoner of a node, or one for a model that a run names in its context, built once a name."""
     named: dict[str, Reasoner] = {}
     lock = threading.Lock()
 
-    def reasoner_for(model: str | None) -> Reasoner:
+    def reasoner_for(node: str, model: str | None) -> Reasoner:
         if not model:
-            return own
+            return of_nodes.get(node, own)
         with lock:
             if model not in named:
                 named[model] = _own_reasoner(None, model, base_url)

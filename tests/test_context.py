@@ -34,6 +34,16 @@ def test_studio_learns_where_a_setting_belongs() -> None:
     assert all(entry.get("description") for entry in schema.values())
 
 
+def test_a_node_has_its_own_model_or_the_one_of_the_run() -> None:
+    schema = ConvCoAContext.model_json_schema()["properties"]
+    assert [schema[f"{node}_model"]["langgraph_nodes"] for node in ("plan", "correct", "repair")] == [
+        ["plan"], ["correct"], ["repair"],
+    ]  # fmt: skip
+    context = ConvCoAContext(model="a", correct_model="b")
+    assert [context.model_of(node) for node in ("plan", "correct", "repair")] == ["a", "b", "a"]
+    assert ConvCoAContext().model_of("plan") is None
+
+
 def test_the_graph_describes_its_input_output_and_settings() -> None:
     graph = build_graph(retriever=KeywordRetriever()).compile()
     assert set(graph.get_input_jsonschema()["properties"]) == {"question", "messages"}

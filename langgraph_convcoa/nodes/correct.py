@@ -33,7 +33,7 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
         gate = SentenceGate(lambda: checker, message_id=state["final_message_id"])
     corrected, failure = Corrected(), "corrections are switched off"
     if settings.max_corrections:
-        reasoner = turn.reasoner()
+        reasoner = turn.reasoner("correct")
         request = CorrectRequest(
             question=state["asked"],
             items=unsolved,

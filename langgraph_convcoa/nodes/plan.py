@@ -17,7 +17,7 @@ from langgraph_convcoa.text.words import content_words
 
 def plan(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
     """One model call; the sentences of an answer are shown as they are verified."""
-    settings, reasoner = turn.settings(), turn.reasoner()
+    settings, reasoner = turn.settings(), turn.reasoner("plan")
     evidence = evidence_of(state["findings"]).documents
     gate = SentenceGate(lambda: turn.checker(state)) if evidence and settings.allow_draft_answer else None
     request = PlanRequest(

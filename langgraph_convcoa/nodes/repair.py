@@ -11,7 +11,7 @@ from langgraph_convcoa.state import ConvCoAState, PlannedNode
 
 def repair(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
     """One model call for all inputs of the turn; where it fails, the sub-questions keep their first failure."""
-    reasoner, items, plan = turn.reasoner(), broken_inputs(state), state["plan"]
+    reasoner, items, plan = turn.reasoner("repair"), broken_inputs(state), state["plan"]
     assert isinstance(reasoner, InputRepairer)
     request = RepairRequest(plan["optimized_question"], items, turn.actions.descriptions())
     try:

@@ -51,12 +51,12 @@ Counting = Callable[[str, RunnableConfig], AbstractContextManager[tuple[Runnable
 class TurnRuntime:
     """Everything that the nodes of one graph share.
 
-    `reasoner_for` gives the reasoner for a model named at run time, or for None the graph's own; `defaults` are the settings
-    of a run that gives none; `k` is how many pieces of evidence a sub-question gets where no setting says so.
+    `reasoner_for` gives a node's reasoner for a model named at run time, or for None the graph's own; `defaults` are the
+    settings of a run that gives none; `k` is how many pieces of evidence a sub-question gets where no setting says so.
     """
 
     def __init__(
-        self, actions: ActionRunner, reasoner_for: Callable[[str | None], Reasoner], defaults: ConvCoAContext, k: int
+        self, actions: ActionRunner, reasoner_for: Callable[[str, str | None], Reasoner], defaults: ConvCoAContext, k: int
     ) -> None:
         self.actions = actions
         self.attempts = Attempts()
@@ -70,13 +70,13 @@ class TurnRuntime:
         runtime = get_runtime(ConvCoAContext)
         return (runtime.context if runtime else None) or self._defaults
 
-    def reasoner(self) -> Reasoner:
-        """The reasoner of this run; a model that a run names may take a while to build."""
-        return self._reasoner_for(self.settings().model)
+    def reasoner(self, node: str) -> Reasoner:
+        """The reasoner of a node in this run; a model that a run names may take a while to build."""
+        return self._reasoner_for(node, self.settings().model_of(node))
 
     def plans_over_evidence(self) -> bool:
         """Whether the reasoner of this run reads evidence before it plans."""
-        return bool(getattr(self.reasoner(), "plans_over_evidence", True))
+        return bool(getattr(self.reasoner("plan"), "plans_over_evidence", True))
 
     def node(self, name: str, work: Callable[[TurnRuntime, ConvCoAState, RunnableConfig], Steps | Update]) -> Any:
         """The node of the graph for a function of this package; the model calls of one that yields them are counted."""
@@ -116,8 +116,8 @@ class TurnRuntime:
 
     def _encoder(self) -> QueryEncoder | None:
         """The encoder of the first action whose retriever has one."""
-        retrievers = (getattr(action, "retriever", None) for action in self.actions.actions.values())
-        encoders = (getattr(retriever, "encoder", None) for retriever in retrievers)
+        searching = [action for action in self.actions.actions.values() if hasattr(action, "retriever")]
+        encoders = (getattr(action, "encoder", getattr(action.retriever, "encoder", None)) for action in searching)
         return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)
 
 

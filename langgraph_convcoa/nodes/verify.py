@@ -56,7 +56,7 @@ def verify(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
 def after_verify(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
     """What failed goes back once, with another input or to look deeper; then on to `correct`, or past it."""
     if state["depth"] == 1 and turn.settings().max_corrections:
-        if broken_inputs(state) and isinstance(turn.reasoner(), InputRepairer):
+        if broken_inputs(state) and isinstance(turn.reasoner("repair"), InputRepairer):
             return "repair"
         if deeper := _deeper(turn, state):
             return deeper
