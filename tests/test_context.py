@@ -30,7 +30,7 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any]) -> None:
 
 def test_studio_learns_where_a_setting_belongs() -> None:
     schema = ConvCoAContext.model_json_schema()["properties"]
-    assert schema["model"]["langgraph_nodes"] == ["plan", "correct", "answer"]
+    assert schema["model"]["langgraph_nodes"] == ["plan", "correct"]
     assert all(entry.get("description") for entry in schema.values())
 
 
