@@ -11,6 +11,7 @@ AnswerType = Literal["date", "number", "person", "place", "reason", "thing"]
 # Vocabulary, as alternatives of a regular expression.
 WH = "who|whom|whose|what|which|when|where|why|how"
 PERSONAL = "it|its|they|them|their|theirs|he|him|his|she|her|hers"
+AUXILIARIES = "is|are|am|was|were|be|been|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must"
 NEGATIONS = r"not|no|never|none|nobody|nothing|neither|nor|without|cannot|\w+n['’]t"
 SMALL_NUMBERS = (
     "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"

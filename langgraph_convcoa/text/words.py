@@ -142,6 +142,13 @@ _LIST_MARK = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•#>]+)(?:\s+|$)")
 # "one" is left out: it is a pronoun more often than a number.
 _NUMBERS = {word: str(n) for n, word in enumerate(SMALL_NUMBERS.split("|"), 2)}
 _NUMBERS |= {"thirti": "30", "forti": "40", "fifti": "50", "sixti": "60", "seventi": "70", "eighti": "80", "nineti": "90"}
+
+
+def number_form(form: str) -> str:
+    """The digits of a number word's stem; any other form as it is."""
+    return _NUMBERS.get(form, form)
+
+
 NAME_WEIGHT = 2.0
 """A number or a name counts as much as this many other content words: it is what a wrong answer gets wrong."""
 
@@ -177,7 +184,7 @@ def content_items(text: str) -> tuple[Item, ...]:
     opens = text.lstrip(" \"'“‘(*_").startswith(tokens[0].raw)
     items = []
     for n, token in enumerate(tokens):
-        form = _NUMBERS.get(token.item, token.item)
+        form = number_form(token.item)
         is_number = not form.isalpha() and any(c.isdigit() for c in form)
         is_name = not is_number and not shouting and token.raw[0].isupper()
         if n == 0 and opens and is_name:

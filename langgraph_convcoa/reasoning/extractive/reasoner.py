@@ -25,13 +25,16 @@ from langgraph_convcoa.reasoning.base import (
     Unsolved,
 )
 from langgraph_convcoa.reasoning.extractive.compound import split_question
+from langgraph_convcoa.reasoning.extractive.coverage import NOTHING, cover
 from langgraph_convcoa.reasoning.extractive.excerpts import ELLIPSIS, Excerpt, choose_excerpts, clip
 from langgraph_convcoa.reasoning.extractive.query import count_words, make_query, stands_alone
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import Candidate, SentenceEncoder, passage_score, rank_sentences
 from langgraph_convcoa.text.words import content_words
 
-NOTHING = "I found nothing about this in the documents."
-"""The whole answer where no sub-question has one."""
+NEAREST_WORDS = 25
+"""Words of the nearest passage that are shown where nothing was found."""
+OFF_TOPIC = 0.6
+"""A further sentence's passage must hold this share of the question's words that the best sentence's passage holds."""
 
 
 class ExtractiveReasoner(Reasoner):
@@ -87,9 +90,8 @@ class ExtractiveReasoner(Reasoner):
         return Corrected(corrections, self._answer(replace(request, chain=chain)))
 
     def _corrected(self, item: Unsolved, history: History) -> Correction:
-        ranked = self._ranked(item.sub_question, history, item.evidence)
+        ranked, reason = self._ranked(item.sub_question, history, item.evidence)
         if not ranked:
-            reason = "no sentence of the evidence is about this" if item.evidence else "no evidence was found"
             return Correction(item.index, "", reason, supported=False)
         best = ranked[0]
         text = clip(best, make_query(item.sub_question, history), self.max_words)
@@ -101,14 +103,14 @@ class ExtractiveReasoner(Reasoner):
         if not request.chain:
             question = request.optimized_question or request.question
             excerpts = self._excerpts(question, request, range(len(request.evidence)), self.max_words)
-            return _joined(excerpts) or NOTHING
+            return _joined(excerpts) or self._nothing(question, request, range(len(request.evidence)))
         failed = [item for item in request.chain if item["status"] == "failed"]
         without = [item for item in request.chain if item["status"] == "unsupported"]
         # Two parts of a question often have one sentence as their answer: it is given once.
         solved = list({item["answer"]: item for item in reversed(request.chain) if item["status"] in SOLVED}.values())[::-1]
         notes = [_failure(item, len(request.chain)) for item in failed]
         if not solved and not failed:
-            return NOTHING
+            return self._nothing_in_chain(request)
         notes += [f'I found nothing about "{item["sub_question"]}" in the documents.' for item in without]
         notes = _fitted(notes, self.max_words // 2 if solved else self.max_words)
         left = self.max_words - sum(count_words(note) for note in notes)
@@ -120,6 +122,24 @@ class ExtractiveReasoner(Reasoner):
             left -= count_words(text)
             texts.append(text)
         return " ".join(dict.fromkeys(filter(None, [*texts, *notes]))) or NOTHING
+
+    def _nothing_in_chain(self, request: CorrectRequest) -> str:
+        """That nothing was found, with the nearest passage of the first sub-question that has one."""
+        places = {document.id: index for index, document in enumerate(request.evidence)}
+        for item in request.chain:
+            indexes = [places[identity] for identity in item["evidence"] if identity in places]
+            if (text := self._nothing(item["sub_question"], request, indexes)) != NOTHING:
+                return text
+        return NOTHING
+
+    def _nothing(self, question: str, request: CorrectRequest, indexes: Sequence[int]) -> str:
+        """That nothing was found, and the nearest passage, named as such, where one shares a word with the question."""
+        query = make_query(question, request.history)
+        ranked = rank_sentences(query, [request.evidence[index] for index in indexes], self.encoder)
+        if not ranked or ranked[0].coverage <= 0 or self.max_words < 2 * NEAREST_WORDS:
+            return NOTHING
+        text = clip(ranked[0], query, NEAREST_WORDS).replace("“", "‘").replace("”", "’")
+        return f"{NOTHING} The nearest passage is “{text.rstrip('.')}” [{indexes[ranked[0].document] + 1}]."
 
     def _solved(self, item: ChainItem, request: CorrectRequest, budget: int, shown: list[str]) -> str:
         places = {document.id: index for index, document in enumerate(request.evidence)}
@@ -136,17 +156,24 @@ class ExtractiveReasoner(Reasoner):
         # Verification puts the document of the short answer first; the ranks that count here are those of the retrieval.
         indexes = sorted(indexes, key=lambda index: -passage_score(request.evidence[index]))
         evidence = [request.evidence[index] for index in indexes]
-        query = make_query(question, request.history)
-        chosen = choose_excerpts(self._ranked(question, request.history, evidence), query, budget)
+        ranked, _ = self._ranked(question, request.history, evidence)
+        chosen = choose_excerpts(_on_topic(ranked), make_query(question, request.history), budget)
         return [replace(excerpt, document=indexes[excerpt.document]) for excerpt in chosen]
 
-    def _ranked(self, question: str, history: History, evidence: Sequence[Document]) -> list[Candidate]:
-        """Candidates best first; none where the evidence is not about the question."""
+    def _ranked(self, question: str, history: History, evidence: Sequence[Document]) -> tuple[list[Candidate], str]:
+        """Candidates best first, those left out whose passage lacks what the question names; or none, and why."""
+        if not evidence:
+            return [], "no evidence was found"
         query = make_query(question, history)
-        ranked = rank_sentences(query, evidence, self.encoder)
+        coverage = cover(question, evidence, history, query.leans)
+        if coverage.missing:
+            return [], coverage.missing
+        ranked = [c for c in rank_sentences(query, evidence, self.encoder) if coverage.may_answer(c.document)]
         # A question of function words only ("why?") or of signs has no weights: nothing in it tells what it is about.
         best = max((candidate.coverage for candidate in ranked), default=0.0)
-        return ranked if query.weights and best >= self.min_coverage else []
+        if not query.weights or best < self.min_coverage:
+            return [], "no sentence of the evidence is about this"
+        return [replace(c, share=coverage.shares[c.document]) for c in ranked], ""
 
 
 class _Remembering:
@@ -177,6 +204,14 @@ def _best_action(question: str, actions: dict[str, str]) -> str:
     shared = [len(asked & set(content_words(f"{name.replace('_', ' ')} {actions[name]}"))) for name in names]
     best = max(range(len(names)), key=lambda index: (shared[index], -index))
     return names[best] if shared[best] > shared[0] else names[0]
+
+
+def _on_topic(ranked: Sequence[Candidate]) -> list[Candidate]:
+    """The best sentence, and those of passages that are about the question as much as its own."""
+    if not ranked:
+        return []
+    best = ranked[0]
+    return [c for c in ranked if c.share >= best.share and c.coverage >= OFF_TOPIC * best.coverage]
 
 
 def _joined(excerpts: Sequence[Excerpt]) -> str:

@@ -147,13 +147,63 @@ def test_without_the_history_the_follow_up_has_no_object() -> None:
 
 
 @pytest.mark.parametrize(
-    "question", ["How do you bake a pizza?", "What is the capital of France?", "Who won the 2010 World Cup?"]
+    ("question", "reason"),
+    [
+        ("How do you cook some rice?", "no sentence of the evidence is about this"),
+        ("How do you bake a zarbagno?", "no passage holds “zarbagno”"),
+        ("What is the capital of France?", "no passage holds “France”"),
+        ("Who won the 2010 World Cup?", "no passage holds “2010”, “World Cup”"),
+    ],
 )
-def test_a_question_about_something_else_is_refused(question: str) -> None:
+def test_a_question_about_something_else_is_refused(question: str, reason: str) -> None:
     history = [("Who introduced the Hopfield network?", "The Hopfield network was introduced by John Hopfield [1].")]
     found = correct(question, [HOPFIELD, BM25], history)
+    assert (found.supported, found.answer, found.reason) == (False, "", reason)
+
+
+@pytest.mark.parametrize(
+    "question", ["Who introduced ColBERT?", "Who introduced Hopfax?", "who introduced colbert?", "Who introduced “the plum”?"]
+)
+def test_a_name_that_no_passage_holds_has_no_answer(question: str) -> None:
+    found = correct(question, [HOPFIELD, BM25])
     assert (found.supported, found.answer) == (False, "")
-    assert found.reason == "no sentence of the evidence is about this"
+    assert found.reason.startswith("no passage holds")
+
+
+@pytest.mark.parametrize("question", ["When was it published?", "Who introduced it?", "What was his paper?"])
+def test_a_pronoun_without_a_conversation_has_no_answer(question: str) -> None:
+    found = correct(question, [HOPFIELD, BM25])
+    assert not found.supported
+    assert "there is no conversation that says what" in found.reason
+
+
+def test_a_follow_up_is_answered_about_what_the_conversation_is_about() -> None:
+    sparsemax = Document("Sparsemax is a sparse map. The paper on it was published in 2016.", id="s", metadata={"score": 1.0})
+    history = [("Who introduced sparsemax?", "André Martins and Ramón Astudillo introduced sparsemax [1].")]
+    found = correct("When was it published?", [HOPFIELD, sparsemax], history)
+    assert found.answer == "The paper on it was published in 2016."
+
+
+def test_after_a_refusal_its_follow_up_is_refused_too() -> None:
+    found = correct("When was it published?", [HOPFIELD, BM25], [("Who introduced ColBERT?", f"{NOTHING} The nearest…")])
+    assert (found.supported, found.reason) == (False, "no passage holds “ColBERT”")
+
+
+@pytest.mark.parametrize("closed", ["The plant was closed in 1988.", "It closed down in 1988, after years of losses."])
+def test_what_was_opened_is_not_what_was_closed(closed: str) -> None:
+    evidence = [
+        Document("The plant was opened in 1931.", id="opened", metadata={"score": 1.2, "title": "The plant"}),
+        Document(closed, id="closed", metadata={"score": 1.0, "title": "The plant"}),
+    ]
+    assert correct("When was the plant closed?", evidence).answer == closed
+
+
+def test_sentences_of_other_subjects_do_not_pad_an_answer() -> None:
+    okapi = Document("The Okapi system was introduced in London. It ranks texts by their words.", id="okapi")
+    question = "Who introduced the Hopfield network?"
+    text = answer(question, [item(question, evidence=[HOPFIELD, okapi])], [HOPFIELD, okapi])
+    assert "John Hopfield [1]" in text
+    assert "[2]" not in text
 
 
 def test_no_evidence_is_told_apart() -> None:
@@ -248,6 +298,14 @@ def test_nothing_matched_is_one_plain_sentence() -> None:
     assert answer("?", [item("Who?", "unsupported", "")], [HOPFIELD]) == NOTHING
     assert answer("Who baked the pizza?", [], [HOPFIELD]) == NOTHING
     assert answer("Who?", [], []) == NOTHING
+
+
+def test_the_nearest_passage_is_named_as_such() -> None:
+    question = "Who introduced Hopfax networks?"
+    chain = [item(question, "unsupported", "", [BM25, HOPFIELD])]
+    near = f"{NOTHING} The nearest passage is “The Hopfield network was introduced by John Hopfield” [2]."
+    assert answer(question, chain, [BM25, HOPFIELD]) == near
+    assert answer(question, [], [BM25, HOPFIELD]) == near
 
 
 def test_a_kept_answer_stands_as_it_is() -> None:

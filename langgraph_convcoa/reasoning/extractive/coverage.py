@@ -1,0 +1,149 @@
+"""Which passages hold what a question is about: those that do not cannot answer it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.text.questions import AUXILIARIES, PERSONAL, WH
+from langgraph_convcoa.text.terms import Held, Term, find_terms
+from langgraph_convcoa.text.words import content_words
+
+NOTHING = "I found nothing about this in the documents."
+"""The answer where nothing was found; the nearest passage may follow."""
+_TITLES = ("title", "heading", "section")
+_LEADS = rf"(?:{WH}|{AUXILIARIES}|and|but|so|also|then|in|on|at|by|for|to|from|with|of|about|many|much|long|old|far|often)"
+_BARE_PRONOUN = re.compile(
+    rf"^(?:{_LEADS}\W+)*(?:(?:what|which)\s+\w+\s+)?(?:{_LEADS}\W+)*(?P<verb>(?<=who )\w+\s+)?"
+    rf"(?P<word>{PERSONAL})\b(?!['’]s\s+(?:true|like))(?P<rest>.*)$",
+    re.IGNORECASE | re.DOTALL,
+)
+# "How long does it take to ...", "Is it true that ...": a pronoun that stands for what follows.
+_STANDS_FOR_REST = re.compile(r"\b(?:that|to|for|when|if|whether|who|which)\b|\btime\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Terms that are held or missed together: the words of one name, those of one quotation, or a single word."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def text(self) -> str:
+        """The terms as they stand in the question."""
+        return " ".join(term.text for term in self.terms)
+
+    def held(self, here: Held, anywhere: Held) -> bool:
+        """Whether a passage holds the group.
+
+        Of a name the last uncommon word must stand here; those before it may be initials here, or stand in another passage.
+        Of common words only, as in a title, half are enough.
+        """
+        keys = [term for term in self.terms if not term.common and len(term.text) > 1]
+        if not keys:
+            return 2 * sum(map(here.holds, self.terms)) >= len(self.terms)
+        if keys[0].kind != "name":
+            return all(map(here.holds, keys))
+        *before, last = keys
+        return here.holds(last) and all(here.holds(t) or here.holds_initial(t) or anywhere.holds(t) for t in before)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the evidence holds of what a question is about.
+
+    `shares`: of each passage, the share of the question's terms that it holds, 1 where the question has none; `missing`: why
+    no passage can hold the answer, or "".
+    """
+
+    shares: tuple[float, ...]
+    missing: str = ""
+
+    def may_answer(self, passage: int) -> bool:
+        """Whether a passage holds enough: half of the terms, or where none holds so many, the most of all."""
+        most = max(self.shares, default=0.0)
+        return self.shares[passage] > 0 and self.shares[passage] >= min(most, 0.5)
+
+
+def cover(
+    question: str, evidence: Sequence[Document], history: Sequence[tuple[str, str]] = (), leans: bool = False
+) -> Coverage:
+    """What the evidence holds of the names, numbers, quoted and rare words of a question.
+
+    A question that depends on the conversation (`leans`) and names nothing itself is about what the turns before name. What
+    an earlier answer says may be asked about without standing in the evidence again.
+
+    Example:
+        >>> evidence = [Document("Oslo was founded in 1040."), Document("Bergen lies in the west.")]
+        >>> cover("When was Oslo founded?", evidence).shares
+        (1.0, 0.0)
+        >>> cover("When was Hopfax founded?", evidence).missing
+        'no passage holds “Hopfax”'
+        >>> cover("When was it founded?", evidence).missing
+        'there is no conversation that says what “it” stands for'
+        >>> cover("When was it founded?", evidence, [("Where is Oslo?", "In Norway [1].")], leans=True).shares
+        (1.0, 0.0)
+    """
+    groups = group_terms(find_terms(question))
+    texts = [tuple(passage_texts(document)) for document in evidence]
+    anywhere = Held(text for passage in texts for text in passage)
+    passages = [Held(passage) for passage in texts]
+    if not groups:
+        if not history and (word := _bare_pronoun(question)):
+            return Coverage((0.0,) * len(evidence), f"there is no conversation that says what “{word}” stands for")
+        return _about_subject(passages, anywhere, history) if leans else Coverage((1.0,) * len(evidence))
+    said = Held([answer for _, answer in history[-3:] if not answer.startswith(NOTHING)])
+    known = [group.held(said, said) for group in groups]
+    if missing := [
+        g.text for g, is_known in zip(groups, known, strict=True) if not is_known and not g.held(anywhere, anywhere)
+    ]:
+        return Coverage((0.0,) * len(evidence), f"no passage holds {', '.join(f'“{text}”' for text in missing)}")
+    return Coverage(
+        tuple(sum(k or g.held(p, anywhere) for g, k in zip(groups, known, strict=True)) / len(groups) for p in passages)
+    )
+
+
+def _about_subject(passages: Sequence[Held], anywhere: Held, history: Sequence[tuple[str, str]]) -> Coverage:
+    """A passage must hold one of the names that the conversation is about, where any passage holds one."""
+    every = (1.0,) * len(passages)
+    for question, answer in reversed(history[-3:]):
+        asked = group_terms(find_terms(question[:2_000]))
+        nothing = answer.startswith(NOTHING)
+        if nothing and asked and not any(group.held(anywhere, anywhere) for group in asked):
+            return Coverage((0.0,) * len(passages), f"no passage holds “{asked[0].text}”")
+        groups = [*asked, *(() if nothing else group_terms(find_terms(answer[:300])))]
+        if groups and asked:
+            shares = tuple(float(any(group.held(p, anywhere) for group in groups)) for p in passages)
+            return Coverage(shares if any(shares) else every)
+    return Coverage(every)
+
+
+def _bare_pronoun(question: str) -> str:
+    """The pronoun of a question that nothing in it explains, or ""."""
+    found = _BARE_PRONOUN.match(question.strip())
+    if found is None:
+        return ""
+    word = found["word"].lower()
+    if word != "it" or found["verb"]:
+        return word
+    return "" if _STANDS_FOR_REST.search(found["rest"]) or not content_words(found["rest"]) else word
+
+
+def group_terms(terms: Sequence[Term]) -> tuple[Group, ...]:
+    """The groups of a question's terms, in order."""
+    parted = groupby(enumerate(terms), key=lambda pair: (pair[1].kind, _part(*pair)))
+    return tuple(Group(tuple(term for _, term in members)) for _, members in parted)
+
+
+def _part(place: int, term: Term) -> int:
+    return term.run if term.kind == "name" else -1 if term.kind == "quoted" else place
+
+
+def passage_texts(document: Document) -> tuple[str, ...]:
+    """What of a passage may hold a name: its text, and what it stands under."""
+    metadata = document.metadata
+    return (document.page_content, *(str(metadata[key]) for key in _TITLES if metadata.get(key)))
