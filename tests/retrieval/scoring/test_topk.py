@@ -34,30 +34,38 @@ def make_weights(rng, dimension):
 
 
 def weights_by_bisection(products, beta):
-    """Sparsemax written another way, in float64."""
+    """Sparsemax of each row written another way, in float64; where a row has ended stands minus infinity."""
     if math.isinf(beta):
-        best = products == products.max()
-        return best / best.sum()
-    z = beta * products
-    low, high = z.min() - 1.0, z.max()
+        best = products == products.max(axis=1, keepdims=True)
+        return best / best.sum(axis=1, keepdims=True)
+    there = np.isfinite(products)
+    z = np.where(there, beta * np.where(there, products, 0), -np.inf)
+    low, high = np.where(there, z, np.inf).min(axis=1) - 1.0, z.max(axis=1)
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if np.clip(z - middle, 0, None).sum() > 1 else (low, middle)
-    weights = np.clip(z - high, 0, None)
-    return weights / weights.sum() if weights.sum() else np.full(len(z), 1 / len(z))
+        more = np.clip(z - middle[:, None], 0, None).sum(axis=1) > 1
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    weights = np.clip(z - high[:, None], 0, None)
+    weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, there)
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def brute_force(patterns, state, beta, weight, trained=None):
     """The scores of all sets from the definition: the associated pattern z first, and its product with the state."""
-    state, scores = state.astype(np.float64), []
-    for n in range(patterns.n):
-        rows = patterns.rows(patterns.offsets[n], patterns.offsets[n + 1]).astype(np.float64)
+    state = state.astype(np.float64)
+    sets = [patterns.rows(*patterns.offsets[n : n + 2]).astype(np.float64) for n in range(patterns.n)]
+    products = np.full((len(sets), max(map(len, sets)) - 1), -np.inf)
+    values = []
+    for n, rows in enumerate(sets):
         query, keys, retrieved = state, rows[1:], rows[1:]
         if trained is not None:
             query, keys = state @ trained.query, keys @ trained.key
             retrieved = keys @ trained.value
-        scores.append(weight * rows[0] @ state + weights_by_bisection(keys @ query, beta) @ retrieved @ state)
-    return np.array(scores)
+        products[n, : len(keys)] = keys @ query
+        values.append(retrieved)
+    weights = weights_by_bisection(products, beta)
+    associated = [row[: len(value)] @ value for row, value in zip(weights, values, strict=True)]
+    return np.array([weight * rows[0] @ state + z @ state for rows, z in zip(sets, associated, strict=True)])
 
 
 def check_against_brute_force(seed):
@@ -175,7 +183,7 @@ def test_association_is_that_of_the_definition(dtype):
         patterns.rows(patterns.offsets[2] + 1, patterns.offsets[3]).astype(np.float64) @ trained.key @ trained.query.T @ state
     )
     np.testing.assert_allclose(products, expected, atol=1e-5)
-    np.testing.assert_allclose(weights, weights_by_bisection(expected, 5.0), atol=1e-4)
+    np.testing.assert_allclose(weights, weights_by_bisection(expected[None], 5.0)[0], atol=1e-4)
 
 
 def test_threads_and_blocks_change_nothing(monkeypatch):
