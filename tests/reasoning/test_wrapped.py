@@ -148,10 +148,11 @@ async def test_a_stream_that_has_begun_is_not_begun_again(asynchronous: bool) ->
             yield next(super()._stream(messages, stop, run_manager, **kwargs))
             raise ConnectionError("broken off")
 
-    inner = Broken(replies=["one", "two"])
-    with pytest.raises(ConnectionError, match="broken off"):
-        await text(changed(inner.with_retry(**QUICK), lambda model: model), asynchronous, True)
-    assert len(inner.prompts) == 1
+    inner, fallback = Broken(replies=["one", "two"]), ScriptedModel(replies=["three"])
+    for model in (inner.with_retry(**QUICK), inner.with_fallbacks([fallback])):
+        with pytest.raises(ConnectionError, match="broken off"):
+            await text(changed(model, lambda model: model), asynchronous, True)
+    assert (len(inner.prompts), len(fallback.prompts)) == (2, 0), "each was asked once"
 
 
 @pytest.mark.parametrize("streamed", [True, False])
