@@ -142,15 +142,52 @@ def _chained(prompt: _Prompt) -> str:
 
 
 def _planned(prompt: _Prompt) -> str:
-    """The plan of ours, with the first action that the prompt names."""
-    named = re.search(r"can look things up:\n- ([\w-]+):", prompt.text)
+    """The plan of ours in the papers' form, from guesses."""
+    steps = [(sub.question, sub.guess) for sub in prompt.one.sub_questions]
+    return _plan(prompt, steps, prompt.one.draft)
+
+
+def _planned_over_evidence(prompt: _Prompt) -> str:
+    """The plan of ours over passages: the answer where they hold all of it, else a chain of what they do not hold.
+
+    The prompt lets a model answer where half is there; this one, like the models of the other methods, gives whole answers.
+    """
+    shown = _shown(prompt.text)
+    missing = [(sub.question, "") for sub in prompt.one.sub_questions if not _holding(shown, sub)]
+    return _plan(prompt, missing, "" if missing else _cited(prompt.one, shown))
+
+
+def _plan(prompt: _Prompt, steps: Sequence[tuple[str, str]], final: str) -> str:
+    """A plan of sub-questions and guesses, with the first action that the prompt names."""
+    named = re.search(r"(?:can look things up|Actions):\n- ([\w-]+):", prompt.text)
     action = named.group(1) if named else ""
-    chain = []
-    for sub in prompt.one.sub_questions:
-        guess = {"guess_answer": sub.guess, "missing_flag": not sub.guess}
-        chain.append({"action": action, "sub": sub.question, **guess, "action_input": ""})
-    plan = {"optimized_question": prompt.one.question, "chain": chain, "final_answer": prompt.one.draft}
-    return json.dumps(plan, ensure_ascii=False)
+    chain = [
+        {"action": action, "sub": question, "guess_answer": guess, "missing_flag": not guess, "action_input": ""}
+        for question, guess in steps
+    ]
+    return json.dumps({"optimized_question": prompt.one.question, "chain": chain, "final_answer": final}, ensure_ascii=False)
+
+
+def _shown(text: str) -> dict[int, str]:
+    """The evidence of a prompt of ours by its numbers."""
+    inside = re.search(r"<(evidence-\w+)>\n(.*?)\n</\1>", text, re.DOTALL)
+    pieces = re.split(r"^\[(\d+)\] .*\n", inside.group(2), flags=re.MULTILINE)[1:] if inside else []
+    return {int(number): piece for number, piece in zip(pieces[::2], pieces[1::2], strict=True)}
+
+
+def _holding(shown: Mapping[int, str], sub: ScriptedSub) -> list[int]:
+    """The number of the evidence that holds the answer to a sub-question; none where there is none."""
+    return [number for number, text in shown.items() if sub.answer in text][:1]
+
+
+def _cited(one: ScriptedQuestion, shown: Mapping[int, str]) -> str:
+    """The right answer, each part with the number of what holds it; the model's belief where nothing holds one."""
+    found = [(sub.answer, _holding(shown, sub)) for sub in one.sub_questions]
+    if not all(numbers for _, numbers in found):
+        return _belief(one)
+    if " ".join(answer for answer, _ in found) != one.answer:
+        return f"{one.answer} {''.join(f'[{numbers[0]}]' for _, numbers in found)}"
+    return " ".join(f"{answer.rstrip('.')} [{numbers[0]}]." for answer, numbers in found)
 
 
 def _coa_chain(prompt: _Prompt) -> str:
@@ -169,14 +206,27 @@ def _rewritten(prompt: _Prompt) -> str:
 
 
 def _corrected(prompt: _Prompt) -> str:
-    """The corrections of ours, for the sub-questions that are listed."""
+    """The answers of ours to the sub-questions that are open, and to the question."""
+    shown = _shown(prompt.text)
+    listed = re.findall(r"^(\d+)\. (.+) \(open(?:\)$|; )", prompt.text, re.MULTILINE)
+    answers = [_verdict(int(number), _sub(prompt.one, question), shown) for number, question in listed]
+    return json.dumps({"answers": answers, "final_answer": _cited(prompt.one, shown)}, ensure_ascii=False)
+
+
+def _confirmed(prompt: _Prompt) -> str:
+    """Sentences of an answer of ours: each as it is where the evidence holds it, else what is right."""
+    shown = _shown(prompt.text)
     answers = []
-    for number, question in re.findall(r"^\[Sub-question (\d+)\]: (.+)$", prompt.text, re.MULTILINE):
-        sub = _sub(prompt.one, question)
-        answer = sub.answer if sub is not None else ""
-        reason = "Evidence 1 says so." if answer else ""
-        answers.append({"index": int(number), "answer": answer, "reason": reason, "supported": bool(answer)})
+    for number, sentence in re.findall(r"^\((\d+)\) (.+)$", prompt.text, re.MULTILINE):
+        meant = (sub for sub in prompt.one.sub_questions if sentence.strip() in (sub.guess, sub.answer))
+        answers.append(_verdict(int(number), next(meant, None), shown))
     return json.dumps({"answers": answers}, ensure_ascii=False)
+
+
+def _verdict(number: int, sub: ScriptedSub | None, shown: Mapping[int, str]) -> dict[str, Any]:
+    held = _holding(shown, sub) if sub is not None else []
+    answer = sub.answer if sub is not None and held else ""
+    return {"index": number, "answer": answer, "evidence": held, "status": "supported" if answer else "none"}
 
 
 def _concluded(prompt: _Prompt) -> str:
@@ -208,8 +258,9 @@ _BY_MARKER: Mapping[str, Callable[[_Prompt], str]] = MappingProxyType(
         with_retrieval.READ: lambda prompt: prompt.one.answer,
         "Break a question into an action chain": _planned,
         "Continue a conversation: find out what the new question really asks": _planned,
-        "Answer sub-questions from evidence": _corrected,
-        "Answer the question from the solved reasoning chain": lambda prompt: f"{_concluded(prompt)} [1]",
+        "Answer the last question from the retrieved passages": _planned_over_evidence,
+        "Answer a question from evidence that was looked up": _corrected,
+        "Check sentences of an answer against the evidence": _confirmed,
     }
 )
 

@@ -27,15 +27,17 @@ def cell(report: CostsReport, method: str, n: int, share: float) -> CostRow:
     return next(r for r in report.rows if (r.method, r.sub_questions, r.right_share) == (method, n, share))
 
 
-def test_ours_makes_one_to_three_calls_and_the_others_grow_with_the_chain(report: CostsReport) -> None:
+def test_ours_makes_one_or_two_calls_and_the_others_grow_with_the_chain(report: CostsReport) -> None:
     for n in (1, 3, 7):
-        assert [cell(report, "ours", n, share).calls for share in (0.0, 1.0)] == [3, 1]
+        # Of seven things the look finds three.
+        assert {cell(report, "ours", n, share).calls for share in (0.0, 1.0)} == {2 if n == 7 else 1}
+        assert {cell(report, "ours", n, share).retrievals for share in (0.0, 1.0)} == {5 if n == 7 else 1}
         for share in (0.0, 1.0):
             assert cell(report, "react", n, share).calls == cell(report, "self-ask", n, share).calls == n + 1
         assert [cell(report, "search-in-the-chain", n, share).calls for share in (0.0, 1.0)] == [n + 1, 1]
-        assert {row.retrievals for row in report.rows if row.sub_questions == n} == {n}
+        assert {row.retrievals for row in report.rows if row.sub_questions == n and row.method != "ours"} == {n}
     ours = [row for row in report.rows if row.method == "ours"]
-    assert all(1 <= row.fewest_calls <= row.most_calls <= 3 for row in ours)
+    assert all(1 <= row.fewest_calls <= row.most_calls <= 2 for row in ours)
 
 
 def test_tokens_of_agents_grow_faster_than_those_of_ours(report: CostsReport) -> None:
@@ -106,7 +108,7 @@ def test_the_command_prints_a_table_and_writes_what_it_is_asked_for(tmp_path: Pa
     assert (tmp_path / "c.md").exists()
     assert (tmp_path / "c.svg").exists()
     again = json.loads(run(str(tmp_path / "s.json"), "--methods", "ours,react", "--json"))
-    assert [row["calls"] for row in again["rows"]] == [3, 2, 3, 3, 1, 2, 1, 3]
+    assert [row["calls"] for row in again["rows"]] == [1, 2, 1, 3, 1, 2, 1, 3]
     assert again["rows"][0]["total_tokens"] == again["rows"][0]["input_tokens"] + again["rows"][0]["output_tokens"]
 
 
