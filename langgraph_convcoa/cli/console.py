@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from langgraph_convcoa.cli.approve import ask_decisions
 from langgraph_convcoa.text.terminal import one_line, printable
 
 if TYPE_CHECKING:
@@ -161,6 +162,11 @@ class TurnView:
             self._quiet()
             self._streamed.append(text)
             self._out.out(printable(text), end="")
+
+    def decide(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask the person at the terminal about what is to be approved."""
+        self._quiet()
+        return ask_decisions(request, self._err)
 
     def finish(self, output: Mapping[str, Any]) -> None:
         """Show what the stream left out: the answer where it was not streamed, its citations and what the turn cost."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 OUTPUT_FIELDS = ("answer", "citations", "chain", "knowledge_set", "usage")
 """The graph's output as JSON."""
+INTERRUPT = "__interrupt__"
+"""The key under which LangGraph gives what a turn waits for."""
 _TITLES_READ = 100
 _LOGGER = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ class View(Protocol):
     def progress(self, event: Mapping[str, Any]) -> None: ...
 
     def token(self, text: str) -> None: ...
+
+    def decide(self, request: Mapping[str, Any]) -> Mapping[str, Any]: ...
 
 
 class Session(StoredGraph):
@@ -87,15 +91,16 @@ class Session(StoredGraph):
         """Run one turn. The question of a turn that was interrupted, asked again, resumes that turn.
 
         Returns `answer`, `citations`, `chain`, `knowledge_set` and `usage`; where it raises, the thread stays as it was.
+        What is to be approved is put to the view.
         """
-        return self._run(self._turn(question, view))
+        return self._decided(self._run(self._turn(question, view)), view)
 
     def resume(self, view: View | None = None) -> dict[str, Any]:
         """Resume the turn that was interrupted; model calls whose results are stored are not made again.
 
         InputError where there is none.
         """
-        return self._run(self._turn(None, view))
+        return self._decided(self._run(self._turn(None, view)), view)
 
     def unfinished(self) -> str:
         """The question of a turn that was interrupted over the same sources and can be resumed; "" where there is none."""
@@ -116,6 +121,14 @@ class Session(StoredGraph):
 
         return thread_as_file(self.thread, self._values())
 
+    def _decided(self, output: dict[str, Any], view: View | None) -> dict[str, Any]:
+        """Resume a turn that waits for a person as often as it waits; a person may take any time, so no lock is held."""
+        while waiting := output.pop(INTERRUPT, ()):
+            if view is None:
+                raise InputError("the turn waits for approval: run it at a terminal, without --json")
+            output = self._run(self._turn(None, view, view.decide(waiting[0].value)))
+        return output
+
     def _values(self) -> dict[str, Any]:
         values: dict[str, Any] = self._run(self._snapshot(self.thread)).values
         return values
@@ -123,7 +136,9 @@ class Session(StoredGraph):
     def _resumable(self, snapshot: StateSnapshot) -> str:
         return unfinished_question(snapshot) if (snapshot.metadata or {}).get(SOURCES_KEY, "") == self._sources else ""
 
-    async def _turn(self, question: str | None, view: View | None) -> dict[str, Any]:
+    async def _turn(
+        self, question: str | None, view: View | None, decisions: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         async with self.store.turn(self.thread, TURN_WAIT_SECONDS):
             unfinished = ""
             # Read once where there is nothing to resume, since that takes the longer the longer the conversation is.
@@ -134,8 +149,14 @@ class Session(StoredGraph):
             if question is None and not unfinished:
                 raise InputError("there is no interrupted turn to resume: ask a question")
             again = unfinished and question in (None, unfinished)
-            output = await self._streamed(None if again else {"question": question}, view)
-            await self._prune()
+            given: Any = None if again else {"question": question}
+            if decisions is not None:
+                from langgraph.types import Command
+
+                given = Command(resume=decisions)
+            output = await self._streamed(given, view)
+            if INTERRUPT not in output:
+                await self._prune()
             return output
 
     async def _settled(self) -> tuple[str, dict[str, Any]] | None:
@@ -151,7 +172,7 @@ class Session(StoredGraph):
         await self._prune()
         return str(snapshot.values.get("asked") or ""), output
 
-    async def _streamed(self, given: dict[str, Any] | None, view: View | None) -> dict[str, Any]:
+    async def _streamed(self, given: Any, view: View | None) -> dict[str, Any]:
         output: Mapping[str, Any] = {}
         # LangGraph types a stream of several modes as of one; with a list, its items are pairs of mode and part.
         stream: Any = self._compiled.astream(
@@ -166,7 +187,7 @@ class Session(StoredGraph):
                     view.progress(part)
                 elif view is not None:
                     view.token(part[0].text)
-        return {name: output[name] for name in OUTPUT_FIELDS if name in output}
+        return {name: output[name] for name in (*OUTPUT_FIELDS, INTERRUPT) if name in output}
 
     async def _prune(self) -> None:
         try:
