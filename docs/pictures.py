@@ -33,17 +33,20 @@ def terminal_picture() -> None:
 
 BOXES = {  # name: (place, width, what it does)
     "recall": ((0, 0), 1.5, "relevant history"),
-    "plan": ((2.2, 0), 1.5, "1 model call"),
-    "knowledge_retrieval": ((4.9, 0.9), 2.9, "one branch a sub-question"),
-    "any other action": ((4.9, -0.9), 2.9, "all in parallel"),
-    "verify": ((7.8, 0), 1.6, "no model call"),
-    "repair": ((7.8, -2.1), 1.6, "0 or 1 model call"),
-    "correct": ((10.4, -0.9), 1.6, "0 or 1 model call"),
-    "answer": ((12.8, 0), 1.6, "0 or 1 model call"),
-    "remember": ((15.0, 0), 1.6, "knowledge set"),
+    "look": ((2.1, 0), 1.5, "no model call"),
+    "plan": ((4.2, 0), 1.5, "1 model call"),
+    "knowledge_retrieval": ((6.9, 0.9), 2.9, "one branch a sub-question"),
+    "any other action": ((6.9, -0.9), 2.9, "all in parallel"),
+    "verify": ((9.8, 0), 1.6, "no model call"),
+    "repair": ((9.8, -2.1), 1.6, "0 or 1 model call"),
+    "correct": ((12.4, -0.9), 1.6, "0 or 1 model call"),
+    "answer": ((14.8, 0), 1.6, "no model call"),
+    "remember": ((17.0, 0), 1.6, "knowledge set"),
+    "approve": ((9.8, 2.3), 2.4, "a person, where asked for"),
 }
 ARROWS = [
-    ("recall", "plan", ""),
+    ("recall", "look", ""),
+    ("look", "plan", ""),
     ("plan", "knowledge_retrieval", ""),
     ("plan", "any other action", ""),
     ("knowledge_retrieval", "verify", ""),
@@ -51,10 +54,12 @@ ARROWS = [
     ("verify", "repair", "failed SQL"),
     ("repair", "any other action", ""),
     ("verify", "correct", "not supported"),
-    ("verify", "answer", "all kept"),
+    ("verify", "answer", "all stands"),
     ("correct", "answer", ""),
     ("answer", "remember", ""),
 ]
+APPROVED = ("plan", "verify", "answer")
+"""Nodes from which a turn goes on by way of a person, where the settings ask for that."""
 
 
 def turn_picture() -> None:
@@ -66,7 +71,7 @@ def turn_picture() -> None:
     mpl.rcParams["svg.hashsalt"] = "turn"
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(13, 3.8))
+    figure, axes = plt.subplots(figsize=(14.5, 4.6))
     for name, ((x, y), width, note) in BOXES.items():
         box = {"boxstyle": "round,pad=0.12", "facecolor": "#eef2fb", "edgecolor": "#4a6fb5"}
         axes.add_patch(mpl.patches.FancyBboxPatch((x - width / 2, y - 0.33), width, 0.66, **box))
@@ -89,8 +94,16 @@ def turn_picture() -> None:
             fontsize=8,
             color="#44546f",
         )
-    axes.set_xlim(-1, 16.0)
-    axes.set_ylim(-2.7, 1.5)
+    (x, y), wide, _ = BOXES["approve"]
+    way = {"arrowstyle": "<|-|>", "color": "#8a94a8", "lw": 1.1, "linestyle": "--"}
+    for name in APPROVED:
+        (a, b), _, _ = BOXES[name]
+        side = (a > x) - (a < x)
+        corner = {"connectionstyle": "angle,angleA=0,angleB=90,rad=6"} if side else {}
+        end = (x + side * (wide / 2 + 0.12), y - (0 if side else 0.45))
+        axes.annotate("", (a, b + 0.45), end, arrowprops=way | corner)
+    axes.set_xlim(-1, 18.0)
+    axes.set_ylim(-2.7, 2.9)
     axes.axis("off")
     figure.savefig(STATIC / "turn.svg", bbox_inches="tight", metadata={"Date": None})
 

@@ -111,6 +111,11 @@ class ConvCoAContext(BaseModel):
     allow_draft_answer: bool = _setting(
         "verify", "Take the planner's answer, without another call, when all of it is supported.", default=True
     )
+    approve: list[str] = _setting(
+        "look plan approve",
+        "What a person decides about: actions before they run, and plan, correct or answer. Needs a checkpointer.",
+        default_factory=list,
+    )
     language: str = _setting(
         "plan correct",
         "Language of the answer, such as German; that of the question when left empty.",

@@ -21,12 +21,14 @@ from langgraph_convcoa.context import ConvCoAContext, context_of
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K, act_node, action_failed
 from langgraph_convcoa.nodes.answer import answer
+from langgraph_convcoa.nodes.approve import after_answer, after_approve, approve, gated
 from langgraph_convcoa.nodes.correct import correct
 from langgraph_convcoa.nodes.look import look
 from langgraph_convcoa.nodes.plan import after_plan, plan
 from langgraph_convcoa.nodes.recall import recall
 from langgraph_convcoa.nodes.remember import remember
 from langgraph_convcoa.nodes.repair import repair
+from langgraph_convcoa.nodes.review import check_approve
 from langgraph_convcoa.nodes.runtime import TurnRuntime
 from langgraph_convcoa.nodes.verify import after_repair, after_verify, verify
 from langgraph_convcoa.reasoning.base import Reasoner
@@ -45,6 +47,7 @@ _NODES: dict[str, tuple[Callable[..., Any], RetryPolicy | None]] = {
     "recall": (recall, None),
     "look": (look, None),
     "plan": (plan, _ASK_AGAIN),
+    "approve": (approve, None),
     "verify": (verify, None),
     "repair": (repair, None),
     "correct": (correct, _ASK_AGAIN),
@@ -87,7 +90,8 @@ def build_graph(
         `chain`, `knowledge_set`, `usage` and `messages`.
 
     Raises:
-        InputError: Neither a retriever nor an action is given, two actions share a name, or `models` names another node.
+        InputError: Neither a retriever nor an action is given, two actions share a name, or `models` or `approve` names what
+            the graph does not have.
         ModelError: The model cannot be built.
 
     Example:
@@ -107,7 +111,9 @@ def build_graph(
     own = _own_reasoner(reasoner, model, base_url, load_in_8bit, encoder)
     of_nodes = _reasoners_of_nodes(models, model, base_url, load_in_8bit)
     k = EXTRACTIVE_K if isinstance(own, ExtractiveReasoner) else MODEL_K
-    turn = TurnRuntime(runner, _reasoners(own, of_nodes, base_url), _settings(context, settings_model), k)
+    defaults = _settings(context, settings_model)
+    check_approve(defaults.approve, runner.actions)
+    turn = TurnRuntime(runner, _reasoners(own, of_nodes, base_url), defaults, k)
     graph: Graph = StateGraph(
         ConvCoAState, context_schema=settings_model, input_schema=ConvCoAInput, output_schema=ConvCoAOutput
     )
@@ -124,14 +130,16 @@ def build_graph(
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
-    graph.add_conditional_edges("plan", partial(after_plan, turn), [*names, "verify"])
-    ways_on = [*deeper, *(["repair"] if mended else []), "correct", "answer"]
-    graph.add_conditional_edges("verify", partial(after_verify, turn), ways_on)
+    graph.add_conditional_edges("plan", partial(gated(after_plan), turn), [*names, "verify", "approve"])
+    ways_on = [*deeper, *(["repair"] if mended else []), "correct", "answer", "approve"]
+    graph.add_conditional_edges("verify", partial(gated(after_verify), turn), ways_on)
     if mended:
-        again = [*dict.fromkeys((*mended, *deeper)), "correct", "answer"]
-        graph.add_conditional_edges("repair", partial(after_repair, turn), again)
+        again = [*dict.fromkeys((*mended, *deeper)), "correct", "answer", "approve"]
+        graph.add_conditional_edges("repair", partial(gated(after_repair), turn), again)
     graph.add_edge("correct", "answer")
-    graph.add_edge("answer", "remember")
+    graph.add_conditional_edges("answer", partial(gated(after_answer), turn), ["remember", "approve"])
+    approved = [*names, "verify", "correct", "answer", "remember", "approve"]
+    graph.add_conditional_edges("approve", partial(after_approve, turn), approved)
     graph.add_edge("remember", END)
     return graph
 

@@ -81,6 +81,9 @@ class ConvCoAState(ThreadState, total=False):
     question: Annotated[str, EphemeralValue]
     asked: str
     asked_message_id: str
+    # What a person decides about in this turn, and what of it is decided.
+    approve: list[str]
+    decided: list[str]
     history: list[tuple[str, str]]
     knowledge_view: str
     shared: list[Round]

@@ -166,6 +166,10 @@ class TurnView:
     def decide(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask the person at the terminal about what is to be approved."""
         self._quiet()
+        if self._streamed:
+            # What is approved is shown again as it is kept.
+            self._out.out("")
+            self._streamed.clear()
         return ask_decisions(request, self._err)
 
     def finish(self, output: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -97,6 +98,10 @@ class ConversationOptions:
     threshold: Annotated[
         float | None, option("T", "Faith score above which a guess is kept; calibrated by default.", min=0.0, max=1.0)
     ] = None
+    approve: Annotated[
+        list[str] | None,
+        option("NAME", "Ask before this is done: an action such as data_analysis, plan or answer; may be repeated."),
+    ] = None
     max_mb: MaxMb = DEFAULT_MAX_MB
     no_cache: NoCache = False
 
@@ -104,6 +109,8 @@ class ConversationOptions:
         """Raise InputError where options contradict each other, or name nothing to look things up in."""
         if self.search and not self.web:
             raise InputError("--search needs --web: it says how the web is searched")
+        if self.approve and not sys.stdin.isatty():
+            raise InputError("--approve asks at the terminal: run it there, or in a program with the setting `approve`")
         if self.base_url and not self.model:
             raise InputError("--base-url needs --model: give the name under which that server knows its model")
         if not (self.index or self.docs or self.data or self.web):

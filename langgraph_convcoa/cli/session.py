@@ -244,8 +244,8 @@ def open_session(options: ConversationOptions, command: str) -> Session:
         actions.append(WebQuerying(provider, encoder=None if retriever is None else retriever.encoder, cache=pages))
     from langgraph_convcoa.graph import build_graph
 
-    graph = build_graph(model=model, retriever=retriever, actions=actions)
-    context = ConvCoAContext(k=options.k, threshold=options.threshold)
+    context = ConvCoAContext(k=options.k, threshold=options.threshold, approve=options.approve or [])
+    graph = build_graph(model=model, retriever=retriever, actions=actions, context=context)
     # Paths do not stand in the fingerprint, which is kept in the store.
     named = json.dumps([docs, options.data or [], web], default=str).encode("utf-8", "surrogatepass")
     return Session(graph, context, thread, store, titles, actions, hashlib.sha256(named).hexdigest()[:16])

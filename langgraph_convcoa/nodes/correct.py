@@ -11,6 +11,7 @@ from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.chain import ChainItem, Status
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.nodes.drafts import Checked, Checker, SentenceGate, with_marks, without_marks
+from langgraph_convcoa.nodes.review import ANSWER, CORRECT
 from langgraph_convcoa.nodes.runtime import Call, Evidence, Steps, TurnRuntime, emit_progress, evidence_of
 from langgraph_convcoa.nodes.verify import judge, put_first
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
@@ -29,7 +30,7 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
     drafted = checker.check(state["plan"]["draft_answer"]) if is_direct(state, settings) else []
     unsolved = _open_sentences(state, drafted) if drafted else _open_items(state, evidence)
     gate = None
-    if not drafted and not state["shown"]:
+    if not drafted and not state["shown"] and not {CORRECT, ANSWER} & {*state["approve"]}:
         gate = SentenceGate(lambda: checker, message_id=state["final_message_id"])
     corrected, failure = Corrected(), "corrections are switched off"
     if settings.max_corrections:

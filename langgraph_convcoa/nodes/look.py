@@ -19,9 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 def look(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
-    """No model call. Asks every action that `looks_first`, with the state of the conversation."""
+    """No model call. Asks every action that `looks_first` and need not be approved, with the conversation's state."""
     settings = turn.settings()
-    names = turn.actions.looking() if settings.look_first and turn.plans_over_evidence() else []
+    looking = turn.actions.looking() if settings.look_first and turn.plans_over_evidence() else []
+    names = [name for name in looking if name not in state["approve"]]
     if not names:
         return {}
     requests = {name: _request(turn, state, name) for name in names}

@@ -9,9 +9,11 @@ from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.memory.recall import RecalledAnswer, recall_answers
 from langgraph_convcoa.nodes.drafts import SentenceGate
+from langgraph_convcoa.nodes.review import ANSWER, PLAN
 from langgraph_convcoa.nodes.runtime import LOOKED, Call, Steps, TurnRuntime, emit, evidence_of
 from langgraph_convcoa.reasoning.base import PlanRequest
 from langgraph_convcoa.state import ConvCoAState, Finding, Plan, PlannedNode, pairs_of
+from langgraph_convcoa.text.same_question import words_agree
 from langgraph_convcoa.text.words import content_words
 
 
@@ -19,7 +21,8 @@ def plan(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Step
     """One model call; the sentences of an answer are shown as they are verified."""
     settings, reasoner = turn.settings(), turn.reasoner("plan")
     evidence = evidence_of(state["findings"]).documents
-    gate = SentenceGate(lambda: turn.checker(state)) if evidence and settings.allow_draft_answer else None
+    shows = evidence and settings.allow_draft_answer and not {PLAN, ANSWER} & {*state["approve"]}
+    gate = SentenceGate(lambda: turn.checker(state)) if shows else None
     request = PlanRequest(
         question=state["asked"],
         actions=turn.actions.descriptions(),
@@ -35,7 +38,7 @@ def plan(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Step
     questions = [node["sub_question"] for node in made["nodes"]]
     emit({"type": "plan", "optimized_question": made["optimized_question"], "sub_questions": questions})
     shown = {} if gate is None else {"shown": gate.shown, "final_message_id": gate.message_id}
-    return {"plan": made, "recalled": _recalled(turn, state, made), "findings": _looked_up(turn, state, made), **shown}
+    return {"plan": made, "recalled": recall_plan(turn, state, made), **shown}
 
 
 def after_plan(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
@@ -46,7 +49,7 @@ def after_plan(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
             return "verify"
         single = _plan_of(ActionChain.single(made["optimized_question"], next(iter(turn.actions.actions))))
         return [turn.send(state, LOOKED, single["nodes"][0])]
-    known = {answer["index"] for answer in state["recalled"]} | {finding["index"] for finding in state["findings"]}
+    known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(turn, state))}
     sends = [turn.send(state, index, node) for index, node in enumerate(made["nodes"]) if index not in known]
     # An empty list of branches would end the graph without an answer.
     return sends or "verify"
@@ -69,7 +72,7 @@ def _plan_of(chain: ActionChain) -> Plan:
     }
 
 
-def _looked_up(turn: TurnRuntime, state: ConvCoAState, made: Plan) -> list[Finding]:
+def looked_up(turn: TurnRuntime, state: ConvCoAState) -> list[Finding]:
     """A sub-question that repeats the question has been looked up: its action found what it would find again."""
     looked = [finding for finding in state["findings"] if finding["index"] == LOOKED and finding["documents"]]
     names = turn.actions.looking()
@@ -80,12 +83,22 @@ def _looked_up(turn: TurnRuntime, state: ConvCoAState, made: Plan) -> list[Findi
     def repeats(node: PlannedNode) -> bool:
         return node["action"] == names[0] and not node["guess_answer"] and sorted(content_words(node["sub_question"])) == asked
 
-    repeated = [index for index, node in enumerate(made["nodes"]) if repeats(node)]
+    repeated = [index for index, node in enumerate(state["plan"]["nodes"]) if repeats(node)]
     return [{**looked[0], "index": index, "depth": 1, "seconds": 0.0} for index in repeated]
 
 
-def _recalled(turn: TurnRuntime, state: ConvCoAState, made: Plan) -> list[RecalledAnswer]:
-    """The sub-questions that need no look-up: an earlier round answered them.
+def still_recalled(state: ConvCoAState) -> list[RecalledAnswer]:
+    """The recalled answers whose sub-questions still stand in the plan, which a person may have edited."""
+    nodes = state["plan"]["nodes"]
+    return [
+        answer
+        for answer in state["recalled"]
+        if answer["index"] < len(nodes) and words_agree(answer["sub_question"], nodes[answer["index"]]["sub_question"])
+    ]
+
+
+def recall_plan(turn: TurnRuntime, state: ConvCoAState, made: Plan) -> list[RecalledAnswer]:
+    """The sub-questions of a plan that need no look-up: an earlier round answered them.
 
     An action that sets `always_fresh` is asked every time. A sub-question that needs the conversation to be understood means
     another thing in another place.

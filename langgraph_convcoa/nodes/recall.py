@@ -12,6 +12,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.asked import read_conversation
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
+from langgraph_convcoa.nodes.review import wanted_approvals
 from langgraph_convcoa.nodes.runtime import TurnRuntime, Update
 from langgraph_convcoa.state import ConvCoAState
 from langgraph_convcoa.usage import node_usage
@@ -42,6 +43,8 @@ def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
     return {
         "asked": asked.question,
         "asked_message_id": asked.message_id,
+        "approve": wanted_approvals(settings.approve, turn.actions.actions, config),
+        "decided": [],
         "history": history,
         "knowledge_view": view,
         "shared": shared,

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import get_runtime
 from langgraph.types import Overwrite
@@ -20,6 +19,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RememberedEvidence, remember_evidence
 from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledgeSet, RoundExtra
+from langgraph_convcoa.nodes.message import answer_message
 from langgraph_convcoa.nodes.runtime import TurnRuntime, Update, evidence_of
 from langgraph_convcoa.state import ConvCoAState, Finding, pairs_of
 from langgraph_convcoa.usage import NodeUsage, node_usage, total_usage
@@ -50,10 +50,11 @@ def remember(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> 
         store = sharing.store_of(get_runtime(ConvCoAContext).store)
         sharing.share_round(store, sharing.user_of(settings.user_id, config), sharing.thread_of(config), entry)
     messages: list[Any] = []
+    titles = {id_: str(document.metadata.get("title") or "") for id_, document in documents.items()}
     if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):
         # As a dict, which becomes a message in the state but is not taken for part of the answer by a message stream.
         messages.append({"role": "user", "content": state["asked"], "id": state["asked_message_id"]})
-    messages.append(AIMessage(text, id=state["final_message_id"] or str(uuid.uuid4())))
+    messages.append(answer_message(text, citations, titles=titles, message_id=state["final_message_id"] or str(uuid.uuid4())))
     costs = {**state["costs"], "remember": node_usage(time.perf_counter() - start)}
     seconds = turn_seconds(costs, state["findings"], actions)
     return {

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, NotRequired
 
+from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
 from langgraph_convcoa.errors import InputError
@@ -23,6 +24,7 @@ DecisionType = Literal["approve", "edit", "reject"]
 _ALLOWED: tuple[DecisionType, ...] = ("approve", "edit", "reject")
 CHAIN = "chain"
 """The argument of a plan that is no text."""
+_CHECKPOINTER = "__pregel_checkpointer"
 _TYPES = "approve, edit or reject"
 _STEP = ("action", "sub_question", "guess_answer", "action_input")
 
@@ -68,6 +70,30 @@ class Decisions(TypedDict):
     """LangChain's `HITLResponse`: what the turn is resumed with, a decision for each request, in their order."""
 
     decisions: list[Decision]
+
+
+def check_approve(names: Collection[str], actions: Collection[str]) -> list[str]:
+    """What a run wants approved, each once.
+
+    Raises:
+        InputError: A name is neither an action of the graph nor a node whose result can be approved.
+    """
+    known = [*REVIEWED_NODES, *actions]
+    if unknown := [name for name in names if name not in known]:
+        raise InputError(f"approve names {unknown[0]!r}: it takes {', '.join(known)}")
+    return [name for name in known if name in names]
+
+
+def wanted_approvals(wanted: Collection[str], actions: Collection[str], config: RunnableConfig) -> list[str]:
+    """The setting `approve` of a run, checked before anything has been paid for.
+
+    It is kept in the state, since a turn is often resumed without the settings with which it began.
+    """
+    names = check_approve(wanted, actions)
+    # Without the key, LangGraph has another name for it, and is believed to have one.
+    if names and config.get("configurable", {}).get(_CHECKPOINTER, True) is None:
+        raise InputError("approve needs a checkpointer, so that the turn can wait: build_graph(...).compile(checkpointer=...)")
+    return names
 
 
 @dataclass(frozen=True)

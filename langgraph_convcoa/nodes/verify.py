@@ -14,6 +14,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.recall import RecalledAnswer
 from langgraph_convcoa.nodes.drafts import Checked, Checker
 from langgraph_convcoa.nodes.memory import with_earlier_evidence
+from langgraph_convcoa.nodes.plan import looked_up, still_recalled
 from langgraph_convcoa.nodes.repair import broken_inputs
 from langgraph_convcoa.nodes.runtime import LOOKED, Evidence, TurnRuntime, Update, emit_progress, evidence_of
 from langgraph_convcoa.reasoning.base import History, InputRepairer
@@ -34,7 +35,7 @@ def verify(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
     settings, evidence = turn.settings(), evidence_of(findings)
     checker = turn.checker(state, findings)
     if state["plan"]["nodes"]:
-        items, unsolved = verify_chain(state["plan"]["nodes"], evidence, pairs_of(state), settings, state["recalled"])
+        items, unsolved = verify_chain(state["plan"]["nodes"], evidence, pairs_of(state), settings, still_recalled(state))
         drafted = all(item["status"] in ("kept", "recalled") for item in items)
         written = drafted and stand(checker.check(state["plan"]["draft_answer"]))
     else:
@@ -65,7 +66,8 @@ def after_verify(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
 
 def after_repair(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
     """The inputs that were rewritten, and with them what goes deeper."""
-    again = [turn.send(state, index, state["plan"]["nodes"][index]) for index in state["repaired"]]
+    nodes = state["plan"]["nodes"]
+    again = [turn.send(state, index, nodes[index]) for index in state["repaired"] if index < len(nodes)]
     return [*again, *_deeper(turn, state)] or _on(turn, state)
 
 
@@ -211,14 +213,16 @@ def _with_memory(turn: TurnRuntime, state: ConvCoAState) -> tuple[list[Finding],
     def question(finding: Finding) -> str | None:
         if finding["index"] < 0:
             return plan["optimized_question"] if finding["depth"] else None
+        if finding["index"] >= len(plan["nodes"]):
+            return None
         node = plan["nodes"][finding["index"]]
         return None if turn.actions.always_fresh(node["action"]) else node["sub_question"]
 
-    given = state["findings"]
+    given = [*state["findings"], *looked_up(turn, state)]
     leans = not plan["self_contained"]
     findings, reused = with_earlier_evidence(turn, state, given, [question(finding) for finding in given], leans=leans)
     fresh = {str(document.id): document for finding in findings for document in finding["documents"]}
-    for answer in state.get("recalled") or []:
+    for answer in still_recalled(state):
         documents = [_whole(document, fresh) for document in answer["documents"]]
         findings.append(
             {"index": answer["index"], "depth": 1, "documents": documents, "error": "", "repairable": False, "seconds": 0.0}

@@ -1,4 +1,4 @@
-"""LangGraph Studio's server on loopback: it comes up with no key, tells its schemas, and runs a thread of two turns."""
+"""LangGraph Studio's server on loopback: schemas, turns, its state editor at every node, forks, and approval by a person."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -112,3 +114,114 @@ def test_the_retriever_runs_alone(studio: httpx.Client) -> None:
     }
     found = studio.post("/runs/wait", json=body).raise_for_status().json()["documents"]
     assert any(document["id"].startswith("sparsemax.md") for document in found[:3]), "the first turn says what 'it' is"
+
+
+QUESTION = "Who introduced the Hopfield network?"
+
+
+def new_thread(studio: httpx.Client) -> str:
+    return str(studio.post("/threads", json={}).raise_for_status().json()["thread_id"])
+
+
+def run(studio: httpx.Client, thread: str, **body: Any) -> dict[str, Any]:
+    """A run of a thread, to its end or to where it waits."""
+    body = {"assistant_id": assistant(studio, "convcoa"), **body}
+    output = dict(studio.post(f"/threads/{thread}/runs/wait", json=body).raise_for_status().json())
+    assert "__error__" not in output, output
+    return output
+
+
+def state_of(studio: httpx.Client, thread: str) -> dict[str, Any]:
+    return dict(studio.get(f"/threads/{thread}/state").raise_for_status().json())
+
+
+def history_of(studio: httpx.Client, thread: str) -> list[dict[str, Any]]:
+    """The states of a thread, oldest first."""
+    history = studio.post(f"/threads/{thread}/history", json={"limit": 100}).raise_for_status().json()
+    return list(reversed(history))
+
+
+def edit(studio: httpx.Client, thread: str, values: dict[str, Any], as_node: str, **at: Any) -> dict[str, Any]:
+    """What the state editor sends; the checkpoint that it makes."""
+    body = {"values": values, "as_node": as_node, **at}
+    done = studio.post(f"/threads/{thread}/state", json=body)
+    assert done.status_code == 200, f"{as_node}: {done.text}"
+    return dict(done.json()["checkpoint"])
+
+
+@pytest.mark.slow
+def test_the_state_editor_and_forks_work_at_every_node_of_a_turn(studio: httpx.Client) -> None:
+    thread = new_thread(studio)
+    run(studio, thread, input={"question": QUESTION})
+    history = history_of(studio, thread)
+    # What comes next at a state wrote the state after it.
+    states = [(before["next"][0], after) for before, after in pairwise(history) if before["next"]]
+    nodes = [node for node, _ in states if not node.startswith("__")]
+    assert nodes[0] == "recall"
+    assert nodes[-1] == "remember"
+    for node, state in states:
+        if node in nodes[:-1]:
+            fork = edit(studio, thread, {"asked": f"{QUESTION} Say it."}, node, checkpoint=state["checkpoint"])
+            out = run(studio, thread, input=None, checkpoint=fork)
+            assert "Hopfield" in out["answer"], node
+            asked = [entry["original_question"] for entry in out["knowledge_set"]["Contextual knowledge set"]]
+            assert asked == [f"{QUESTION} Say it."], node
+
+
+@pytest.mark.slow
+def test_a_state_can_be_written_as_any_node(studio: httpx.Client) -> None:
+    nodes = studio.get(f"/assistants/{assistant(studio, 'convcoa')}/graph").raise_for_status().json()["nodes"]
+    for node in (n["id"] for n in nodes if not n["id"].startswith("__")):
+        thread = new_thread(studio)
+        run(studio, thread, input={"question": QUESTION}, interrupt_after=["recall"])
+        edit(studio, thread, {"asked": "When was sparsemax introduced?"}, node)
+        assert state_of(studio, thread)["values"]["asked"] == "When was sparsemax introduced?"
+
+
+@pytest.mark.slow
+def test_an_edited_plan_is_resumed(studio: httpx.Client) -> None:
+    thread = new_thread(studio)
+    run(studio, thread, input={"question": QUESTION}, interrupt_after=["plan"])
+    made = state_of(studio, thread)["values"]["plan"]
+    step = {
+        "action": "knowledge_retrieval",
+        "sub_question": "Who introduced sparsemax?",
+        "guess_answer": "",
+        "action_input": "",
+    }
+    edit(studio, thread, {"asked": "Who introduced sparsemax?", "plan": {**made, "nodes": [step]}}, "plan")
+    out = run(studio, thread, input=None)
+    assert [item["sub_question"] for item in out["chain"]] == ["Who introduced sparsemax?"]
+    assert "Martins" in out["answer"]
+
+
+@pytest.mark.slow
+def test_a_person_approves_edits_and_rejects(studio: httpx.Client) -> None:
+    thread = new_thread(studio)
+    run(studio, thread, input={"question": QUESTION}, context={"approve": ["knowledge_retrieval", "answer"]})
+
+    def waiting() -> dict[str, Any]:
+        (task,) = state_of(studio, thread)["tasks"]
+        (request,) = task["interrupts"][0]["value"]["action_requests"]
+        return dict(request)
+
+    def decide(decision: dict[str, Any]) -> dict[str, Any]:
+        return run(studio, thread, command={"resume": {"decisions": [decision]}})
+
+    assert waiting()["name"] == "knowledge_retrieval"
+    args = {"sub_question": "Who introduced sparsemax?"}
+    decide({"type": "edit", "edited_action": {"name": "knowledge_retrieval", "args": args}})
+    assert waiting()["name"] == "answer"
+    assert "Martins" in waiting()["args"]["answer"]
+    out = decide({"type": "reject", "message": "not that"})
+    assert out["answer"] == "The answer was rejected: not that"
+    assert state_of(studio, thread)["next"] == []
+
+
+@pytest.mark.slow
+def test_the_final_message_carries_its_citations(studio: httpx.Client) -> None:
+    thread = new_thread(studio)
+    out = run(studio, thread, input={"messages": [{"role": "user", "content": QUESTION}]})
+    (block,) = out["messages"][-1]["content"]
+    assert block["text"] == out["answer"]
+    assert [a["extras"]["id"] for a in block["annotations"]] == [citation["id"] for citation in out["citations"]]

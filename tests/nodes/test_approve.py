@@ -1,0 +1,323 @@
+"""A person in the turn: what is asked, what each decision does, and that a wrong one costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from langchain.agents.middleware.human_in_the_loop import HITLRequest
+from langchain_core.documents import Document
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command
+from pydantic import TypeAdapter
+
+from langgraph_convcoa import ConvCoAContext, build_graph
+from langgraph_convcoa.actions.base import ActionInputError
+from langgraph_convcoa.errors import InputError
+from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, corrections, node, plan
+
+HOPFIELD = "John Hopfield described the Hopfield network in 1982."
+SPARSEMAX = "Sparsemax was introduced by Martins and Astudillo in 2016."
+ASKED = {"question": "When and who?"}
+THREAD: dict[str, Any] = {"configurable": {"thread_id": "a"}}
+YES = {"type": "approve"}
+NO = {"type": "reject", "message": "not today"}
+
+
+def two(final: str = f"{HOPFIELD} {SPARSEMAX}", action: str = "knowledge_retrieval") -> str:
+    first = node("When was the Hopfield network described?", HOPFIELD, action=action)
+    return plan(first, node("Who introduced sparsemax?", SPARSEMAX, action=action), final=final)
+
+
+def compiled(*replies: Any, actions: list[Any] | None = None, **more: Any) -> tuple[Any, ScriptedModel]:
+    model = ScriptedModel(replies=list(replies))
+    more.setdefault("retriever", KeywordRetriever())
+    return build_graph(model=model, actions=actions or [], **more).compile(checkpointer=InMemorySaver()), model
+
+
+def approving(*names: str, **more: Any) -> dict[str, Any]:
+    return {"approve": list(names), **more}
+
+
+def asked(out: dict[str, Any]) -> list[dict[str, Any]]:
+    """The requests of the one interrupt of a run."""
+    (interrupt,) = out["__interrupt__"]
+    TypeAdapter(HITLRequest).validate_python(interrupt.value, strict=True, extra="forbid")
+    assert json.loads(json.dumps(interrupt.value)) == interrupt.value
+    return list(interrupt.value["action_requests"])
+
+
+def decide(graph: Any, *decisions: Any) -> dict[str, Any]:
+    out: dict[str, Any] = graph.invoke(Command(resume={"decisions": list(decisions)}), THREAD)
+    return out
+
+
+def edit(name: str, **args: Any) -> dict[str, Any]:
+    return {"type": "edit", "edited_action": {"name": name, "args": args}}
+
+
+def comparable(out: dict[str, Any]) -> dict[str, Any]:
+    return {key: out[key] for key in ("answer", "citations", "chain")}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_approvals_of_everything_change_nothing_and_repeat_no_call(asynchronous: bool) -> None:
+    plain, _ = compiled(two())
+    expected = plain.invoke(ASKED, THREAD)
+    graph, model = compiled(two())
+
+    def run(given: Any, **more: Any) -> dict[str, Any]:
+        out: dict[str, Any]
+        out = asyncio.run(graph.ainvoke(given, THREAD, **more)) if asynchronous else graph.invoke(given, THREAD, **more)
+        return out
+
+    out = run(ASKED, context=approving("plan", "knowledge_retrieval", "answer"))
+    assert [request["name"] for request in asked(out)] == ["plan"]
+    # Resumed without the settings with which it began, as chat interfaces do.
+    out = run(Command(resume={"decisions": [YES]}))
+    assert [request["name"] for request in asked(out)] == ["knowledge_retrieval", "knowledge_retrieval"]
+    out = run(Command(resume={"decisions": [YES, YES]}))
+    assert [request["name"] for request in asked(out)] == ["answer"]
+    out = run(Command(resume={"decisions": [YES]}))
+    assert comparable(out) == comparable(expected)
+    assert len(model.prompts) == out["usage"]["llm_calls"] == 1
+
+
+def test_without_the_setting_no_run_goes_by_the_node() -> None:
+    graph, _ = compiled(two())
+    assert "approve" not in [name for step in graph.stream(ASKED, THREAD, stream_mode="updates") for name in step]
+
+
+def test_only_the_named_actions_are_asked_about() -> None:
+    other = WaitingAction("other")
+    graph, _ = compiled(
+        plan(node("Who introduced sparsemax?", SPARSEMAX), node("q?", "Fact.", action="other")), "a", actions=[other]
+    )
+    out = graph.invoke(ASKED, THREAD, context=approving("other"))
+    assert [request["args"] for request in asked(out)] == [{"sub_question": "q?", "guess_answer": "Fact.", "action_input": ""}]
+    assert not other.requests, "it has not run yet"
+    assert decide(graph, YES)["answer"]
+    assert len(other.requests) == 1
+
+
+def test_a_rejected_look_up_fails_with_the_persons_words_and_the_rest_is_answered() -> None:
+    other = WaitingAction("other")
+    graph, _ = compiled(
+        plan(node("Who introduced sparsemax?", SPARSEMAX), node("q?", "Fact.", action="other")),
+        corrections(final=f"{SPARSEMAX[:-1]} [1]."),
+        actions=[other],
+    )
+    graph.invoke(ASKED, THREAD, context=approving("other"))
+    out = decide(graph, NO)
+    assert [item["status"] for item in out["chain"]] == ["kept", "failed"]
+    assert "not today" in out["chain"][1]["reason"]
+    assert out["answer"] == f"{SPARSEMAX[:-1]} [1]."
+    assert not other.requests
+
+
+def test_rejecting_every_look_up_still_ends_in_an_answer() -> None:
+    graph, _ = compiled(two())
+    graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))
+    out = decide(graph, NO, {"type": "reject"})
+    assert [(item["status"], item["reason"]) for item in out["chain"]] == [
+        ("failed", "rejected: not today"),
+        ("failed", "rejected"),
+    ]
+    assert out["answer"]
+
+
+def test_an_edit_is_what_runs() -> None:
+    first, second = WaitingAction("first"), WaitingAction("second")
+    graph, _ = compiled(
+        plan(node("a?", "Fact.", action="first", action_input="old"), node("b?", "Fact.", action="first")),
+        corrections("A fact.", "B fact.", final="Both facts."),
+        actions=[first, second],
+    )
+    graph.invoke(ASKED, THREAD, context=approving("first"))
+    out = decide(graph, edit("first", action_input="new"), edit("second", sub_question="c?", guess_answer=""))
+    assert [(r.sub_question, r.action_input) for r in first.requests] == [("a?", "new")]
+    assert [r.sub_question for r in second.requests] == ["c?"]
+    assert [(item["action"], item["sub_question"]) for item in out["chain"]] == [("first", "a?"), ("second", "c?")]
+
+
+def test_an_edited_plan_is_what_is_looked_up() -> None:
+    graph, model = compiled(two(), corrections(final=SPARSEMAX))
+    graph.invoke(ASKED, THREAD, context=approving("plan"))
+    step = {"action": "knowledge_retrieval", "sub_question": "Who introduced sparsemax?", "guess_answer": SPARSEMAX}
+    out = decide(graph, edit("plan", chain=json.dumps([step])))
+    assert [item["answer"] for item in out["chain"]] == [SPARSEMAX]
+    assert len(model.prompts) == 2, "the draft was for another chain"
+
+
+def test_a_rejected_plan_ends_the_turn_with_a_plain_message() -> None:
+    graph, model = compiled(two(), two())
+    graph.invoke(ASKED, THREAD, context=approving("plan", "answer"))
+    out = decide(graph, NO)
+    assert out["answer"] == "The plan was rejected: not today"
+    assert {item["status"] for item in out["chain"]} == {"failed"}
+    assert len(model.prompts) == 1
+    assert out["messages"][-1].text == out["answer"]
+
+
+def test_an_edited_answer_keeps_only_citations_that_are_there() -> None:
+    graph, _ = compiled(two())
+    graph.invoke(ASKED, THREAD, context=approving("answer"))
+    out = decide(graph, edit("answer", answer=f"{SPARSEMAX} [2] Forged [7]."))
+    assert out["answer"] == f"{SPARSEMAX[:-1]} [1]. Forged."
+    assert [citation["id"] for citation in out["citations"]] == ["sparsemax-2016"]
+    assert out["messages"][-1].text == out["answer"]
+    assert out["knowledge_set"]["Contextual knowledge set"][0]["answer"] == out["answer"]
+
+
+def test_a_rejected_answer_is_a_plain_message() -> None:
+    graph, _ = compiled(two())
+    graph.invoke(ASKED, THREAD, context=approving("answer"))
+    out = decide(graph, {"type": "reject"})
+    assert out["answer"] == "The answer was rejected."
+    assert out["citations"] == []
+
+
+def test_an_answer_that_needed_no_correction_is_not_asked_about_where_only_those_are() -> None:
+    graph, _ = compiled(two())
+    assert "__interrupt__" not in graph.invoke(ASKED, THREAD, context=approving("correct"))
+    graph, _ = compiled(plan(node("Who introduced sparsemax?")), corrections(SPARSEMAX, final=SPARSEMAX))
+    out = graph.invoke(ASKED, THREAD, context=approving("correct"))
+    assert [request["name"] for request in asked(out)] == ["answer"]
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize("wrong", [[], [YES, YES, YES], [YES, {"type": "respond", "message": "x"}], [YES, edit("plan")]])
+def test_a_wrong_decision_leaves_the_turn_waiting(wrong: list[Any], by_id: bool) -> None:
+    graph, model = compiled(two())
+    (interrupt,) = graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))["__interrupt__"]
+
+    def resume(decisions: list[Any]) -> Any:
+        response = {"decisions": decisions}
+        return graph.invoke(Command(resume={interrupt.id: response} if by_id else response), THREAD)
+
+    for _ in range(2):
+        with pytest.raises(InputError):
+            resume(wrong)
+    assert graph.get_state(THREAD).next == ("approve",)
+    assert [item["status"] for item in resume([YES, YES])["chain"]] == ["kept", "kept"]
+    assert len(model.prompts) == 1
+
+
+def test_an_edit_that_is_no_plan_leaves_the_turn_waiting() -> None:
+    graph, _ = compiled(two())
+    graph.invoke(ASKED, THREAD, context=approving("plan"))
+    with pytest.raises(InputError, match="no JSON"):
+        decide(graph, edit("plan", chain="look it up"))
+    assert decide(graph, YES)["answer"]
+
+
+def test_a_repaired_input_is_approved_again() -> None:
+    class Sql(WaitingAction):
+        repairs = True
+
+        async def retrieve(self, request: Any) -> list[Document]:
+            self.requests.append(request)
+            if request.action_input != "good":
+                raise ActionInputError("no such column")
+            return [Document("Two fish were sold.", id="t")]
+
+    sql = Sql("sql")
+    graph, model = compiled(
+        plan(node("How many fish?", "Two fish were sold.", action="sql", action_input="bad"), final="Two fish were sold."),
+        json.dumps({"inputs": [{"index": 1, "action_input": "good"}]}),
+        actions=[sql],
+    )
+    out = graph.invoke(ASKED, THREAD, context=approving("sql"))
+    assert asked(out)[0]["args"]["action_input"] == "bad"
+    out = decide(graph, YES)
+    assert asked(out)[0]["args"]["action_input"] == "good"
+    assert [r.action_input for r in sql.requests] == ["bad"]
+    assert decide(graph, YES)["chain"][0]["status"] == "kept"
+    assert len(model.prompts) == 2
+
+
+@pytest.mark.parametrize(("decision", "depths", "status"), [(YES, [1, 2], "kept"), (NO, [1], "unsupported")])
+def test_a_deeper_look_is_approved_again(decision: dict[str, Any], depths: list[int], status: str) -> None:
+    class Web(WaitingAction):
+        async def retrieve(self, request: Any) -> list[Document]:
+            self.requests.append(request)
+            text = "Only a snippet." if request.depth == 1 else SPARSEMAX
+            return [Document(text, id=f"depth-{request.depth}")]
+
+    web = Web("web", deepens=True)
+    graph, _ = compiled(
+        plan(node("Who introduced sparsemax?", SPARSEMAX, action="web"), final=SPARSEMAX),
+        corrections("", supported=False, final="I found nothing."),
+        actions=[web],
+        retriever=None,
+    )
+    graph.invoke(ASKED, THREAD, context=approving("web"))
+    assert "deeper" in asked(decide(graph, YES))[0]["description"]
+    out = decide(graph, decision)
+    assert [r.depth for r in web.requests] == depths
+    assert out["chain"][0]["status"] == status
+
+
+def test_a_new_question_discards_the_waiting_turn() -> None:
+    graph, _ = compiled(two(), two())
+    graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))
+    out = graph.invoke({"question": "And now?"}, THREAD)
+    assert [r["original_question"] for r in out["knowledge_set"]["Contextual knowledge set"]] == ["And now?"]
+
+
+def test_a_waiting_turn_can_be_edited_and_forked() -> None:
+    graph, _ = compiled(two(), corrections(final=SPARSEMAX), corrections(final=HOPFIELD))
+    graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))
+    waiting = graph.get_state(THREAD)
+    made = waiting.values["plan"]
+    nodes = made["nodes"]
+    for n, expected in ((1, SPARSEMAX), (0, HOPFIELD)):
+        fork = graph.update_state(waiting.config, {"plan": {**made, "draft_answer": "", "nodes": nodes[n : n + 1]}}, "plan")
+        assert len(asked(graph.invoke(None, fork))) == 1
+        assert [item["answer"] for item in decide(graph, YES)["chain"]] == [expected]
+
+
+def test_the_turn_waits_inside_another_graph() -> None:
+    inner = build_graph(
+        model=ScriptedModel(replies=[two()]), retriever=KeywordRetriever(), context=approving("plan")
+    ).compile()
+    outer = StateGraph(MessagesState).add_node("research", inner).add_edge(START, "research").add_edge("research", END)
+    graph = outer.compile(checkpointer=InMemorySaver())
+    out = graph.invoke({"messages": [{"role": "user", "content": "When and who?"}]}, THREAD)
+    assert asked(out)[0]["name"] == "plan"
+    assert "1982" in decide(graph, YES)["messages"][-1].text
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_approval_needs_a_checkpointer_before_anything_is_paid_for(asynchronous: bool) -> None:
+    model = ScriptedModel(replies=[two()])
+    graph = build_graph(model=model, retriever=KeywordRetriever()).compile()
+    with pytest.raises(InputError, match=r"compile\(checkpointer="):
+        if asynchronous:
+            asyncio.run(graph.ainvoke(ASKED, context=approving("plan")))
+        else:
+            graph.invoke(ASKED, context=approving("plan"))
+    assert not model.prompts
+
+
+def test_names_are_those_of_the_graph() -> None:
+    with pytest.raises(InputError, match="'web_querying': it takes plan, correct, answer, knowledge_retrieval"):
+        build_graph(retriever=KeywordRetriever(), context=approving("web_querying"))
+    graph, model = compiled(two())
+    with pytest.raises(InputError, match="'plans'"):
+        graph.invoke(ASKED, THREAD, context=ConvCoAContext(approve=["plans"]))
+    assert not model.prompts
+
+
+def test_the_setting_takes_a_set_and_is_json() -> None:
+    context = ConvCoAContext.model_validate({"approve": {"plan"}})
+    assert json.loads(context.model_dump_json())["approve"] == ["plan"]
+
+
+def test_the_stream_of_each_run_tells_of_the_interrupt_once() -> None:
+    graph, _ = compiled(two())
+    steps = list(graph.stream(ASKED, THREAD, context=approving("knowledge_retrieval"), stream_mode="updates"))
+    assert [name for step in steps for name in step].count("__interrupt__") == 1
