@@ -19,9 +19,9 @@ from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.methods.base import SAMPLE
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
-from langgraph_convcoa.reasoning.base import AnswerRequest
-from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
+from langgraph_convcoa.reasoning.asking import Asking
 from langgraph_convcoa.reasoning.models import load_chat_model
+from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA
 from tests.bounds import joined
 from tests.fakes import ScriptedModel
 from tests.openai_server import OpenAIServer, Reply, prompt_of
@@ -123,10 +123,8 @@ def test_tool_calls_and_what_providers_add_survive(cache: ReplyCache) -> None:
 def test_the_answer_that_streams_is_kept_too(cache: ReplyCache) -> None:
     with OpenAIServer(lambda body: "It is so [1].") as server:
         for _ in range(2):
-            reasoner = ChatModelReasoner(keep_replies(model_of(server), cache))
-            request = AnswerRequest("Is it?", "Is it?", [], [])
-            messages, stream = reasoner._answer_stream(request, None)
-            assert "".join(chunk.text for chunk in stream.stream(messages)).startswith("It is so")
+            streamed = Asking(keep_replies(model_of(server), cache)).streamed(CHAIN_SCHEMA)
+            assert "".join(chunk.text for chunk in streamed.stream("Is it?")) == "It is so [1]."
         assert len(server.requests) == 1
 
 
