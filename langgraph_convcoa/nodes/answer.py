@@ -12,6 +12,7 @@ from langgraph_convcoa.chain import SOLVED, ChainItem
 from langgraph_convcoa.memory.knowledge_set import Citation
 from langgraph_convcoa.nodes.correct import numbers_of
 from langgraph_convcoa.nodes.drafts import Checked, Checker
+from langgraph_convcoa.nodes.review import ANSWER, CORRECT
 from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, emit
 from langgraph_convcoa.reasoning.streaming import Shown
 from langgraph_convcoa.state import ConvCoAState
@@ -35,10 +36,17 @@ def answer(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> St
         }
     )
     shown, message_id = state["shown"], state["final_message_id"]
-    if message_id and text.startswith(shown) and len(text) > len(shown):
+    # What is still to be approved is shown when it is kept.
+    if message_id and not awaits_approval(state) and text.startswith(shown) and len(text) > len(shown):
         rest = Shown(text=text[len(shown) :], message_id=message_id)
         yield Call(rest.invoke, rest.ainvoke, ([HumanMessage("")], config))
     return {"final": text, "final_citations": citations}
+
+
+def awaits_approval(state: ConvCoAState) -> bool:
+    """Whether a person wants to see this answer before it is kept: any, or one that the first model call did not settle."""
+    at_once = state["written"] and state["written"] == state["plan"]["draft_answer"]
+    return ANSWER in state["approve"] or (CORRECT in state["approve"] and not at_once)
 
 
 def finish(written: str, items: Sequence[ChainItem], checker: Checker) -> tuple[str, list[Citation], list[Checked], int]:

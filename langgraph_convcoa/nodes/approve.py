@@ -15,13 +15,12 @@ from langgraph.types import Overwrite, Send, interrupt
 from pydantic import ValidationError, WrapValidator
 
 from langgraph_convcoa.chain import ChainItem
-from langgraph_convcoa.nodes.answer import finish
+from langgraph_convcoa.nodes.answer import awaits_approval, finish
 from langgraph_convcoa.nodes.correct import numbers_of
 from langgraph_convcoa.nodes.plan import after_plan, recall_plan
 from langgraph_convcoa.nodes.review import (
     ANSWER,
     CHAIN,
-    CORRECT,
     PLAN,
     Decided,
     Decisions,
@@ -114,9 +113,7 @@ def _due(state: ConvCoAState, way: Way) -> list[Review]:
     if not wanted:
         return []
     if state["final"]:
-        at_once = state["written"] and state["written"] == state["plan"]["draft_answer"]
-        asked = ANSWER in wanted or (CORRECT in wanted and not at_once)
-        return [_answer_review(state)] if asked and ANSWER not in decided else []
+        return [_answer_review(state)] if awaits_approval(state) and ANSWER not in decided else []
     if state["depth"] == 0 and PLAN in wanted and PLAN not in decided:
         return [_plan_review(state)]
     payloads: list[ActionState] = [send.arg for send in way] if isinstance(way, list) else []

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from langgraph_convcoa.cli.approve import ask_decisions
+from langgraph_convcoa.cli.console import TurnView
+from langgraph_convcoa.cli.options import ConversationOptions
+from langgraph_convcoa.cli.session import Session
+from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.review import Review, read_decisions, review_request
+from langgraph_convcoa.storage.export import file_as_values
+from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
 
 SQL = Review(
     "data_analysis",
@@ -83,3 +92,69 @@ def test_an_end_of_input_decides_nothing(keys: Keys) -> None:
     keys()
     with pytest.raises(InputError, match="ask the same question again"):
         decided(SQL)
+
+
+SPARSEMAX = "Sparsemax was introduced by Martins and Astudillo in 2016."
+ASKED = "Who introduced sparsemax?"
+
+
+def session(*names: str, store: Path | None = None, replies: int = 1) -> Session:
+    model = ScriptedModel(replies=[plan(node(ASKED, SPARSEMAX), final=SPARSEMAX)] * replies)
+    context = ConvCoAContext(approve=list(names))
+    return Session(build_graph(model=model, retriever=KeywordRetriever()), context, "a", store)
+
+
+def test_a_turn_at_the_terminal_asks_and_is_answered_once(keys: Keys) -> None:
+    keys("a", "e", "It was Martins [1].")
+    out, err = (Console(file=io.StringIO(), width=200, soft_wrap=True, highlight=False, markup=False) for _ in range(2))
+    with session("knowledge_retrieval", "answer") as conversation, TurnView(out, err) as view:
+        view.finish(conversation.ask(ASKED, view))
+    assert isinstance(out.file, io.StringIO)
+    assert isinstance(err.file, io.StringIO)
+    assert out.file.getvalue().count("Martins [1].") == 1
+    assert err.file.getvalue().count("waits for approval") == 2
+
+
+def test_a_turn_that_nobody_can_decide_about_waits_in_the_store(keys: Keys, tmp_path: Path) -> None:
+    store = tmp_path / "chats.sqlite"
+    with session("knowledge_retrieval", store=store) as conversation, pytest.raises(InputError, match="without --json"):
+        conversation.ask(ASKED)
+    view = TurnView(*(Console(file=io.StringIO(), markup=False) for _ in range(2)))
+    keys()
+    with session(store=store, replies=0) as conversation:
+        assert conversation.unfinished() == ASKED
+        with pytest.raises(InputError, match="nothing was decided"):
+            conversation.resume(view)
+        keys("a")
+        assert conversation.resume(view)["answer"] == f"{SPARSEMAX[:-1]} [1]."
+        assert len(conversation.rounds()) == 1
+
+
+def test_an_exported_thread_keeps_the_citations_of_its_messages(tmp_path: Path) -> None:
+    with session(store=tmp_path / "chats.sqlite") as conversation:
+        output = conversation.ask(ASKED)
+        exported = json.loads(json.dumps(conversation.export()))
+        kept = conversation._values()["messages"]
+    message = file_as_values(exported)["messages"][-1]
+    assert message == kept[-1]
+    assert message.text == output["answer"]
+    assert message.content_blocks[0]["annotations"][0]["extras"]["id"] == output["citations"][0]["id"]
+
+
+def test_approval_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ConversationOptions(docs="demo", approve=["plan"])
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(InputError, match="asks at the terminal"):
+        options.check("ask")
+
+
+def test_a_view_that_showed_text_before_it_asks_starts_a_new_line(keys: Keys) -> None:
+    keys("a")
+    out, err = (Console(file=io.StringIO(), width=200, markup=False) for _ in range(2))
+    view = TurnView(out, err)
+    view.token("Shown")
+    request: Mapping[str, Any] = review_request([SQL])  # type: ignore[assignment]
+    assert view.decide(request) == {"decisions": [{"type": "approve"}]}
+    view.finish({"answer": "Kept."})
+    assert isinstance(out.file, io.StringIO)
+    assert out.file.getvalue() == "Shown\nKept.\n"

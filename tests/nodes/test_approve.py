@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from langgraph_convcoa import ConvCoAContext, build_graph
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.errors import InputError
-from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, corrections, node, plan
+from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, corrections, direct, node, plan
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
 SPARSEMAX = "Sparsemax was introduced by Martins and Astudillo in 2016."
@@ -170,6 +170,77 @@ def test_an_edited_answer_keeps_only_citations_that_are_there() -> None:
     assert [citation["id"] for citation in out["citations"]] == ["sparsemax-2016"]
     assert out["messages"][-1].text == out["answer"]
     assert out["knowledge_set"]["Contextual knowledge set"][0]["answer"] == out["answer"]
+
+
+def test_what_a_person_writes_without_evidence_is_kept_and_told_to_be_theirs() -> None:
+    graph, _ = compiled(two())
+    graph.invoke(ASKED, THREAD, context=approving("answer"))
+    out = decide(graph, edit("answer", answer=f"{SPARSEMAX} I met them in Paris [1]."))
+    assert "I met them in Paris" in out["answer"]
+    *chain, own = out["chain"]
+    assert [item["status"] for item in chain] == ["kept", "kept"]
+    assert own["status"] == "unsupported"
+    assert own["reason"].startswith("written by a person; no evidence supports “I met them in Paris")
+    assert own["evidence"] == [citation["id"] for citation in out["citations"]]
+
+
+def test_an_answer_given_at_once_is_approved_as_a_plan_and_an_edit_of_it_is_verified() -> None:
+    graph, model = compiled(direct(f"{HOPFIELD[:-1]} [1]."))
+    out = graph.invoke({"question": "When was the Hopfield network described?"}, THREAD, context=approving("plan"))
+    (request,) = asked(out)
+    assert request["args"]["draft_answer"] == f"{HOPFIELD[:-1]} [1]."
+    assert "[1] hopfield-1982.md" in request["description"]
+    out = decide(graph, edit("plan", draft_answer="It stores patterns as minima of an energy function."))
+    assert out["answer"] == "It stores patterns as minima of an energy function [1]."
+    assert [item["status"] for item in out["chain"]] == ["kept"]
+    assert len(model.prompts) == 1
+
+
+def test_a_person_may_have_something_looked_up_in_the_place_of_an_answer() -> None:
+    graph, _ = compiled(direct(f"{HOPFIELD[:-1]} [1]."), corrections(SPARSEMAX, final=SPARSEMAX))
+    graph.invoke({"question": "When was the Hopfield network described?"}, THREAD, context=approving("plan"))
+    step = {"action": "knowledge_retrieval", "sub_question": "Who introduced sparsemax?"}
+    out = decide(graph, edit("plan", chain=[step]))
+    assert [item["sub_question"] for item in out["chain"]] == ["Who introduced sparsemax?"]
+    assert out["answer"] == f"{SPARSEMAX[:-1]} [1]."
+
+
+def test_what_is_to_be_approved_is_not_looked_up_before_the_plan() -> None:
+    retriever = KeywordRetriever()
+    graph, _ = compiled(direct("Nothing is known."), retriever=retriever)
+    out = graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))
+    assert not retriever.asked
+    assert asked(out)[0]["args"]["sub_question"] == "optimized?", "the one look-up of an empty chain"
+    decide(graph, edit("knowledge_retrieval", sub_question="Who introduced sparsemax?"))
+    assert retriever.asked == ["Who introduced sparsemax?"]
+
+
+@pytest.mark.parametrize("names", [["plan"], ["answer"], ["correct"]])
+def test_nothing_is_streamed_before_it_is_approved_and_all_of_it_after(names: list[str]) -> None:
+    wrong = plan(node("Who introduced sparsemax?"), final="")
+    graph, _ = compiled(wrong, corrections(SPARSEMAX, final=SPARSEMAX))
+
+    def text(given: Any, **more: Any) -> str:
+        return "".join(chunk.text for chunk, _ in graph.stream(given, THREAD, stream_mode="messages", **more))
+
+    before = text(ASKED, context=approving(*names))
+    after = text(Command(resume={"decisions": [YES]}))
+    assert before == ""
+    assert after == graph.get_state(THREAD).values["answer"] == f"{SPARSEMAX[:-1]} [1]."
+
+
+def test_an_edited_plan_is_not_answered_with_what_was_recalled_or_found_for_the_old_one() -> None:
+    first = plan(node("Who introduced sparsemax?", SPARSEMAX), final=SPARSEMAX)
+    again = plan(node("Who introduced sparsemax?"))
+    graph, _ = compiled(first, again, corrections(HOPFIELD, final=HOPFIELD))
+    graph.invoke({"question": "Who introduced sparsemax?"}, THREAD)
+    graph.invoke({"question": "Who introduced sparsemax?"}, THREAD, interrupt_after=["plan"])
+    made = graph.get_state(THREAD).values["plan"]
+    (step,) = made["nodes"]
+    edited = {**made, "nodes": [{**step, "sub_question": "When was the Hopfield network described?"}]}
+    graph.update_state(THREAD, {"plan": edited})
+    out = graph.invoke(None, THREAD)
+    assert [(item["status"], item["answer"]) for item in out["chain"]] == [("filled", HOPFIELD)]
 
 
 def test_a_rejected_answer_is_a_plain_message() -> None:
