@@ -20,6 +20,8 @@ from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, correcti
 NETWORK = "When was the Hopfield network described?"
 FACT = "John Hopfield described the Hopfield network in 1982."
 SPARSEMAX = "When was sparsemax introduced?"
+GUESSING = ConvCoAContext(look_first=False)
+"""The papers' form, in which the plan has guesses."""
 
 
 class Model:
@@ -33,10 +35,10 @@ class Model:
     def reply(self, prompt: str) -> str:
         if self.fails:
             raise ConnectionError("gone")
-        if "Answer sub-questions from evidence" in prompt:
-            return corrections("Corrected from the evidence.", "And this one.")
-        if "Answer the question from the solved reasoning chain" in prompt:
-            return "It was in 1982 [1]."
+        if "Answer a question from evidence that was looked up" in prompt:
+            return corrections("Corrected from the evidence.", "And this one.", final="It was in 1982 [1].")
+        if "Check sentences of an answer" in prompt:
+            return corrections("Corrected from the evidence.")
         return self.plans.pop(0)
 
     @property
@@ -62,16 +64,18 @@ def converse(
 
 def test_a_second_turn_knows_the_chain_of_the_first_and_recalls_its_answer() -> None:
     model = Model(kept_plan(), kept_plan())
-    outcomes = converse(make_method("ours", Kit(model.model, KeywordRetriever())), ["When?", "Once more?"])
+    outcomes = converse(make_method("ours", Kit(model.model, KeywordRetriever(), settings=GUESSING)), ["When?", "Once more?"])
     assert [item["status"] for item in outcomes[0].chain] == ["kept"]
     assert [item["status"] for item in outcomes[1].chain] == ["recalled"]
-    assert '"sub_questions": {"sub1"' in model.plan_prompts[1]
+    assert FACT in model.plan_prompts[1]
     assert outcomes[0].passages[0] == "hopfield-1982"
 
 
 def test_gold_answers_are_a_history_of_their_own() -> None:
     model = Model(kept_plan(), kept_plan())
-    outcomes = converse(make_method("ours", Kit(model.model, KeywordRetriever())), ["When?", "Once more?"], gold="In 1899.")
+    outcomes = converse(
+        make_method("ours", Kit(model.model, KeywordRetriever(), settings=GUESSING)), ["When?", "Once more?"], gold="In 1899."
+    )
     assert "In 1899." in model.plan_prompts[1]
     assert "1982" not in model.plan_prompts[1]
     assert [item["status"] for item in outcomes[1].chain] == ["kept"], "what was not answered so is not recalled"
@@ -81,21 +85,24 @@ def test_a_conversation_taken_up_from_its_first_question_goes_the_same_way() -> 
     def outcomes(method: Runnable[Turn, Outcome]) -> list[Outcome]:
         return converse(method, ["When?", "Once more?", "And again?"])
 
-    first, second = (outcomes(make_method("ours", Kit(Model(*[kept_plan()] * 3).model, KeywordRetriever()))) for _ in "ab")
+    first, second = (
+        outcomes(make_method("ours", Kit(Model(*[kept_plan()] * 3).model, KeywordRetriever(), settings=GUESSING)))
+        for _ in "ab"
+    )
     assert first == second
 
 
 def test_conversations_do_not_know_of_each_other() -> None:
     model = Model(kept_plan(), kept_plan())
-    method = make_method("ours", Kit(model.model, KeywordRetriever()))
+    method = make_method("ours", Kit(model.model, KeywordRetriever(), settings=GUESSING))
     converse(method, ["When?"], conversation="a")
     assert converse(method, ["When?"], conversation="b")[0].chain[0]["status"] == "kept"
-    assert "Contextual knowledge set" not in model.plan_prompts[1]
+    assert "[Conversation]" not in model.plan_prompts[1]
 
 
 def test_a_turn_that_failed_leaves_the_conversation_as_it_was() -> None:
     model = Model(kept_plan(), kept_plan())
-    method = make_method("ours", Kit(model.model, KeywordRetriever()))
+    method = make_method("ours", Kit(model.model, KeywordRetriever(), settings=GUESSING))
     answer = converse(method, ["When?"])[0].answer
     history = (("When?", answer),)
     model.fails = True
@@ -128,10 +135,10 @@ def test_the_memory_of_conversations_is_bounded(monkeypatch: pytest.MonkeyPatch)
 
 def test_without_a_knowledge_set_the_history_is_text_and_nothing_is_recalled() -> None:
     model = Model(kept_plan(), kept_plan())
-    method = make_method("ours-without-cks", Kit(model.model, KeywordRetriever()))
+    method = make_method("ours-without-cks", Kit(model.model, KeywordRetriever(), settings=GUESSING))
     outcomes = converse(method, ["When?", "Once more?"])
     assert outcomes[1].chain[0]["status"] == "kept"
-    assert "Contextual knowledge set" not in model.plan_prompts[1]
+    assert "[Conversation]" not in model.plan_prompts[1]
     assert "User: When?\nAssistant: John Hopfield described" in model.plan_prompts[1]
 
 
@@ -140,19 +147,28 @@ STEPS = plan(node(NETWORK, "It was described by Kohonen in 1977."), node(SPARSEM
 
 def statuses(name: str, text: str = STEPS, **settings: Any) -> tuple[list[tuple[str, str]], ScriptedModel]:
     model = Model(text)
-    kit = Kit(model.model, KeywordRetriever(), **settings)
+    kit = Kit(model.model, KeywordRetriever(), **{"settings": GUESSING, **settings})
     outcome = asyncio.run(make_method(name, kit).ainvoke(Turn("q", "c", "Both?")))
     return [(item["status"], item["answer"]) for item in outcome.chain], model.model
+
+
+def test_ours_answers_from_what_the_question_finds_in_one_call() -> None:
+    model = Model(plan(final=f"{FACT[:-1]} [1].", optimized=NETWORK))
+    outcome = asyncio.run(make_method("ours", Kit(model.model, KeywordRetriever())).ainvoke(Turn("q", "c", NETWORK)))
+    assert outcome.answer == f"{FACT[:-1]} [1]."
+    [prompt] = model.model.prompts
+    assert FACT in prompt
+    assert outcome.passages[0] == "hopfield-1982"
 
 
 def test_ours_corrects_and_fills() -> None:
     chain, model = statuses("ours")
     assert chain == [("corrected", "Corrected from the evidence."), ("filled", "And this one.")]
-    assert len(model.prompts) == 3
+    assert len(model.prompts) == 2
 
 
 def test_corrections_that_are_switched_off_are_not_malformed() -> None:
-    kit = Kit(Model(STEPS).model, KeywordRetriever(), settings=ConvCoAContext(max_corrections=0))
+    kit = Kit(Model(STEPS).model, KeywordRetriever(), settings=ConvCoAContext(max_corrections=0, look_first=False))
     outcome = asyncio.run(make_method("ours", kit).ainvoke(Turn("q", "c", "Both?")))
     assert outcome.malformed == 0
     assert [item["answer"] for item in outcome.chain] == [FACT, "Sparsemax was introduced by Martins and Astudillo in 2016."]
@@ -170,15 +186,13 @@ def test_without_verification_a_wrong_guess_stays() -> None:
 def test_without_alignment_even_a_right_guess_is_answered_anew() -> None:
     chain, model = statuses("ours-without-alignment", kept_plan())
     assert chain == [("corrected", "Corrected from the evidence.")]
-    assert len(model.prompts) == 3
+    assert len(model.prompts) == 2
 
 
 def test_without_filling_a_missing_guess_stays_open_and_its_evidence_unseen() -> None:
     chain, model = statuses("ours-without-filling", k=1)
     assert chain == [("corrected", "Corrected from the evidence."), ("unsupported", "")]
-    assert SPARSEMAX not in model.prompts[1]
-    assert "Martins and Astudillo" not in model.prompts[2]
-    assert "(the evidence holds no answer)" in model.prompts[2]
+    assert "Martins and Astudillo" not in model.prompts[1]
 
 
 def test_without_draft_the_answer_is_always_written() -> None:
