@@ -208,6 +208,11 @@ def test_a_person_approves_edits_and_rejects(studio: httpx.Client) -> None:
     def decide(decision: dict[str, Any]) -> dict[str, Any]:
         return run(studio, thread, command={"resume": {"decisions": [decision]}})
 
+    assert studio.get(f"/threads/{thread}").json()["status"] == "interrupted", "what Agent Inbox lists"
+    assert waiting()["name"] == "knowledge_retrieval"
+    wrong = {"assistant_id": assistant(studio, "convcoa"), "command": {"resume": {"decisions": []}}}
+    refused = studio.post(f"/threads/{thread}/runs/wait", json=wrong).raise_for_status().json()
+    assert "one decision for each of knowledge_retrieval" in str(refused["__error__"])
     assert waiting()["name"] == "knowledge_retrieval"
     args = {"sub_question": "Who introduced sparsemax?"}
     decide({"type": "edit", "edited_action": {"name": "knowledge_retrieval", "args": args}})

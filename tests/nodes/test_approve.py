@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pydantic import TypeAdapter
 
 from langgraph_convcoa import ConvCoAContext, build_graph
 from langgraph_convcoa.actions.base import ActionInputError
+from langgraph_convcoa.actions.tables.action import DataAnalysis
 from langgraph_convcoa.errors import InputError
 from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, corrections, direct, node, plan
 
@@ -349,6 +351,32 @@ def test_a_waiting_turn_can_be_edited_and_forked() -> None:
         fork = graph.update_state(waiting.config, {"plan": {**made, "draft_answer": "", "nodes": nodes[n : n + 1]}}, "plan")
         assert len(asked(graph.invoke(None, fork))) == 1
         assert [item["answer"] for item in decide(graph, YES)["chain"]] == [expected]
+
+
+def test_another_decision_about_the_same_request_forks_the_turn() -> None:
+    graph, _ = compiled(two(), corrections(final=HOPFIELD))
+    graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))
+    waiting = graph.get_state(THREAD).config
+    assert [item["status"] for item in decide(graph, YES, YES)["chain"]] == ["kept", "kept"]
+    fork = graph.update_state(waiting, {"asked": "Once more?"}, "plan")
+    assert len(asked(graph.invoke(None, fork))) == 2
+    again = decide(graph, YES, NO)
+    assert [item["status"] for item in again["chain"]] == ["kept", "failed"]
+    assert len(again["knowledge_set"]["Contextual knowledge set"]) == 1
+
+
+@pytest.mark.parametrize(("query", "status"), [("SELECT sum(sold) FROM fish", "filled"), ("DROP TABLE fish", "failed")])
+def test_sql_that_a_person_wrote_is_what_is_run_and_guarded_as_any_other(query: str, status: str, tmp_path: Path) -> None:
+    (tmp_path / "fish.csv").write_text("kind,sold\ncod,3\nhake,4\n", encoding="utf-8")
+    sql = node("How many were sold?", action="data_analysis", action_input="SELECT count(*) FROM fish")
+    graph, _ = compiled(
+        plan(sql), corrections("7", final="7 were sold."), actions=[DataAnalysis([str(tmp_path)])], retriever=None
+    )
+    out = graph.invoke(ASKED, THREAD, context=approving("data_analysis"))
+    assert asked(out)[0]["args"]["action_input"] == "SELECT count(*) FROM fish"
+    out = decide(graph, edit("data_analysis", action_input=query))
+    assert [(item["action_input"], item["status"]) for item in out["chain"]] == [(query, status)]
+    assert (out["citations"] != []) == (status == "filled")
 
 
 def test_the_turn_waits_inside_another_graph() -> None:
