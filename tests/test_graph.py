@@ -688,7 +688,7 @@ def test_the_time_of_a_failed_action_counts() -> None:
         ({"reasoner": 3, "retriever": KeywordRetriever()}, "plan and correct"),
         ({"context": {"k": 0}, "retriever": KeywordRetriever()}, "'k'"),
         ({"base_url": "http://localhost/v1", "retriever": KeywordRetriever()}, "base_url needs a model"),
-        ({"model": ScriptedModel().with_retry(), "retriever": KeywordRetriever()}, "chat model that it wraps"),
+        ({"model": 3, "retriever": KeywordRetriever()}, "a model is a name or a chat model"),
     ],
 )
 def test_wrong_types_are_told_when_the_graph_is_built(arguments: dict[str, Any], message: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from langchain_core.documents import Document
 
@@ -84,6 +84,7 @@ class Checker:
         return checked
 
     def _checked(self, before: str, text: str, verdict: SentenceVerdict) -> Checked:
+        verdict = self._copied(without_marks(text), verdict)
         given = list(dict.fromkeys(int(d) for marks in _MARK.findall(text) for d in re.findall(r"\d{1,9}", marks)))
         known = [number for number in given if 0 < number <= len(self.evidence)]
         plain = without_marks(text).rstrip()
@@ -93,6 +94,16 @@ class Checker:
             supports = [n + 1 for n in (verdict.reference, *verdict.also) if n < len(self.evidence)][:2]
         cited = tuple(supports[:_MOST_MARKS])
         return Checked(before, with_marks(plain, cited), plain, verdict, cited, len(given) - len(known))
+
+    def _copied(self, plain: str, verdict: SentenceVerdict) -> SentenceVerdict:
+        """What stands in the evidence word for word is supported, also where it is no sentence, such as a table's row."""
+        words = " ".join(plain.split()).strip("….!? ")
+        if verdict.supported or not verdict.claims or not words:
+            return verdict
+        for n, document in enumerate(self.evidence):
+            if words in " ".join(document.page_content.split()):
+                return replace(verdict, score=1.0, supported=True, reference=n, quote=words, reason="")
+        return verdict
 
     def _supports(self, plain: str, numbers: Sequence[int]) -> list[int]:
         """Of the numbers that a sentence cites, those whose text bears a part of it, the best first."""

@@ -99,9 +99,9 @@ def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[s
         >>> parse_corrections('{"answers": [{"index": 2, "answer": "1982", "evidence": [3]}], "final_answer": "In 1982 [3]."}')
         ({2: {'answer': '1982', 'evidence': [3], 'reason': '', 'status': 'supported'}}, 'In 1982 [3].')
     """
-    data = read_json(output)
-    if data is None and isinstance(output, str):
+    if isinstance(output, str) and "{" not in output:
         return {}, output.strip()
+    data = read_json(output)
     fields = _fold(data) if isinstance(data, Mapping) else {}
     final = _text(_first(fields, ("finalanswer", "final", "draftanswer")))
     listed = isinstance(data, list) or _first(fields, _ANSWER_LISTS) is not None

@@ -15,7 +15,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph_convcoa import ConvCoAContext, build_graph
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.sharing import user_of
-from tests.fakes import FACTS, KeywordRetriever, ScriptedModel, WaitingAction, corrections, node, plan
+from tests.fakes import FACTS, KeywordRetriever, ScriptedModel, WaitingAction, corrections, direct, node, plan
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
 SPARSEMAX = "Sparsemax was introduced by Martins and Astudillo in 2016."
@@ -34,7 +34,8 @@ def compiled(*replies: Any, retriever: KeywordRetriever | None = None, **more: A
 
 
 def invoke(graph: Any, question: str, asynchronous: bool = False, name: str = "t", **context: Any) -> dict[str, Any]:
-    settings = ConvCoAContext(**context)
+    """A turn in the papers' form, in which every sub-question is planned before anything is looked up."""
+    settings = ConvCoAContext(**{"look_first": False, **context})
     if asynchronous:
         return dict(asyncio.run(graph.ainvoke({"question": question}, config(name), context=settings)))
     return dict(graph.invoke({"question": question}, config(name), context=settings))
@@ -46,7 +47,7 @@ def test_a_sub_question_that_was_answered_is_recalled_with_its_citation(asynchro
     graph, model = compiled(
         plan(node(ASKED, HOPFIELD), final=HOPFIELD),
         plan(node(AGAIN)),
-        "In 1982 [1].",
+        corrections(final=f"{HOPFIELD[:-1]} [1]."),
         retriever=retriever,
     )
     first = invoke(graph, "When?", asynchronous)
@@ -59,9 +60,24 @@ def test_a_sub_question_that_was_answered_is_recalled_with_its_citation(asynchro
     assert len(retriever.asked) == 1, "nothing was retrieved again"
     assert (out["usage"]["retrievals"], out["usage"]["recalled"]) == (0, 1)
     assert out["usage"]["llm_calls"] == 2
-    assert out["answer"] == "In 1982 [1]."
+    assert out["answer"] == f"{HOPFIELD[:-1]} [1]."
     assert out["knowledge_set"]["Contextual knowledge set"][1]["convcoa"]["chain"][0]["status"] == "recalled"
     assert model.replies == []
+
+
+def test_an_answer_that_was_given_at_once_is_recalled_where_its_question_comes_again() -> None:
+    retriever = KeywordRetriever()
+    graph, _ = compiled(
+        direct(f"{HOPFIELD[:-1]} [1].", ASKED),
+        plan(node(AGAIN)),
+        corrections(final=f"{HOPFIELD[:-1]} [1]."),
+        retriever=retriever,
+    )
+    invoke(graph, ASKED, look_first=True)
+    out = invoke(graph, "Once more, and who?", look_first=True)
+    assert [item["status"] for item in out["chain"]] == ["recalled"]
+    assert out["citations"][0]["id"] == "hopfield-1982"
+    assert len(retriever.asked) == 2, "each question as it stands, and no sub-question"
 
 
 def test_a_draft_over_recalled_answers_takes_one_call() -> None:
@@ -77,7 +93,7 @@ def test_what_is_not_recalled_is_retrieved_beside_it() -> None:
     graph, _ = compiled(
         plan(node(ASKED, HOPFIELD), final=HOPFIELD),
         plan(node("Who introduced sparsemax?", SPARSEMAX), node(AGAIN), final=""),
-        "Both [1][4].",
+        corrections(final=f"{SPARSEMAX} {HOPFIELD}"),
         retriever=retriever,
     )
     invoke(graph, "When?")
@@ -102,7 +118,7 @@ def test_what_is_new_leaning_or_stale_is_retrieved(second: str, context: dict[st
     graph, _ = compiled(
         plan(node(ASKED, HOPFIELD), final=HOPFIELD),
         plan(node(second, HOPFIELD), final=HOPFIELD),
-        "A [1].",
+        corrections(final="A [1]."),
         retriever=retriever,
     )
     invoke(graph, "When?", **context)
@@ -130,7 +146,7 @@ def test_news_is_asked_of_the_web_every_time() -> None:
 
 def test_an_unsupported_answer_is_looked_up_again() -> None:
     retriever = KeywordRetriever()
-    replies = [plan(node("Who introduced sparsemax?")), corrections("", supported=False), "Unknown."]
+    replies = [plan(node("Who introduced sparsemax?")), corrections("", supported=False, final="It is unknown.")]
     graph, _ = compiled(*replies * 2, retriever=retriever)
     invoke(graph, "Who?")
     assert invoke(graph, "Who?")["chain"][0]["status"] == "unsupported"
@@ -239,14 +255,14 @@ def test_the_prompt_holds_the_relevant_early_round_and_not_every_round() -> None
         *[f"Where do the birds number {n} live?" for n in range(20)],
         "sparsemax author?",
     ]
-    replies = [reply for question in questions for reply in (plan(optimized=question), f"{facts[1]} [1]")]
+    replies = [r for q in questions for r in (plan(optimized=q), corrections(facts[1], final=f"{facts[1]} [1]"))]
     graph, model = compiled(*replies)
     for question in questions:
         invoke(graph, question)
     view = model.prompts[-2]
-    assert '"round": 1,' in view
-    assert '"round": 21,' in view
-    assert view.count('"original_question"') <= 8
+    assert "User: Who introduced sparsemax?\n" in view
+    assert "User: Where do the birds number 19 live?\n" in view
+    assert view.count("User: ") <= 8
     assert len(graph.get_state(config()).values["history"]) <= 10
 
 

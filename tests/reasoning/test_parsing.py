@@ -117,11 +117,28 @@ def test_deep_nesting_and_size_are_bounded() -> None:
 
 
 def test_corrections_in_several_shapes() -> None:
-    one = {"answer": "a", "reason": "", "supported": True}
-    assert parse_corrections('{"answers": [{"answer": "a"}]}') == {1: one}
-    assert parse_corrections('[{"index": "Sub 2", "answer": "a"}]') == {2: one}
-    assert parse_corrections('{"index": 3, "answer": "a", "supported": "false"}') == {3: {**one, "supported": False}}
-    assert parse_corrections('{"answers": {"1": {"index": 1, "answer": "a"}}}') == {1: one}
+    one = {"answer": "a", "evidence": [], "reason": "", "status": "supported"}
+    assert parse_corrections('{"answers": [{"answer": "a"}]}') == ({1: one}, "")
+    assert parse_corrections('[{"index": "Sub 2", "answer": "a"}]') == ({2: one}, "")
+    assert parse_corrections('{"index": 3, "answer": "a", "supported": "false"}') == ({3: {**one, "status": "none"}}, "")
+    assert parse_corrections('{"answers": {"1": {"index": 1, "answer": "a"}}}') == ({1: one}, "")
+    assert parse_corrections('{"answers": [{"index": 1, "answer": "a", "status": "Partially", "evidence": "[2], [3]"}]}') == (
+        {1: {**one, "status": "partial", "evidence": [2, 3]}},
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "In 1982 [1].",
+        '{"final_answer": "In 1982 [1]."}',
+        '{"answers": [], "answer": "x", "final": "In 1982 [1]."}',
+        '{"answer": "In 1982 [1]."}',
+    ],
+)
+def test_a_final_answer_is_found_with_and_without_corrections(reply: str) -> None:
+    assert parse_corrections(reply) == ({}, "In 1982 [1].")
 
 
 def test_json_in_prose_is_found() -> None:
