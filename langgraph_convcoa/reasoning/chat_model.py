@@ -43,8 +43,8 @@ from langgraph_convcoa.text.words import content_words
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_CONFIRMED_FROM = 3
-"""Pieces of evidence that are shown for each sentence of a draft that is to be confirmed."""
+_CONFIRMED_FROM, _CONFIRMED_WORDS = 2, 90
+"""Pieces of evidence that are shown for each sentence of a draft that is to be confirmed, and their words on average."""
 _MOST_PIECES = 12
 """Pieces of evidence in a prompt, the best of each look-up first."""
 
@@ -252,14 +252,14 @@ def _confirm(request: CorrectRequest) -> _Exchange[Corrected]:
     wanted: dict[int, None] = {}
     for item in request.items:
         near = _nearest(item.guess_answer, request.evidence)
-        wanted |= dict.fromkeys(sorted(near[:_CONFIRMED_FROM]))
+        wanted |= dict.fromkeys(near[:_CONFIRMED_FROM])
     evidence = {n + 1: request.evidence[n] for n in sorted(wanted)}
     about = [request.question, *(item.guess_answer for item in request.items)]
     failed = {item.index for item in request.items}
     message = _message(
         "confirm",
         question=request.optimized_question or request.question,
-        evidence=fence(excerpts(evidence, about)),
+        evidence=fence(excerpts(evidence, about, words=_CONFIRMED_WORDS)),
         draft="\n".join(f"({n + 1}) {text}" if n in failed else text for n, text in enumerate(request.draft)),
         language=_in_language(request.language),
     )

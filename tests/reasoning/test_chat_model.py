@@ -93,4 +93,4 @@ def test_sentences_to_confirm_are_shown_in_their_answer_with_the_nearest_evidenc
     assert [(c.index, c.answer) for c in found.corrections] == [(1, "Text 3 it is.")]
     assert "Answer:\nFirst.\n(2) Text 3 is it." in model.prompts[0]
     assert "[4] s3\nText 3." in model.prompts[0]
-    assert model.prompts[0].count("Text ") == 4, "three pieces of evidence"
+    assert model.prompts[0].count("Text ") == 3, "two pieces of evidence"
