@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, NotRequired, cast
 from uuid import UUID
 
 from cachetools import LRUCache
@@ -23,13 +23,18 @@ ANSWER_STREAM_TAG = "convcoa:answer-stream"
 
 
 class NodeUsage(TypedDict):
-    """The cost of one node in this turn."""
+    """The cost of one node in this turn.
+
+    `parts`, where the node asked a model: the tokens of `instructions`, `conversation`, `evidence` and `reply`; the first
+    three are shares of the input by their characters.
+    """
 
     llm_calls: int
     input_tokens: int
     output_tokens: int
     retrievals: int
     seconds: float
+    parts: NotRequired[dict[str, int]]
 
 
 class Usage(NodeUsage):
@@ -68,8 +73,14 @@ def _sum(costs: Iterable[NodeUsage]) -> NodeUsage:
     total: dict[str, Any] = dict(node_usage())
     for cost in costs:
         for name, value in cost.items():
-            total[name] += value
+            total[name] = _added(total.get(name), value)
     return cast("NodeUsage", total)
+
+
+def _added(one: Any, other: Any) -> Any:
+    if isinstance(other, dict):
+        return {name: (one or {}).get(name, 0) + other.get(name, 0) for name in {**(one or {}), **other}}
+    return one + other
 
 
 class UsageCounter(BaseCallbackHandler):
@@ -86,6 +97,7 @@ class UsageCounter(BaseCallbackHandler):
         self.llm_calls = 0
         self.input_tokens = 0
         self.output_tokens = 0
+        self.parts: dict[str, int] = {}
 
     def on_chat_model_start(
         self,
@@ -110,11 +122,13 @@ class UsageCounter(BaseCallbackHandler):
             message = generation.message if isinstance(generation, ChatGeneration) else None
             reported = message.usage_metadata if isinstance(message, AIMessage) else None
             if reported:
-                self.input_tokens += reported["input_tokens"]
-                self.output_tokens += reported["output_tokens"]
+                sent, written = reported["input_tokens"], reported["output_tokens"]
             else:
-                self.input_tokens += count_tokens_approximately(prompt)
-                self.output_tokens += count_tokens_approximately([message]) if message is not None else 0
+                sent = count_tokens_approximately(prompt)
+                written = count_tokens_approximately([message]) if message is not None else 0
+            self.input_tokens += sent
+            self.output_tokens += written
+            self._count_parts(prompt, sent, written)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         with self._lock:
@@ -122,10 +136,19 @@ class UsageCounter(BaseCallbackHandler):
             if prompt is not None:
                 self.input_tokens += count_tokens_approximately(prompt)
 
+    def _count_parts(self, prompt: list[BaseMessage], sent: int, written: int) -> None:
+        """Tell the parts of a prompt apart, where it says how many of its characters each has."""
+        told = next((m.response_metadata for m in prompt if "parts" in m.response_metadata), None)
+        if told is None:
+            return
+        total = max(sum(len(message.text) for message in prompt), 1)
+        parts = {name: round(sent * characters / total) for name, characters in told["parts"].items()}
+        self.parts = _added(self.parts, {"instructions": sent - sum(parts.values()), **parts, "reply": written})
+
     def cost(self, seconds: float) -> NodeUsage:
         """The counts so far, with the node's own time."""
         counts = {"llm_calls": self.llm_calls, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
-        return cast("NodeUsage", node_usage(seconds) | counts)
+        return cast("NodeUsage", node_usage(seconds) | counts | ({"parts": dict(self.parts)} if self.parts else {}))
 
 
 class Attempts:

@@ -175,7 +175,7 @@ def _message(name: str, **values: str) -> HumanMessage:
     """A prompt as a message that says how many of its characters are conversation and evidence: the usage counts by that."""
     text = render(name, **values)
     parts = {part: len(values[part]) for part in PARTS if part in values}
-    return HumanMessage(text, response_metadata={"parts": parts, "characters": len(text)})
+    return HumanMessage(text, response_metadata={"parts": parts})
 
 
 def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
