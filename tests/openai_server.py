@@ -134,12 +134,16 @@ def prompt_of(body: dict[str, Any]) -> str:
 
 
 def kind_of(body: dict[str, Any]) -> str:
-    """Which of the library's prompts a request holds: plan, normal plan, correct, answer or repair."""
+    """Which of the library's prompts a request holds: a plan over evidence, or the papers' first or later one; correct,
+    confirm or repair.
+    """
     text = prompt_of(body)
     if "could not be read as JSON" in text:
         return "repair"
-    if "Answer sub-questions from evidence" in text:
+    if "Answer a question from evidence that was looked up for its sub-questions" in text:
         return "correct"
-    if "Answer the question from the solved reasoning chain" in text:
-        return "answer"
-    return "plan_normal" if "[Contextual knowledge set]" in text else "plan"
+    if "Check sentences of an answer against the evidence" in text:
+        return "confirm"
+    if "Answer the last question from the retrieved passages" in text:
+        return "plan"
+    return "plan_normal" if "Continue a conversation" in text else "plan_initial"
