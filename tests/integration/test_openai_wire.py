@@ -28,7 +28,7 @@ def graph_for(server: OpenAIServer, **settings: Any) -> Any:
     return build_graph(model=model, retriever=KeywordRetriever()).compile(checkpointer=InMemorySaver())
 
 
-def ask(graph: Any, question: str = "When?", thread: str = "a", **more: Any) -> dict[str, Any]:
+def ask(graph: Any, question: str = "When was it?", thread: str = "a", **more: Any) -> dict[str, Any]:
     return dict(graph.invoke({"question": question}, {"configurable": {"thread_id": thread}}, **more))
 
 
@@ -36,6 +36,8 @@ def by_kind(**replies: Reply | str) -> Any:
     """A script that answers each kind of prompt in its way."""
     defaults: dict[str, Reply | str] = {
         "plan": plan(node(SUB)),
+        "plan_initial": plan(node(SUB)),
+        "plan_normal": plan(node(SUB)),
         "repair": plan(node(SUB)),
         "correct": corrections(HOPFIELD, final="It was described in 1982 [1]."),
     }
@@ -61,12 +63,12 @@ def test_streaming_shows_the_answer_only_and_counts_the_same(asynchronous: bool)
         graph = graph_for(server)
 
         async def collect() -> list[Any]:
-            return [p async for p in graph.astream({"question": "When?"}, config, stream_mode=["messages", "values"])]
+            return [p async for p in graph.astream({"question": "When was it?"}, config, stream_mode=["messages", "values"])]
 
         if asynchronous:
             parts = asyncio.run(collect())
         else:
-            parts = list(graph.stream({"question": "When?"}, config, stream_mode=["messages", "values"]))
+            parts = list(graph.stream({"question": "When was it?"}, config, stream_mode=["messages", "values"]))
     final = parts[-1][1]
     assert "".join(part[0].text for mode, part in parts if mode == "messages") == final["answer"]
     assert final["answer"] == "It was described in 1982 [1]. It stores patterns [1]."
@@ -91,7 +93,7 @@ def test_a_server_that_rejects_stream_options_streams_without() -> None:
         return Reply("unknown field stream_options", status=400) if "stream_options" in body else by_kind()(body)
 
     with OpenAIServer(script) as server:
-        parts = list(graph_for(server).stream({"question": "q"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages"))
+        parts = list(graph_for(server).stream({"question": "When was it?"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages"))
     assert "".join(part[0].text for part in parts) == "It was described in 1982 [1]."
 
 
@@ -197,7 +199,7 @@ def test_a_failing_model_is_one_clear_line_and_the_turn_can_go_on(reply: Reply, 
         graph = graph_for(server, timeout=0.5)
         with pytest.raises(ModelError, match=message) as caught:
             if asynchronous:
-                asyncio.run(graph.ainvoke({"question": "When?"}, config))
+                asyncio.run(graph.ainvoke({"question": "When was it?"}, config))
             else:
                 ask(graph)
         assert "\n" not in str(caught.value)
@@ -223,14 +225,14 @@ def test_nobody_listens() -> None:
         address = server.base_url
     graph = build_graph(model="some-model", base_url=address, retriever=KeywordRetriever()).compile()
     with pytest.raises(ModelError, match="cannot reach the model 'some-model' at http"):
-        graph.invoke({"question": "When?"})
+        graph.invoke({"question": "When was it?"})
 
 
 def test_an_answer_that_breaks_off_is_an_error_and_not_half_an_answer() -> None:
     with OpenAIServer(by_kind(plan=plan(node(SUB, HOPFIELD)), correct=Reply(drop=True))) as server:
         graph = graph_for(server)
         with pytest.raises(ModelError):
-            list(graph.stream({"question": "q"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages"))
+            list(graph.stream({"question": "When was it?"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages"))
         assert "answer" not in graph.get_state({"configurable": {"thread_id": "a"}}).values
 
 
@@ -240,7 +242,7 @@ def test_concurrent_first_calls_all_fall_back_from_schemas() -> None:
 
     async def main(graph: Any) -> list[dict[str, Any]]:
         return await asyncio.gather(
-            *(graph.ainvoke({"question": "When?"}, {"configurable": {"thread_id": str(n)}}) for n in range(4))
+            *(graph.ainvoke({"question": "When was it?"}, {"configurable": {"thread_id": str(n)}}) for n in range(4))
         )
 
     with OpenAIServer(script) as server:
@@ -270,7 +272,7 @@ def test_what_a_model_thinks_aloud_is_nobodys_answer(streamed: bool) -> None:
     with OpenAIServer(by_kind(**thinking)) as server:
         graph = graph_for(server)
         if streamed:
-            parts = list(graph.stream({"question": "q"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages"))
+            parts = list(graph.stream({"question": "When was it?"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages"))
             answer = "".join(part[0].text for part in parts)
         else:
             answer = ask(graph)["answer"]
@@ -323,7 +325,7 @@ def test_a_page_instead_of_an_api_says_so() -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("status", "resumed"), [(500, False), (400, True)])
+@pytest.mark.parametrize(("status", "resumed"), [(500, False), (401, True)])
 def test_failed_attempts_count_when_they_are_repeated_or_resumed(status: int, resumed: bool) -> None:
     replies: list[Reply | str] = [
         plan(node(SUB, HOPFIELD)),
