@@ -11,13 +11,28 @@ from dataclasses import dataclass, replace
 from langchain_core.documents import Document
 
 from langgraph_convcoa.text.citations import CitationFilter
-from langgraph_convcoa.verification.claims import SentenceVerdict, verify_sentences
+from langgraph_convcoa.verification.claims import BROKEN, SentenceVerdict, verify_sentences
 from langgraph_convcoa.verification.references import References
 from langgraph_convcoa.verification.support import Similarity
 
 _MARK = re.compile(r"\s*\[\s*(\d+(?:\s*[,;–-]\s*\d+)*)\s*\]")
 _AFTER_STOP = re.compile(r"([.!?。！？]+[\"”’)]*)((?:\s*\[\s*\d+(?:\s*[,;–-]\s*\d+)*\s*\])+)")
 _STOP = re.compile(r"[.!?。！？]+[\"”’)]*\Z")
+_POLAR = re.compile(r"\W*(?:yes|no)\W*(?:\[[\d,\s]+\]\W*)*", re.IGNORECASE)
+_ELSEWHERE = re.compile("“(.*)” stands elsewhere in the evidence")
+_SOURCES = re.compile(r"\b(?:passages?|documents?|evidence|sources?|texts?)\b", re.IGNORECASE)
+_TELL = (
+    "(?:say|mention|give|name|list|tell|state|describe|specify|compare|provide|include|contain|hold|show|explain|address|cover"
+    "|indicate|discuss|define|report|identify|offer)(?:e?s)?"
+)
+_SILENCE = re.compile(
+    rf"\W*(?:(?:but|however|otherwise|still|though),?\s+)?"
+    rf"(?:(?P<who>(?:the|these|none of the)\s+(?:\w+\s+)?{_SOURCES.pattern})|they|it)\s+"
+    rf"(?:(?:do|does|did)(?:\s+not|n['’]t)\s+(?:\w+\s+)?{_TELL}|{_TELL}\s+(?:no|nothing|none|neither))\b[^:;]*\Z",
+    re.IGNORECASE,
+)
+_REST_IS_THERE, _NAME_ELSEWHERE = 0.6, 0.8
+"""Share of a sentence that must be in the evidence for its names to stand elsewhere there, and what is left of its score."""
 _MOST_MARKS = 3
 _PART_OF_A_CLAIM = 0.3
 """Faith score from which a piece of evidence bears a part of the sentence that cites it."""
@@ -75,6 +90,11 @@ class Checker:
         verdicts = verify_sentences(
             text, self.references, question=self.question, similarity=self.similarity, threshold=self.threshold
         )
+        verdicts = [self._of_a_reader(verdict) for verdict in verdicts]
+        verdicts = [_silent(verdict, before) for verdict, before in zip(verdicts, [None, *verdicts], strict=False)]
+        if any(verdict.claims and not _POLAR.fullmatch(verdict.text) for verdict in verdicts):
+            # "Yes." says what the sentences beside it say.
+            verdicts = [replace(v, claims=False) if _POLAR.fullmatch(v.text) else v for v in verdicts]
         checked: list[Checked] = []
         position = 0
         for n, verdict in enumerate(verdicts):
@@ -82,6 +102,14 @@ class Checker:
             checked.append(self._checked(text[position : verdict.start], text[verdict.start : end], verdict))
             position = end
         return checked
+
+    def _of_a_reader(self, verdict: SentenceVerdict) -> SentenceVerdict:
+        """Who has read the evidence may take a name from another sentence of it, where the rest is there; not a number."""
+        named = _ELSEWHERE.fullmatch(verdict.reason)
+        whole = verdict.score / BROKEN
+        if named is None or any(sign.isdigit() for sign in named[1]) or whole < _REST_IS_THERE:
+            return verdict
+        return replace(verdict, score=_NAME_ELSEWHERE * whole, supported=True, reason="")
 
     def _checked(self, before: str, text: str, verdict: SentenceVerdict) -> Checked:
         verdict = self._copied(without_marks(text), verdict)
@@ -112,6 +140,14 @@ class Checker:
             own = verify_sentences(plain, [self.evidence[number - 1]], threshold=self.threshold)
             scores[number] = max((v.score for v in own), default=0.0)
         return [n for n in sorted(scores, key=lambda n: -scores[n]) if scores[n] > _PART_OF_A_CLAIM]
+
+
+def _silent(verdict: SentenceVerdict, before: SentenceVerdict | None) -> SentenceVerdict:
+    """A statement that the evidence does not say something is no claim; "they" are the passages that were just named."""
+    found = _SILENCE.match(verdict.text)
+    if found is None or (found["who"] is None and (before is None or not _SOURCES.search(before.text))):
+        return verdict
+    return replace(verdict, claims=False, supported=False, reason="")
 
 
 def without_marks(text: str) -> str:

@@ -20,6 +20,7 @@ from tests.openai_server import OpenAIServer, Reply, kind_of
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
 SUB = "When was the Hopfield network described?"
 KEY = "sk-secret-0123456789"
+THREAD = {"configurable": {"thread_id": "a"}}
 
 
 def graph_for(server: OpenAIServer, **settings: Any) -> Any:
@@ -93,7 +94,7 @@ def test_a_server_that_rejects_stream_options_streams_without() -> None:
         return Reply("unknown field stream_options", status=400) if "stream_options" in body else by_kind()(body)
 
     with OpenAIServer(script) as server:
-        parts = list(graph_for(server).stream({"question": "When was it?"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages"))
+        parts = list(graph_for(server).stream({"question": "When was it?"}, THREAD, stream_mode="messages"))
     assert "".join(part[0].text for part in parts) == "It was described in 1982 [1]."
 
 
@@ -272,7 +273,9 @@ def test_what_a_model_thinks_aloud_is_nobodys_answer(streamed: bool) -> None:
     with OpenAIServer(by_kind(**thinking)) as server:
         graph = graph_for(server)
         if streamed:
-            parts = list(graph.stream({"question": "When was it?"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages"))
+            parts = list(
+                graph.stream({"question": "When was it?"}, {"configurable": {"thread_id": "a"}}, stream_mode="messages")
+            )
             answer = "".join(part[0].text for part in parts)
         else:
             answer = ask(graph)["answer"]
