@@ -90,7 +90,7 @@ class Checker:
         verdicts = verify_sentences(
             text, self.references, question=self.question, similarity=self.similarity, threshold=self.threshold
         )
-        verdicts = [self._of_a_reader(verdict) for verdict in verdicts]
+        verdicts = [self._of_a_reader(verdict) for verdict in _whole_sentences(text, verdicts)]
         verdicts = [_silent(verdict, before) for verdict, before in zip(verdicts, [None, *verdicts], strict=False)]
         if any(verdict.claims and not _POLAR.fullmatch(verdict.text) for verdict in verdicts):
             # "Yes." says what the sentences beside it say.
@@ -140,6 +140,20 @@ class Checker:
             own = verify_sentences(plain, [self.evidence[number - 1]], threshold=self.threshold)
             scores[number] = max((v.score for v in own), default=0.0)
         return [n for n in sorted(scores, key=lambda n: -scores[n]) if scores[n] > _PART_OF_A_CLAIM]
+
+
+def _whole_sentences(text: str, verdicts: Sequence[SentenceVerdict]) -> list[SentenceVerdict]:
+    """What no space parts is one sentence (".csv, .json"): it stands as its weakest piece does, and a mark never cuts it."""
+    whole: list[SentenceVerdict] = []
+    for verdict in verdicts:
+        last = whole[-1] if whole else None
+        if last is None or last.end < verdict.start:
+            whole.append(verdict)
+            continue
+        pieces = [piece for piece in (last, verdict) if piece.claims] or [last]
+        weakest = min(pieces, key=lambda piece: (piece.supported, piece.score))
+        whole[-1] = replace(weakest, text=text[last.start : verdict.end], start=last.start, end=verdict.end)
+    return whole
 
 
 def _silent(verdict: SentenceVerdict, before: SentenceVerdict | None) -> SentenceVerdict:

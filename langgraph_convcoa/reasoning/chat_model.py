@@ -43,7 +43,7 @@ from langgraph_convcoa.text.words import content_words
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_CONFIRMED_FROM, _CONFIRMED_WORDS = 2, 90
+_CONFIRMED_FROM, _CONFIRMED_WORDS = 2, 120
 """Pieces of evidence that are shown for each sentence of a draft that is to be confirmed, and their words on average."""
 _MOST_PIECES = 12
 """Pieces of evidence in a prompt, the best of each look-up first."""
@@ -254,7 +254,7 @@ def _confirm(request: CorrectRequest) -> _Exchange[Corrected]:
         near = _nearest(item.guess_answer, request.evidence)
         wanted |= dict.fromkeys(near[:_CONFIRMED_FROM])
     evidence = {n + 1: request.evidence[n] for n in sorted(wanted)}
-    about = [request.question, *(item.guess_answer for item in request.items)]
+    about = [request.question, " ".join(item.guess_answer for item in request.items)]
     failed = {item.index for item in request.items}
     message = _message(
         "confirm",

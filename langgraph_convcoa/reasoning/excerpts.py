@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.text.words import Sentence, content_words, sentences
 
-WORDS_A_PASSAGE = 125
+WORDS_A_PASSAGE = 130
 """Words of a passage on average: the first ones get more, the last ones less."""
 ELLIPSIS = "…"
 _SLACK = 1.2
@@ -77,7 +77,7 @@ def _wanted(about: Sequence[str]) -> dict[str, float]:
 def _budgets(lengths: Mapping[int, int], total: int) -> dict[int, int]:
     """The words of each piece: a part of the total that falls with its rank, no more than it has."""
     budgets: dict[int, int] = {}
-    left, ranks = total, {number: 1 / (rank + 3) for rank, number in enumerate(lengths)}
+    left, ranks = total, {number: 1 / (rank + 2) for rank, number in enumerate(lengths)}
     for number in sorted(lengths, key=lambda n: lengths[n] / ranks[n]):
         share = round(left * ranks[number] / sum(part for n, part in ranks.items() if n not in budgets))
         budgets[number] = min(share, lengths[number])
