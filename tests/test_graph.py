@@ -350,7 +350,11 @@ def test_one_failing_action_of_four_leaves_three_answers(asynchronous: bool) -> 
         WaitingAction(name, error=ValueError("api_key=sk-123 broke") if name == "two" else None)
         for name in ("one", "two", "three", "four")
     ]
-    graph = compiled(ScriptedModel(replies=[failing_plan(), "Three of four [1][2][3]."]), retriever=None, actions=actions)
+    graph = compiled(
+        ScriptedModel(replies=[failing_plan(), corrections(final="Fact one. Fact three. Fact four.")]),
+        retriever=None,
+        actions=actions,
+    )
     out = asyncio.run(graph.ainvoke({"question": "All?"})) if asynchronous else graph.invoke({"question": "All?"})
     assert [item["status"] for item in out["chain"]] == ["kept", "failed", "kept", "kept"]
     assert out["chain"][1]["reason"].startswith("ValueError")
@@ -683,7 +687,7 @@ def test_the_time_of_a_failed_action_counts() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"retriever": "docs"}, "BaseRetriever"),
+        ({"retriever": "docs"}, "must be a LangChain retriever"),
         ({"actions": WaitingAction("a")}, "list of actions"),
         ({"reasoner": 3, "retriever": KeywordRetriever()}, "plan and correct"),
         ({"context": {"k": 0}, "retriever": KeywordRetriever()}, "'k'"),
