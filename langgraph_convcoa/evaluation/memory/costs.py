@@ -59,7 +59,8 @@ class _Told:
 class _InstantModel(SimpleChatModel):
     """A model that answers at once, and right, from `told`, which is set before each turn.
 
-    It plans one sub-question without a guess, corrects it to the known answer, and answers with that, citing one passage.
+    Whatever was found for the question, it plans one sub-question without a guess; then it answers both with the known answer,
+    citing one passage.
     """
 
     told: SkipValidation[_Told]
@@ -79,9 +80,8 @@ class _InstantModel(SimpleChatModel):
         if '"optimized_question"' in prompt and '"chain"' in prompt:
             step = {"action": "knowledge_retrieval", "sub": sub_question, "guess_answer": "", "missing_flag": True}
             return json.dumps({"optimized_question": sub_question, "chain": [step], "final_answer": ""})
-        if '"answers"' in prompt:
-            return json.dumps({"answers": [{"index": 1, "answer": answer, "reason": "[1] says so", "supported": True}]})
-        return f"{answer.rstrip('.')} [1]."
+        settled = {"index": 1, "answer": answer, "evidence": [1], "status": "supported"}
+        return json.dumps({"answers": [settled], "final_answer": f"{answer.rstrip('.')} [1]."})
 
 
 def evaluate_costs(

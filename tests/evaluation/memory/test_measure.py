@@ -95,7 +95,9 @@ def test_a_conversation_is_run_and_counted(dataset: Dataset) -> None:
     again = costs[24:]
     assert sum(cost.recalled for cost in costs[:24]) == 0
     assert sum(cost.recalled for cost in again) >= 10, "what is asked in the same words is recalled"
-    assert all(cost.retrievals + cost.recalled == 1 for cost in costs)
+    # The question is looked up before it is planned; the sub-question too, but where it is the question itself, as in the
+    # first round of each dialog of four and in those that are asked again.
+    assert [cost.retrievals for cost in costs] == [1, 2, 2, 2] * 6 + [1] * 20
     with pytest.raises(InputError, match="too few dialogs"):
         evaluate_costs([dataset], WordEncoder(), rounds=2000)
 
