@@ -45,8 +45,8 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _CONFIRMED_FROM, _CONFIRMED_WORDS = 2, 120
 """Pieces of evidence that are shown for each sentence of a draft that is to be confirmed, and their words on average."""
-_MOST_PIECES = 12
-"""Pieces of evidence in a prompt, the best of each look-up first."""
+_MOST_PIECES, _PIECE_WORDS = 8, 100
+"""Pieces of evidence in the prompt for corrections, the best of each look-up first, and their words on average."""
 
 # An exchange with the model: yields (messages, JSON schema), is sent the reply's text, returns its result. The plain and the
 # async methods share it.
@@ -239,7 +239,7 @@ def _correct(request: CorrectRequest) -> _Exchange[Corrected]:
         "correct",
         question=request.question,
         conversation=request.knowledge or "(none)",
-        evidence=fence(excerpts(evidence, about, keep=supporting)),
+        evidence=fence(excerpts(evidence, about, words=_PIECE_WORDS, keep=supporting)),
         chain="\n".join(_chain_line(n, item, numbers, n in opened) for n, item in enumerate(request.chain)),
         language=_in_language(request.language),
     )

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.text.words import Sentence, content_words, sentences
 
-WORDS_A_PASSAGE = 130
+WORDS_A_PASSAGE = 120
 """Words of a passage on average: the first ones get more, the last ones less."""
 ELLIPSIS = "…"
 _SLACK = 1.2
