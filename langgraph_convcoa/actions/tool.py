@@ -16,13 +16,18 @@ from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.errors import InputError
 
 _LONGEST_DESCRIPTION = 1_000
+_TAKES_A_QUESTION = frozenset(
+    "query question q search search_query search_term text input tool_input prompt message keywords __arg1".split()  # noqa: SIM905
+)
+"""Arguments whose names say that a whole question can be put there."""
 
 
 class ToolAction:
     """Calls a tool; what it returns is the evidence.
 
     The planner reads the tool's description and arguments and writes them as the `action_input`: a JSON object, or for a tool
-    with one text argument that text. Without an input such a tool is called with the sub-question. Arguments that the tool
+    with one text argument that text. Without an input a tool that takes a question or a search text is called with the
+    sub-question; any other is refused, as only a model can read its arguments out of a question. Arguments that the tool
     refuses are rewritten by the model, once a turn. Documents among what the tool returns (its content or artifact) are
     evidence one by one; anything else is one document. Tools of an MCP server come from `langchain-mcp-adapters`.
 
@@ -108,6 +113,10 @@ class ToolAction:
         text = self._text_argument()
         if text is None:
             raise ActionInputError(f"the tool {self.tool.name} needs arguments{self._asked_for()}")
+        if not given and text.lower() not in _TAKES_A_QUESTION:
+            raise ActionInputError(
+                f"no input was written for the tool {self.tool.name}{self._asked_for()}; a chat model writes it"
+            )
         return {text: given or request.sub_question}
 
     def _text_argument(self) -> str | None:

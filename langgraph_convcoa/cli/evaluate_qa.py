@@ -24,6 +24,9 @@ METHODS_HELP = "\n\n".join(["[bold]Methods[/bold]", *(f"{name}: {one.description
 
 _Sample = _questions("N", "How many; whole conversations where a model is asked.", show_default=True, min=1)
 _Split = _questions("NAME", "Their split, or all; dev is a fifth where there is no such split.", show_default=True)
+_Unknown = _questions(
+    None, "Put a name that is in no document into each, and count the plain refusals (without --model).", "--unknown-names"
+)
 _Methods = _asked("A,B", f"See below; the others are tested against the first. {_METHODS} by default.")
 _Sweep = _asked("threshold=A,B|k=A,B", "Ours again for each of these values; may be repeated.")
 _Gold = _asked(None, "Earlier turns have the data's answers, not the method's own.", "--gold-history")
@@ -62,6 +65,7 @@ def qa(
     sample: Annotated[int, _Sample] = 1000,
     seed: Annotated[int, _questions("S", "Which questions.", show_default=True)] = 0,
     split: Annotated[str, _Split] = "dev",
+    unknown_names: Annotated[bool, _Unknown] = False,
     methods: Annotated[str | None, _Methods] = None,
     sweep: Annotated[list[str] | None, _Sweep] = None,
     gold_history: Annotated[bool, _Gold] = False,
@@ -88,6 +92,7 @@ def qa(
 
     [bold]Examples[/bold]
       convcoa evaluate qa data/squad2 --sample 1000 --seed 0
+      convcoa evaluate qa data/squad2 --sample 200 --unknown-names
       convcoa evaluate qa data/mtrag --model openai:gpt-4.1-mini --methods closed-book,react,ours --sample 100
       convcoa evaluate qa data/mtrag --model qwen3 --methods history-aware-rag,ours --judge gpt-4.1 --judge-by marks,pairs
       convcoa evaluate qa topiocqa/ --model gpt-4.1-mini --index wiki-index --judge gpt-4.1 --max-tokens 2000000
@@ -114,9 +119,13 @@ def qa(
         if named := [name for name, value in given.items() if value]:
             raise InputError(f"{named[0]} needs --model: without a model there is one way to answer, which extracts sentences")
         from langgraph_convcoa.evaluation.extractive_qa import evaluate_qa
+        from langgraph_convcoa.evaluation.unknown_names import evaluate_unknown_names
 
-        print_report(evaluate_qa(data, split=part, sample=sample, seed=seed, k=k, cache=open_cache()), as_json)
+        evaluate = evaluate_unknown_names if unknown_names else evaluate_qa
+        print_report(evaluate(data, split=part, sample=sample, seed=seed, k=k, cache=open_cache()), as_json)
         return
+    if unknown_names:
+        raise InputError("--unknown-names is measured without --model: leave one of the two out")
     chosen = names_of(methods if methods is not None else _METHODS)
     check_methods(chosen)
     if judge_by != "em" and judge is None:

@@ -2,7 +2,8 @@
 
 Methods that ask a model are measured by `evaluate_methods`. An answer counts when the gold answer string occurs in it
 ("cover-EM"), after the normalisation of SQuAD: lower case, punctuation and articles dropped (Rajpurkar et al. 2016, the
-official evaluation script). Citation marks are removed first.
+official evaluation script). Citation marks are removed first. A plain refusal covers nothing, whatever its nearest passage
+holds.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.answers import covers, is_cited, strip_citations
+from langgraph_convcoa.evaluation.metrics.answers import covers, strip_citations
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval
 from langgraph_convcoa.evaluation.records import found_gold
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.act import EXTRACTIVE_K
+from langgraph_convcoa.reasoning.extractive.coverage import NOTHING
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
@@ -57,7 +59,7 @@ class QAReport(Report):
     cover_interval: tuple[float, float]
     cover_strict: float  # share of answers that hold the gold answer as it is written, letter by letter
     hit_rate: float  # share of questions with a gold passage among those retrieved
-    refused: float  # share of answers without a citation
+    refused: float  # share of plain refusals
     words_mean: float  # mean words of the printed answers between white space, citation marks left out
     words_max: int
     seconds: float  # mean seconds a question, loading and encoding of the corpus left out
@@ -68,7 +70,7 @@ class QAReport(Report):
             ("gold answer in the printed answer", f"{self.cover:.1%} ({low:.1%} to {high:.1%})"),
             ("the same, letter by letter", percent(self.cover_strict)),
             (f"gold passage among those retrieved (k = {self.k})", percent(self.hit_rate)),
-            ("answers without a citation", percent(self.refused)),
+            ("plain refusals", percent(self.refused)),
             ("words of an answer, mean / most", f"{self.words_mean:.1f} / {self.words_max}"),
             ("seconds a question", f"{self.seconds:.3f}"),
         )
@@ -100,8 +102,7 @@ def evaluate_qa(
     start = time.perf_counter()
     with track(progress, len(rows), "Asking") as advance:
         for row in rows:
-            turns: list[AnyMessage] = [message for q, a in row.history for message in (HumanMessage(q), AIMessage(a))]
-            out = graph.invoke({"question": row.question, "messages": turns}, context=ConvCoAContext(k=k))
+            out = graph.invoke({"question": row.question, "messages": messages_of(row)}, context=ConvCoAContext(k=k))
             printed.append(Printed(out["answer"], [id_ for item in out["chain"] for id_ in item["evidence"]]))
             advance(1)
     return QAReport(
@@ -116,6 +117,21 @@ def evaluate_qa(
     )
 
 
+def messages_of(query: Query) -> list[AnyMessage]:
+    """The turns before a question as messages."""
+    return [message for question, answer in query.history for message in (HumanMessage(question), AIMessage(answer))]
+
+
+def refuses(answer: str) -> bool:
+    """Whether an answer says plainly that nothing was found; the nearest passage may follow.
+
+    Example:
+        >>> refuses("I found nothing about this in the documents. The nearest passage is “Oslo” [1]."), refuses("Oslo [1].")
+        (True, False)
+    """
+    return answer.startswith(NOTHING)
+
+
 def sample_questions(queries: Sequence[Query], sample: int, seed: int) -> list[Query]:
     """A random draw of the questions whose answer is known."""
     known = [query for query in queries if query.answer.strip()]
@@ -127,16 +143,18 @@ def sample_questions(queries: Sequence[Query], sample: int, seed: int) -> list[Q
 def score_answers(rows: Sequence[Query], printed: Sequence[Printed]) -> dict[str, Any]:
     """The figures of QAReport that depend on the answers alone, one printed answer for each question."""
     pairs = list(zip(rows, printed, strict=True))
-    covered = np.array([covers(got.answer, row.answer) for row, got in pairs], dtype=float)
+    covered = np.array([not refuses(got.answer) and covers(got.answer, row.answer) for row, got in pairs], dtype=float)
     low, high = bootstrap_interval([Sample(covered[:, None], [row.conversation_id for row in rows])])
     lengths = [len(strip_citations(got.answer).split()) for got in printed]
     return {
         "questions": len(rows),
         "cover": float(covered.mean()),
         "cover_interval": (float(low[0]), float(high[0])),
-        "cover_strict": float(np.mean([row.answer in strip_citations(got.answer) for row, got in pairs])),
+        "cover_strict": float(
+            np.mean([not refuses(got.answer) and row.answer in strip_citations(got.answer) for row, got in pairs])
+        ),
         "hit_rate": float(np.mean([found_gold(got.passages, row.gold) for row, got in pairs])),
-        "refused": float(np.mean([not is_cited(got.answer) for got in printed])),
+        "refused": float(np.mean([refuses(got.answer) for got in printed])),
         "words_mean": float(np.mean(lengths)),
         "words_max": max(lengths),
     }

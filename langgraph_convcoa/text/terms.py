@@ -17,6 +17,8 @@ from langgraph_convcoa.text.words import STOP_WORDS, content_tokens, number_form
 TermKind = Literal["name", "number", "quoted", "rare"]
 MIN_RARE = 3
 """Letters of the shortest word that counts as rare."""
+LONG_WORD = 7
+"""Letters of the shortest stem that may be an ordinary word with a typing error in it."""
 TYPING_ERROR = 5
 """Letters of the shortest word in which one may differ; from TYPING_ERRORS letters on two may."""
 TYPING_ERRORS = 9
@@ -93,17 +95,16 @@ def may_be_name(form: str) -> bool:
     # Of "reshaped" the stem is without the e that "shape" keeps.
     if any(rest in words or f"{rest}e" in words for rest in rests):
         return False
-    return len(form) < TYPING_ERROR or not any(other in words for other in _one_error(form))
+    return len(form) < LONG_WORD or not any(other in words for other in _one_error(form))
 
 
 def _one_error(word: str) -> Iterator[str]:
-    letters = "abcdefghijklmnopqrstuvwxyz"
+    """A word with a letter too many, too few or two in the wrong order; another letter makes a name of too many words."""
     for n in range(1, len(word) + 1):
         before, after = word[:n], word[n:]
         yield before + after[1:]
         yield before[:-1] + after[:1] + before[-1:] + after[1:]
-        yield from (before + letter + after for letter in letters)
-        yield from (before + letter + after[1:] for letter in letters if after)
+        yield from (before + letter + after for letter in "abcdefghijklmnopqrstuvwxyz")
 
 
 @cache
@@ -182,7 +183,7 @@ def _may_be_rare(piece: _Piece) -> bool:
     return (
         len(piece.raw) >= MIN_RARE
         and piece.form not in STOP_WORDS
-        and piece.form.isascii()
+        and piece.form.isalpha()
         and may_be_name(piece.form)
         and not _QUESTION_WORD.match(piece.raw)
     )
@@ -246,9 +247,9 @@ class Held:
             self._cache[key] = self._number(term) if term.kind == "number" else self._word(term)
         return self._cache[key]
 
-    def holds_initial(self, term: Term) -> bool:
-        """Whether the texts hold the first letter of a name on its own ("J." of "John")."""
-        return term.kind == "name" and plain(term.text)[:1] in self._initials
+    def holds_initial(self, term: Term, last: Term) -> bool:
+        """Whether the texts hold a name with the initial of a word of it ("J. Hopfield" of "John Hopfield")."""
+        return f"{plain(term.text)[:1]} {plain(last.text)}" in self._initials
 
     def _number(self, term: Term) -> bool:
         if term.form in self.forms:
@@ -281,7 +282,12 @@ def _contents(text: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]
     raws = [plain(token.raw) for token in tokens]
     forms = {number_form(plain(token.item)) for token in tokens} | {stem(raw) for raw in raws}
     joined = {a + b for a, b in pairwise(raws)}
-    initials: set[str] = {raw for raw in raws if len(raw) == 1}
+    initials: set[str] = set()
+    single: list[str] = []
+    for raw in raws:
+        if len(raw) > 1:
+            initials |= {f"{letter} {raw}" for letter in single}
+        single = [*single, raw] if len(raw) == 1 else []
     capitals = ""
     for token in tokens:
         capitals = capitals + token.raw[0].lower() if token.raw[0].isupper() else ""

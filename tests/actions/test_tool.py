@@ -57,14 +57,19 @@ async def call(action: ToolAction, given: str = "", question: str = "How many li
     return await action.retrieve(ActionRequest("?", question, action_input=given))
 
 
-async def test_a_tool_of_one_text_takes_it_plainly_or_as_json_or_the_question() -> None:
+async def test_a_tool_of_one_text_takes_it_plainly_or_as_json() -> None:
     action = ToolAction(population)
     for given in ("London", '{"city": "London"}'):
         [found] = await call(action, given)
         assert found.page_content == "London has 9 million inhabitants."
         assert found.metadata["source"] == 'population(city="London")'
-    [found] = await call(action)
-    assert found.page_content.startswith("How many live in London? has")
+
+
+async def test_a_whole_question_goes_to_a_tool_that_takes_one_and_to_no_other() -> None:
+    found = await call(ToolAction(archive))
+    assert found[0].page_content == "About How many live in London?."
+    with pytest.raises(ActionInputError, match=r"no input was written for the tool population; action_input: the city"):
+        await call(ToolAction(population))
 
 
 async def test_an_async_tool_takes_arguments_as_json() -> None:

@@ -17,15 +17,21 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 def test_scores_of_known_answers() -> None:
     rows = [Query("1", "?", gold=("a",), answer="Oslo"), Query("2", "?", gold=("b",), answer="the Rhine")]
-    printed = [Printed("It is Oslo [1].", ["a#2", "c"]), Printed("A Rhine boat went by.", ["c"])]
+    printed = [Printed("It is Oslo [1].", ["a#2", "c"]), Printed("A Rhine boat went by [1].", ["c"])]
     scores = score_answers(rows, printed)
     assert scores["cover"] == 1.0
     assert scores["cover_strict"] == 0.5
     assert scores["hit_rate"] == 0.5
-    assert scores["refused"] == 0.5
+    assert scores["refused"] == 0.0
     low, high = scores["cover_interval"]
     assert low == high == 1.0
     assert (scores["words_mean"], scores["words_max"]) == (4.0, 5)
+
+
+def test_the_nearest_passage_of_a_refusal_covers_nothing() -> None:
+    refusal = "I found nothing about this in the documents. The nearest passage is “Oslo is large” [1]."
+    scores = score_answers([Query("1", "?", gold=("a",), answer="Oslo")], [Printed(refusal, ["a"])])
+    assert (scores["cover"], scores["cover_strict"], scores["refused"]) == (0.0, 0.0, 1.0)
 
 
 def test_the_draw_is_random_and_repeatable() -> None:

@@ -23,6 +23,7 @@ def texts(question: str) -> list[str]:
         ("How many of the 50 states voted in 1990?", ["50", "1990"]),
         ("What does “energy landscape” mean?", ["energy", "landscape"]),
         ("What's the name of the town that wasn't built?", []),
+        ("who is þorbjörg of plastem?", ["þorbjörg", "plastem"]),
         ("What attibutes were unbound and reshaped?", []),
         ("Wer hat das Netz erfunden und warum?", []),
         ("谁提出了网络？", []),

@@ -49,7 +49,7 @@ class Group:
         if keys[0].kind != "name":
             return all(map(here.holds, keys))
         *before, last = keys
-        return here.holds(last) and all(here.holds(t) or here.holds_initial(t) or anywhere.holds(t) for t in before)
+        return here.holds(last) and all(here.holds(t) or here.holds_initial(t, last) or anywhere.holds(t) for t in before)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,6 +34,12 @@ from langgraph_convcoa.text.words import content_words
 
 NEAREST_WORDS = 25
 """Words of the nearest passage that are shown where nothing was found."""
+_GREETS = (
+    "hi|hiya|hello|hey|howdy|greetings|good (?:morning|afternoon|evening|day|night)|thx|cheers|bye|goodbye|see you|ok(?:ay)?"
+    "|thanks?(?: you| a lot| so much)*|thank you(?: very much| so much)?|great|nice|cool"
+)
+_SMALL_TALK = re.compile(rf"\W*\b(?:{_GREETS})\b(?:\W*\b(?:{_GREETS}|there|everyone|all|how are you)\b)*\W*", re.IGNORECASE)
+_THANKS = re.compile(r"\b(?:thank|thanks|thx|cheers)\b", re.IGNORECASE)
 OFF_TOPIC = 0.6
 """A further sentence's passage must hold this share of the question's words that the best sentence's passage holds."""
 
@@ -69,7 +76,12 @@ class ExtractiveReasoner(Reasoner):
         self.min_coverage = min_coverage
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        """One node without a guess for each part of the question; with the conversation where one of them may depend on it."""
+        """One node without a guess for each part of the question; with the conversation where one of them may depend on it.
+
+        A greeting or thanks is answered at once with what can be asked.
+        """
+        if small_talk(request.question):
+            return ActionChain(optimized_question=request.question, draft_answer=_greeting(request.question, request.actions))
         parts = split_question(request.question, max(1, request.max_sub_questions))
         nodes = tuple(
             ActionNode(action=_best_action(part, request.actions), sub_question=part, missing=True)
@@ -81,6 +93,8 @@ class ExtractiveReasoner(Reasoner):
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
         """The best sentence for each item, or unsupported with the reason; and the answer from the best sentences of all."""
+        if small_talk(request.question):
+            return Corrected((), _greeting(request.question, {}))
         corrections = [self._corrected(item, request.history) for item in request.items]
         chain = [item.copy() for item in request.chain]
         for correction in corrections:
@@ -195,6 +209,23 @@ class _Remembering:
         with self._lock:
             self._vectors.update(known)
         return np.stack([known[text] for text in texts])
+
+
+def small_talk(question: str) -> bool:
+    """Whether a text greets, thanks or takes leave, and asks nothing.
+
+    Example:
+        >>> [small_talk(text) for text in ("Hi!", "thanks a lot", "Hi, who introduced sparsemax?")]
+        [True, True, False]
+    """
+    return _SMALL_TALK.fullmatch(question.strip()) is not None
+
+
+def _greeting(question: str, actions: dict[str, str]) -> str:
+    """A greeting, and what can be asked: the beginnings of the actions' descriptions, which say what they do."""
+    about = [" ".join(description.split(";")[0].split())[:200].rstrip(". ") for description in actions.values()]
+    able = f", which I look up as follows: {'; '.join(filter(None, about))}" if any(about) else ""
+    return f"{'You are welcome' if _THANKS.search(question) else 'Hello'}! Please ask me a question{able}."
 
 
 def _best_action(question: str, actions: dict[str, str]) -> str:

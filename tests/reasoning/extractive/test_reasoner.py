@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
 
 from langgraph_convcoa.chain import ChainItem, Status
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.reasoning.base import (
     Correction,
     CorrectRequest,
@@ -33,6 +36,13 @@ HOPFIELD = Document(
 )
 BM25 = Document("BM25 counts words. It was used in the Okapi system.", id="bm25", metadata={"title": "BM25", "score": 1.1})
 ACTIONS = {"knowledge_retrieval": "searches the user's own documents", "data_analysis": "queries the table of sales by SQL"}
+
+
+class Fixed(BaseRetriever):
+    """Finds the same two passages for every question."""
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return [HOPFIELD, BM25]
 
 
 class LetterEncoder:
@@ -119,6 +129,34 @@ def test_a_plan_keeps_to_the_longest_chain() -> None:
 def test_a_question_that_leans_on_the_conversation_is_looked_up_with_it(question: str, alone: bool) -> None:
     assert stands_alone(question) is alone
     assert ExtractiveReasoner().plan(PlanRequest(question, ACTIONS)).self_contained is alone
+
+
+@pytest.mark.parametrize("text", ["hi", "Hello there!", "Good morning.", "thanks", "Thank you so much!", "ok, thanks", "Bye!"])
+def test_small_talk_is_answered_with_what_can_be_asked(text: str) -> None:
+    plan = ExtractiveReasoner().plan(PlanRequest(text, ACTIONS))
+    assert plan.nodes == ()
+    assert "searches the user's own documents" in plan.draft_answer
+    assert "[" not in plan.draft_answer
+
+
+@pytest.mark.parametrize(
+    "text", ["Hi, who introduced sparsemax?", "hi is what?", "All there?", "thanks to whom was it sold?", "?"]
+)
+def test_a_question_is_no_small_talk(text: str) -> None:
+    assert ExtractiveReasoner().plan(PlanRequest(text, ACTIONS)).nodes
+
+
+def test_small_talk_in_a_turn_has_no_citations() -> None:
+    out = build_graph(retriever=Fixed()).compile().invoke({"question": "Hi!"})
+    assert out["answer"].startswith("Hello! Please ask me a question, which I look up as follows: searches the user's")
+    assert (out["citations"], out["chain"]) == ([], [])
+
+
+def test_a_turn_about_an_unknown_name_is_unsupported_and_names_the_nearest_passage() -> None:
+    out = build_graph(retriever=Fixed()).compile().invoke({"question": "Who introduced Hopfax networks?"})
+    assert out["answer"].startswith(f"{NOTHING} The nearest passage is “")
+    assert [citation["id"] for citation in out["citations"]] == ["hopfield"]
+    assert [(item["status"], item["reason"]) for item in out["chain"]] == [("unsupported", "no passage holds “Hopfax”")]
 
 
 # correct --------------------------------------------------------------------------------------------------------------
