@@ -191,6 +191,9 @@ def guesses(
         list[float] | None, option("P", "Share of right guesses, for what T saves; may be repeated: 0.5, 0.8.")
     ] = None,
     fit: Annotated[bool, option(None, "Fit the weights of the score on the training part instead.", "--fit")] = False,
+    texts: Annotated[
+        Path | None, option("DIR", "DATA is a file of labelled guesses: where the data sets are whose passages it names.")
+    ] = None,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
@@ -200,6 +203,7 @@ def guesses(
       convcoa evaluate guesses data/squad2 --sample 1000
       convcoa evaluate guesses data/quac_dev --sample 1000 --right 0.7 --plot savings.png
       convcoa evaluate guesses data/squad2 data/abg_coqa data/quac_dev --fit
+      convcoa evaluate guesses labelled.jsonl --texts data
     """
     from langgraph_convcoa.evaluation.verification.guess_fit import FIT_SAMPLE, FIT_SEED, fit_guesses
     from langgraph_convcoa.evaluation.verification.guesses import RIGHT_SHARES, evaluate_guesses
@@ -211,6 +215,14 @@ def guesses(
         return
     if len(data) != 1:
         raise InputError("several data sets are for --fit; give one.")
+    if texts is not None:
+        from langgraph_convcoa.evaluation.verification.labelled import evaluate_labelled
+        from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+
+        if plot is not None or split is not None or no_history or right or sample or seed:
+            raise InputError("--texts takes --json alone.")
+        print_report(evaluate_labelled(data[0], texts, as_encoder(None)), as_json)
+        return
     shares, history = right or RIGHT_SHARES, not no_history
     report = evaluate_guesses(
         data[0], n=sample or 300, seed=seed or 0, split=split, history=history, right_shares=shares, progress=True

@@ -6,7 +6,8 @@ names and a "not": each must stand in the evidence, and stand there beside what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,9 +30,13 @@ MOST_REFERENCES = 5
 MOST_SEGMENTS = 3
 """Segments of one reference that together may support a sentence."""
 WINDOW = 4
-"""Words on each side of a number or a name that say what is said of it."""
-BESIDE = 0.25
-"""Share of these words that the segment with the number or the name must hold."""
+"""Words on each side of a number or a name that may say what is said of it: those of its clause."""
+NAME_WEIGHTS = {"bias": -0.31, "elsewhere": -2.25, "known": 1.37, "near": 5.35, "rival": -4.38, "titled": -0.14}
+"""Weights of what tells whether a name stands in the evidence for what the claim says of it (`_Table.placed`)."""
+NUMBER_WEIGHTS = {"bias": -1.57, "elsewhere": -2.52, "known": 1.86, "near": 7.14, "rival": -4.63, "titled": 4.63}
+"""The same for a number."""
+PLACED = (0.2, 0.05)
+"""Probability above which a name, or a number, stands for what is said of it."""
 BROKEN = 0.25
 """What is left of the score of a sentence with a number, a name or a "not" that the evidence does not hold so."""
 LIFT = (0.55, 0.75)
@@ -143,7 +148,7 @@ class _Support:
         )
 
 
-def _support_of(facts: Facts, references: References, context: frozenset[str]) -> _Support:
+def _support_of(facts: Facts, references: References, context: Set[str]) -> _Support:
     """Compare a claim with the references that share most with it."""
     near = _near_references(facts, references)
     chosen = [n for owner in near for n in range(*references.span(owner))]
@@ -156,7 +161,7 @@ def _support_of(facts: Facts, references: References, context: frozenset[str]) -
         return _Support(facts, 0.0, (), "", ())
     support = table.support(here, together)
     closest = [int(n) for n in np.argsort(-table.shares, kind="stable")[:LIFT_SEGMENTS] if table.shares[n] > 0]
-    broken = table.broken([evidence[n] for n in dict.fromkeys([*here, *closest])], here, context, references)
+    broken = table.broken(evidence, here, context)
     nearest = tuple(chosen[n] for n in closest)
     score = support * (BROKEN if broken else 1.0)
     return _Support(facts, score, tuple(chosen[n] for n in here), broken, nearest)
@@ -190,7 +195,7 @@ class _Table:
 
     @classmethod
     def of(cls, facts: Facts, evidence: Sequence[Facts], owners: NDArray[np.int64], references: References) -> _Table:
-        names = frozenset().union(*(segment.names for segment in evidence))
+        names = frozenset().union(*(s.names for s in evidence)) - frozenset().union(*(s.common for s in evidence))
         rows = [fact.is_number or fact.is_name or fact.form in facts.openers & names for fact in facts.facts]
         strict = np.array(rows, dtype=bool)
         weights = np.where(strict, STRICT_WEIGHT, 1.0)
@@ -236,50 +241,112 @@ class _Table:
         anywhere = float(self.weights @ self.held.max(axis=1))
         return (float(self.shares[here[0]]) + float(self.weights @ together) + anywhere + near) / 4
 
-    def broken(self, segments: Sequence[Facts], here: Sequence[int], context: frozenset[str], references: References) -> str:
-        """Why a number, a name or a "not" of the claim is not supported; "" where all are."""
-        for n, fact in enumerate(self.facts.facts):
-            if not self.strict[n]:
-                continue
-            if not self.held[n].any():
-                if fact.form not in references.where:
-                    return f"“{fact.form}” is not in the evidence"
-                return f"“{fact.form}” stands elsewhere in the evidence"
-            own = self.owners == self.owners[here[0]]
-            if not fact.is_number and (self.titled[n, own].any() or (fact.form in context and self.within[n, own].any())):
-                continue
-            if self._beside(n) < BESIDE:
-                return f"“{fact.form}” stands elsewhere in the evidence"
-        if self.facts.negative and not any(s.negative or s.softly for s in segments):
-            return "the evidence does not deny it"
-        if not self.facts.negative and not self.facts.softly:
-            for segment in segments[:1]:
-                turned = (segment.negated & self.facts.forms) - self.facts.negated
-                if segment.negative and len(turned) > _TURNED * max(len(segment.negated), 1):
-                    return "the evidence denies it"
+    def broken(self, evidence: Sequence[Facts], here: Sequence[int], context: Set[str]) -> str:
+        """Why a number, a name or a "not" of the claim is not supported by m sentences of evidence; "" where all are."""
+        facts = self.facts.facts
+        n = 0
+        while n < len(facts):
+            end = n + 1
+            if self.strict[n]:
+                while end < len(facts) and facts[end].joined:
+                    end += 1
+                for fact, held in zip(facts[n:end], self.held[n:end], strict=True):
+                    if not held.any():
+                        return f"“{fact.word}” is not in the evidence"
+                weights, least = (NUMBER_WEIGHTS, PLACED[1]) if facts[n].is_number else (NAME_WEIGHTS, PLACED[0])
+                found = self.placed(n, end, evidence, here, context)
+                # The subject of a whole reference need not be named again beside what is said of it.
+                topic = found["titled"] and not facts[n].is_number
+                if not topic and 1 / (1 + math.exp(-sum(weights[name] * value for name, value in found.items()))) <= least:
+                    return f"“{' '.join(fact.word for fact in facts[n:end])}” stands elsewhere in the evidence"
+            n = end
+        return self._turned(evidence)
+
+    def placed(
+        self, first: int, end: int, evidence: Sequence[Facts], here: Sequence[int], context: Set[str]
+    ) -> dict[str, float]:
+        """What tells whether the items [first:end] stand in the evidence for what the claim says of them.
+
+        `near`: how near they stand to the claim's items around them, where they stand nearest; `rival`: how near another
+        number or name stands to these, which the claim does not hold; `elsewhere`: what another segment holds more of these
+        items than those with the number or the name; `known`: question or sentence before hold it; `titled`: the title of the
+        reference.
+        """
+        facts = self.facts.facts
+        around = self._around(first, end)
+        holders = np.flatnonzero(self.within[first:end].min(axis=0)).tolist()
+        shares = self.held[around].mean(axis=0) if around else np.ones(len(evidence))
+        beside = max((float(shares[n]) for n in holders), default=0.0)
+        best = int(shares.argmax())
+        wanted = [facts[n].form for n in around]
+        number = facts[first].is_number
+        rivals = [
+            n
+            for n, fact in enumerate(evidence[best].facts)
+            if (fact.is_number if number else fact.is_name) and fact.form not in self.facts.forms
+        ]
+        forms = {fact.form for fact in facts[first:end]}
+        own = self.owners == self.owners[here[0]]
+        return {
+            "bias": 1.0,
+            "elsewhere": float(shares[best]) - beside,
+            "known": float(forms <= context),
+            "near": max((_nearness(evidence[n], wanted, _places(evidence[n], forms)) for n in holders), default=0.0),
+            "rival": max((_nearness(evidence[best], wanted, [n]) for n in rivals), default=0.0),
+            "titled": float(self.titled[first:end][:, own].max(axis=1).min()),
+        }
+
+    def _around(self, first: int, end: int) -> list[int]:
+        """The items beside [first:end]: those of its clause, at least a few, and of these the nearest."""
+        facts = self.facts.facts
+        every = [n for n in range(max(0, first - WINDOW), min(len(facts), end + WINDOW)) if not first <= n < end]
+        same = [n for n in every if facts[n].clause == facts[first].clause]
+        # What stands before is more often what it is said of.
+        others = sorted(set(every) - set(same), key=lambda n: first - n if n < first else WINDOW + n - end)
+        return [*same, *others[: max(_LEAST_AROUND - len(same), 0)]]
+
+    def _turned(self, evidence: Sequence[Facts]) -> str:
+        """Why a "not" of the claim, or of the evidence, is not in the other."""
+        negated, forms = self.facts.negated, self.facts.forms
+        if self.facts.negative:
+            if any(segment.negative and 3 * len(segment.negated & negated) >= len(negated) for segment in evidence):
+                return ""
+            order = np.argsort(-self.shares, kind="stable")[:LIFT_SEGMENTS].tolist()
+            closest = [evidence[n] for n in order]
+            plain = [s for s in closest if not s.negative and not s.softly]
+            if len(plain) == len(closest) or any(len(negated & s.forms) >= _TURNED * len(negated) for s in plain):
+                return "the evidence does not deny it"
+        elif not self.facts.softly:
+            closest = [
+                evidence[n] for n in np.flatnonzero(self.shares >= max(self.shares.max() - _LEAST_GAIN, _LEAST_SHARE)).tolist()
+            ]
+            if closest and all(s.negated and len(s.negated & forms) > _TURNED * len(s.negated) for s in closest):
+                return "the evidence denies it"
         return ""
-
-    def _beside(self, n: int) -> float:
-        """Share of the items around the n-th, other than the rest of its name, that a segment with it holds."""
-        first = last = n
-        if not self.facts.facts[n].is_number:
-            while first and self._in_name(first - 1):
-                first -= 1
-            while last + 1 < len(self.strict) and self._in_name(last + 1):
-                last += 1
-        window = [j for j in range(max(0, n - WINDOW), min(len(self.strict), n + WINDOW + 1)) if not first <= j <= last]
-        holders = np.flatnonzero(self.within[n])
-        if not window or not len(holders):
-            return 1.0 if not window else 0.0
-        return float(self.held[window][:, holders].mean(axis=0).max())
-
-    def _in_name(self, n: int) -> bool:
-        return bool(self.strict[n]) and not self.facts.facts[n].is_number
 
 
 _STRETCH = 5
 _LEAST_GAIN = 0.05
+_LEAST_SHARE = 0.4
 _TURNED = 0.6
+_DECAY = 4.0
+_LEAST_AROUND = 3
+
+
+def _places(segment: Facts, forms: Set[str]) -> list[int]:
+    return [n for n, fact in enumerate(segment.facts) if fact.form in forms]
+
+
+def _nearness(segment: Facts, wanted: Sequence[str], places: Sequence[int]) -> float:
+    """How near items of a segment stand to the nearest of these places, in [0, 1]; those that it lacks count 0."""
+    if not wanted or not places:
+        return 0.0
+    near: dict[str, float] = {}
+    for n, fact in enumerate(segment.facts):
+        if fact.form in wanted:
+            distance = min(abs(n - place) for place in places)
+            near[fact.form] = max(near.get(fact.form, 0.0), 1 / (1 + max(distance - 1, 0) / _DECAY))
+    return sum(near.get(form, 0.0) for form in wanted) / len(wanted)
 
 
 def _holds(form: str, strict: bool, claim: Facts, segment: Facts, initials: frozenset[str]) -> bool:
@@ -287,6 +354,9 @@ def _holds(form: str, strict: bool, claim: Facts, segment: Facts, initials: froz
         return True
     if not strict:
         return False
+    if form[0].isdigit():
+        # "Season 9" is the ninth season.
+        return (form[:-2] if form.endswith("th") else f"{form}th") in segment.forms
     if form in initials or same_name(form, segment.forms):
         return True
     return any(form in forms and short in segment.forms for short, forms in claim.initials)

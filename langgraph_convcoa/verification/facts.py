@@ -11,27 +11,36 @@ from langgraph_convcoa.text.numbers import normalize
 from langgraph_convcoa.text.questions import NEGATIONS
 from langgraph_convcoa.text.words import content_tokens, words
 
-_NEGATION = re.compile(rf"\b(?:{NEGATIONS})\b", re.IGNORECASE)
+_NEGATION = re.compile(
+    rf"\b(?!(?:not only|no (?:later|earlier|sooner|more|less|fewer) than|no matter|nothing but)\b)(?:{NEGATIONS})\b",
+    re.IGNORECASE,
+)
 _SOFT_NEGATION = re.compile(
-    r"\b(?:un\w{3,}|in(?:eligible|valid|capable|sufficient|correct)|im(?:possible|proper)|lack\w*|fail\w*|prevent\w*|prohibit\w*|"
-    r"refus\w*|den(?:y|ied|ies)|few|rarely|hardly|seldom|only|exclud\w*|except|avoid\w*|instead|rather|miss\w*|absen\w*|"
-    r"forb\w*|ban(?:s|ned)?|stop\w*|reject\w*|declin\w*|ceas\w*|until|against|free|zero|difficult|hard)\b",
+    r"\b(?:un(?!der|til|it|ion|iver|iqu|less|to)\w{3,}|in(?:eligible|valid|capable|sufficient|correct)|im(?:possible|proper)|"
+    r"lack\w*|fail\w*|prevent\w*|prohibit\w*|refus\w*|den(?:y|ied|ies)|hardly|exclud\w*|except|avoid\w*|absen\w*|forb[ai]d\w*|"
+    r"ban(?:s|ned)?|reject\w*|declin\w*|ceas\w*|stop(?:s|ped)?|instead of|rather than|zero)\b",
     re.IGNORECASE,
 )
 _SUFFIXES = frozenset(("s", "es", "n", "an", "ian", "ish", "ese", "i", "er"))
 _SCOPE = 3
 """Content words behind a "not" that it turns round."""
 _OPENING = frozenset(':.!?"“‘(*•–—-')
+_CLAUSE = re.compile(r"[,;:()—–]|\b(?:and|but|or|which|who|that|while|when|where|because|after|before)\b", re.IGNORECASE)
 _WITHIN_NAME = re.compile(r"\s*(?:of|the|and|de|for|&|van|von|la)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """An item of a sentence: the form that must match, and whether it is a number or a name."""
+    """An item of a sentence: the form that must match, the word itself, whether it is a number or a name, whether it goes on
+    with the name before it, and the number of its clause.
+    """
 
     form: str
+    word: str
     is_number: bool
     is_name: bool
+    joined: bool = False
+    clause: int = 0
 
     @property
     def strict(self) -> bool:
@@ -43,9 +52,10 @@ class Fact:
 class Facts:
     """A sentence as it is compared.
 
-    `facts`: in order; `forms`: theirs; `names`: those that stand in capitals, other than a word that only opens the sentence;
-    `openers`: those that do; `initials`: of its names of several words, with the forms of these; `negated`: the forms that
-    stand under a "not"; `negative`: whether there is one; `softly`: whether other words deny something ("lacks", "only").
+    `facts`: in order; `forms`: theirs; `names`: those in capitals, other than a word that only opens the sentence;
+    `openers`: those that do; `common`: forms in small letters; `initials`: of its names of several words, with the forms of
+    these; `negated`: the forms that stand under a "not"; `negative`: whether there is one; `softly`: whether other words deny
+    something ("lacks", "refused").
     """
 
     text: str
@@ -53,6 +63,7 @@ class Facts:
     forms: frozenset[str]
     names: frozenset[str]
     openers: frozenset[str]
+    common: frozenset[str]
     initials: tuple[tuple[str, frozenset[str]], ...]
     negated: frozenset[str]
     negative: bool
@@ -73,13 +84,14 @@ def facts_of(text: str) -> Facts:
     found: list[Fact] = []
     openers: set[str] = set()
     capitals: list[list[tuple[str, str]]] = []
-    position = last = 0
+    position = last = clause = 0
     tokens = content_tokens(plain)
     places: list[int] = []
     for n, token in enumerate(tokens):
         start = plain.find(token.raw, position)
         if start < 0:
             start = position
+        clause += _CLAUSE.search(plain, position, start) is not None
         number = not token.item.isalpha() and any(character.isdigit() for character in token.item)
         capital = not number and not shouting and token.raw[0].isupper()
         name = capital
@@ -90,17 +102,18 @@ def facts_of(text: str) -> Facts:
             name = len(token.raw) > 1 and (follows or token.raw.isupper() or not token.raw[1:].islower())
             if not name:
                 openers.add(token.item)
+        joined = False
         if name:
             joined = bool(capitals) and _WITHIN_NAME.fullmatch(plain, last, start) is not None
-            if not joined or not capitals:
+            if not joined:
                 capitals.append([])
             capitals[-1].append((token.raw[0].lower(), token.item))
             last = start + len(token.raw)
-        found.append(Fact(token.item, number, name))
+        found.append(Fact(token.item, token.raw, number, name, joined, clause))
         places.append(start)
         position = start + len(token.raw)
     if not found:
-        found = [Fact(word, False, False) for word in words(plain)]
+        found = [Fact(word, word, False, False) for word in words(plain)]
     negations = [match.end() for match in _NEGATION.finditer(plain)]
     negated: set[str] = set()
     for end in negations:
@@ -112,6 +125,7 @@ def facts_of(text: str) -> Facts:
         forms=frozenset(fact.form for fact in found),
         names=frozenset(fact.form for fact in found if fact.is_name),
         openers=frozenset(openers),
+        common=frozenset(fact.form for fact in found if not fact.strict) - openers,
         initials=tuple(("".join(first for first, _ in run), frozenset(form for _, form in run)) for run in names),
         negated=frozenset(negated),
         negative=bool(negations),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,7 +12,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.questions import WH
-from langgraph_convcoa.text.words import content_items
+from langgraph_convcoa.text.words import content_items, content_tokens
+from langgraph_convcoa.verification.claims import CLAIM_THRESHOLD, SentenceVerdict, verify_sentences, weakest
 from langgraph_convcoa.verification.faith_score import (
     PAPER_THRESHOLD,
     PAPER_WEIGHTS,
@@ -23,6 +24,7 @@ from langgraph_convcoa.verification.faith_score import (
 )
 from langgraph_convcoa.verification.references import References, Segment, segment_of, segments
 from langgraph_convcoa.verification.relevance import Guess, answer_relevance, places_of, relevance_of
+from langgraph_convcoa.verification.statements import is_sentence, statements
 from langgraph_convcoa.verification.support import (
     CONTRADICTION_SHARE,
     WEIGHTS,
@@ -45,7 +47,12 @@ UNFOUND_SHARE = 0.25
 """What is left of a guess with a number or a name that the references do not hold."""
 STRAY_SHARE = 0.5
 """What is left of a guess whose number stands in another sentence than what is said of it."""
+CLAIM_SHARE = 0.3
+"""What the verdict on its numbers, names and negation (`verify_sentences`) counts in the score of a statement's sentence."""
+NOTHING_CLAIMED = 0.5
+"""The score of a text that claims nothing, such as "The documents do not say": neither faithful nor unfaithful."""
 _POLAR = re.compile(r"\s*(yes|no)[\s.,!]*", re.IGNORECASE)
+_KEPT = GUESS_THRESHOLD + 0.01
 _OPEN_QUESTION = re.compile(rf"\W*(?:{WH})\b", re.IGNORECASE)
 
 
@@ -58,6 +65,8 @@ class ConvMRFS:
         quote: The segment of it that supports the candidate best; in plain mode the whole reference.
         sentences: The support of each sentence of the candidate; one for the whole candidate in plain mode.
         threshold: The threshold that was used.
+        relevance: How sure a guess is the answer to its question, in [0, 1]; the score where it is a bare span or has no
+            question. A sentence may be true and no answer: this ranks answers, the score judges them.
     """
 
     score: float
@@ -66,6 +75,7 @@ class ConvMRFS:
     quote: str
     sentences: tuple[SentenceSupport, ...]
     threshold: float
+    relevance: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,8 @@ class Parts:
     `parts`: for each sentence (`claims`) precision, recall and scaled word length against each of m segments, (m, 3);
     `factor`: what numbers and names that no reference holds leave of the score; `gates`: how far each segment is about the
     question, (m,), None without one; `answers`: where the guess stands in each reference, the segment and the probability that
-    it answers the question.
+    it answers the question; `verdicts`: those on the sentences of a statement, without a question one for each claim, None for
+    a bare span; `silent`: the text claims nothing.
     """
 
     claims: tuple[Segment, ...]
@@ -83,18 +94,46 @@ class Parts:
     factor: float = 1.0
     gates: Array | None = None
     answers: tuple[tuple[int, float], ...] = ()
+    verdicts: tuple[SentenceVerdict | None, ...] = ()
+    silent: bool = False
 
     def score(self, references: References, weights: Weights) -> tuple[float, list[SentenceSupport]]:
         """The score in [0, 1] and the support of each sentence."""
         supports = [support_of(c, p, references, weights) for c, p in zip(self.claims, self.parts, strict=True)]
+        if self.silent:
+            return NOTHING_CLAIMED, supports
+        if self.gates is None and self.verdicts:
+            supports = [
+                replace(s, score=(1 - CLAIM_SHARE) * s.score + CLAIM_SHARE * v.score) if v else s
+                for s, v in zip(supports, self.verdicts, strict=True)
+            ]
         total = sum(s.weight for s in supports)
         score = sum(s.score * s.weight for s in supports) / total if total else 0.0
         if self.gates is None or not score:
             return score, supports
-        gated = [support_of(c, p, references, weights, self.gates) for c, p in zip(self.claims, self.parts, strict=True)]
-        # A guess is no surer than its support, and than that it answers the question where it is supported.
+        judged = [verdict for verdict in self.verdicts if verdict]
+        least, sure = weakest(judged), self.relevance(references, weights)
+        if least is None:
+            gated = [support_of(c, p, references, weights, self.gates) for c, p in zip(self.claims, self.parts, strict=True)]
+            return sure, gated
+        # A sentence says itself what it is about: what the evidence supports stands, whatever the question.
+        if least.supported:
+            return _KEPT + (1 - _KEPT) * sure, list(judged)
+        return GUESS_THRESHOLD * min(least.score / CLAIM_THRESHOLD, 1.0), list(judged)
+
+    def relevance(self, references: References, weights: Weights) -> float:
+        """How sure a guess is the answer to its question, in [0, 1]: no surer than its support, and than that it answers the
+        question where it is supported; without a question its score.
+        """
+        if self.gates is None:
+            return self.score(references, weights)[0]
+        if not self.answers:
+            return 0.0
+        supports = [support_of(c, p, references, weights) for c, p in zip(self.claims, self.parts, strict=True)]
+        total = sum(s.weight for s in supports)
+        score = sum(s.score * s.weight for s in supports) / total if total else 0.0
         held = np.stack([parts @ np.array(weights) for parts in self.parts]).max(axis=0)
-        return min(score, max(min(float(held[place]), sure) for place, sure in self.answers)) * self.factor, gated
+        return min(score, max(min(float(held[place]), sure) for place, sure in self.answers)) * self.factor
 
 
 def conv_mrfs(
@@ -111,9 +150,10 @@ def conv_mrfs(
 ) -> ConvMRFS:
     """Verify a candidate against the evidence and the answers of earlier turns.
 
-    The default form compares content words. Each sentence of the candidate is scored by its best segment (`claim_parts`); the
-    candidate's score is their mean, each sentence counting by its items. With a question, the guess must also be its answer
-    where it is supported (`answer_relevance`), and one with a number or a name that the references do not hold fails.
+    The default form compares content words. Each sentence of the candidate is scored by its best segment (`claim_parts`) and
+    by its numbers, names and negation (`verify_sentences`); the candidate's score is their mean, each sentence counting by its
+    items. With a question, a guess that is a sentence stands where the evidence supports it; a bare span must also be the
+    answer where it is supported (`answer_relevance`), and one with a number or a name that the references do not hold fails.
 
     The plain form is the papers': the best `faith_score` over whole references, T = 0.75.
 
@@ -147,7 +187,9 @@ def conv_mrfs(
         return _plain(candidate, prepared, weights, PAPER_THRESHOLD if threshold is None else threshold, items)
     question = (question or "").strip()
     checked = check_weights(weights or WEIGHTS)
-    score, supports = candidate_parts(candidate, prepared, question, similarity).score(prepared, checked)
+    parts = candidate_parts(candidate, prepared, question, similarity)
+    score, supports = parts.score(prepared, checked)
+    relevance = parts.relevance(prepared, checked) if any(parts.verdicts) and question else score
     if threshold is None:
         threshold = GUESS_THRESHOLD if question else THRESHOLD
     best = max(supports, key=lambda s: s.score * s.weight, default=None)
@@ -158,6 +200,7 @@ def conv_mrfs(
         quote=best.quote if best else "",
         sentences=tuple(supports),
         threshold=threshold,
+        relevance=relevance,
     )
 
 
@@ -166,14 +209,18 @@ def candidate_parts(candidate: str, references: References, question: str = "", 
     polar = polar_claim(candidate, question) if question else None
     if polar is not None:
         return Parts((polar,), (polar_parts(polar, references),))
-    claims = segments(candidate)
+    told = [] if question else list(_told(candidate, references, similarity))
+    claims = tuple(claim for claim, _ in told)
+    silent = not question and not claims and bool(content_tokens(candidate))
+    if not claims and not silent:
+        claims = segments(candidate)
     texts = [segment.text for segment in references.segments]
     near: Sequence[Array | None] = [None] * len(claims)
     if similarity is not None and claims and texts:
         near = [row.astype(float) for row in similarity([claim.text for claim in claims], texts)]
     parts = tuple(claim_parts(claim, references, row) for claim, row in zip(claims, near, strict=True))
     if not question:
-        return Parts(claims, parts)
+        return Parts(claims, parts, verdicts=tuple(verdict for _, verdict in told), silent=silent)
     guess = Guess.of(candidate, claims, question)
     relevances = [relevance_of(text, guess.asked, guess.told) for text in references.references]
     answers = []
@@ -190,7 +237,23 @@ def candidate_parts(candidate: str, references: References, question: str = "", 
         answers.append((place.segment, sure))
     unfound = any((item.is_number or item.is_name) and item.form not in references.where for item in guess.new)
     gates = np.concatenate([relevance.gates for relevance in relevances]) if relevances else np.zeros(0)
-    return Parts(claims, parts, UNFOUND_SHARE if unfound else 1.0, gates, tuple(answers))
+    verdicts = (
+        verify_sentences(candidate, references, question=question, similarity=similarity) if is_sentence(candidate) else ()
+    )
+    return Parts(claims, parts, UNFOUND_SHARE if unfound else 1.0, gates, tuple(answers), tuple(verdicts))
+
+
+def _told(
+    candidate: str, references: References, similarity: Similarity | None
+) -> Iterator[tuple[Segment, SentenceVerdict | None]]:
+    """The sentences of a text that claim something, cut from it without marks and frames, and the verdict on each that is no
+    bare span.
+    """
+    verdicts = verify_sentences(candidate, references, similarity=similarity)
+    for statement, verdict in zip(statements(candidate), verdicts, strict=True):
+        judged = verdict if is_sentence(statement.claim) else None
+        for claim in segments(statement.claim):
+            yield replace(claim, text=statement.text, start=statement.start, end=statement.end), judged
 
 
 def polar_claim(candidate: str, question: str) -> Segment | None:
@@ -232,7 +295,7 @@ def _plain(candidate: str, references: References, weights: Weights | None, thre
         if found > score:
             best, score = n, found
     if best is None:
-        return ConvMRFS(0.0, threshold < 0, None, "", (), threshold)
+        return ConvMRFS(0.0, threshold < 0, None, "", (), threshold, 0.0)
     quote = references.references[best].text
     support = SentenceSupport(candidate, 0, len(candidate), score, best, quote, 1.0)
-    return ConvMRFS(score, score > threshold, best, quote, (support,), threshold)
+    return ConvMRFS(score, score > threshold, best, quote, (support,), threshold, score)

@@ -122,6 +122,7 @@ _LEAD_IN = re.compile(
     r"\b(?:following|these|this|here|below|such as|includ\w+|steps?|ways?|as follows|are|is)\b|^[^\s]+:$", re.IGNORECASE
 )
 _HEADING_WORDS = 10
+_LEAST_WORDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,19 @@ def statements(text: str) -> list[Statement]:
          ('Shall I look further?', '')]
     """
     return [Statement(text[a:b], a, b, _claim(text[a:b])) for a, b in _spans(text)]
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a text says something by itself, by its form: a few words with a verb, or written as a sentence.
+
+    Example:
+        >>> is_sentence("It was closed in 1988 by the city."), is_sentence("in 1988, by the city of Dundee")
+        (True, False)
+    """
+    text = text.strip()
+    if len(text.split()) < _LEAST_WORDS:
+        return False
+    return _FINITE.search(text) is not None or (text[0].isupper() and text[-1] in ".!")
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:

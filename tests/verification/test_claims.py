@@ -48,8 +48,8 @@ def test_true_sentences_pass(text):
     [
         ("The Tay Bridge was opened in 1877.", "“1877” is not in the evidence"),
         ("The Tay Bridge was opened in 1890.", "“1890” stands elsewhere in the evidence"),
-        ("The Tay Bridge was opened by Isambard Brunel in 1878.", "“isambard” is not in the evidence"),
-        ("Benjamin Baker was knighted by Queen Victoria.", "“benjamin” stands elsewhere in the evidence"),
+        ("The Tay Bridge was opened by Isambard Brunel in 1878.", "“Isambard” is not in the evidence"),
+        ("Benjamin Baker was knighted by Queen Victoria.", "“Benjamin Baker” stands elsewhere in the evidence"),
         ("The Tay Bridge was not opened in 1878.", "the evidence does not deny it"),
         ("Pets are allowed on the ferry.", "the evidence denies it"),
         ("The ferry sells sandwiches and hot drinks.", "too little of it is in the evidence"),

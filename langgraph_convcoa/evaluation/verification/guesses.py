@@ -127,7 +127,9 @@ def _wrong_answers(queries: Sequence[Query], rng: random.Random) -> Iterator[tup
 
 @dataclass(frozen=True)
 class GuessRow:
-    """One method: AUC of right guesses against wrong ones, and the shares of each that its threshold treats rightly."""
+    """One method: AUC of right guesses against wrong ones by their relevance, and the shares of each that its verdict treats
+    rightly. A sentence that the evidence supports is kept, also where it answers another question.
+    """
 
     method: str
     wrong: str
@@ -273,20 +275,21 @@ def evaluate_guesses(
     rows: list[GuessRow] = []
     at_error: list[ErrorSaving] = []
     scores: dict[str, Scores] = {}
+    verdicts: dict[str, Scores] = {}
     with track(progress, len(_FORMS) * len(cases), "Scoring guesses") as advance:
         for method, _, mode in _FORMS:
             found = []
             for case in cases:
                 judged = (conv_mrfs(guess, case.references, question=case.question, mode=mode) for guess in case.guesses)
-                found.append([one.score for one in judged])
+                found.append([(one.relevance, one.faithful) for one in judged])
                 advance(1)
-            scores[method] = np.array(found).T
+            scores[method], verdicts[method] = np.moveaxis(np.array(found, dtype=float), 2, 0).transpose(0, 2, 1)
     for method, threshold, _ in _FORMS:
-        right, same, others = scores[method]
-        rows.append(_guess_row(method, _SAME, threshold, right, same))
+        (right, same, others), kept = scores[method], verdicts[method]
+        rows.append(_guess_row(method, _SAME, threshold, right, same, kept[:2]))
         if new.any() and not new.all():
-            rows.append(_guess_row(method, _NEW, threshold, right[new], same[new]))
-        rows.append(_guess_row(method, _OTHER, threshold, right, others))
+            rows.append(_guess_row(method, _NEW, threshold, right[new], same[new], kept[:2, new]))
+        rows.append(_guess_row(method, _OTHER, threshold, right, others, kept[::2]))
         given = [(share, error) for share in right_shares for error in _ERRORS]
         at_error += [ErrorSaving(method, error, share, within_error(right, same, error, share)) for share, error in given]
     right, same, _ = scores["default"]
@@ -297,7 +300,7 @@ def evaluate_guesses(
     return GuessReport(f"{Path(folder).name}, {name}", tuple(rows), fitted, tuple(table), tuple(at_error), tokens)
 
 
-def _guess_row(method: str, wrong: str, threshold: float, right: Scores, other: Scores) -> GuessRow:
+def _guess_row(method: str, wrong: str, threshold: float, right: Scores, other: Scores, kept: Scores) -> GuessRow:
+    """`kept` is 1 for each right guess, and for each wrong one, that the verdict keeps, (2, n)."""
     auc = float(roc_auc_score(np.repeat([True, False], [len(right), len(other)]), np.concatenate([right, other])))
-    kept, rejected = float((right > threshold).mean()), float((other <= threshold).mean())
-    return GuessRow(method, wrong, len(right), auc, threshold, kept, rejected)
+    return GuessRow(method, wrong, len(right), auc, threshold, float(kept[0].mean()), float(1 - kept[1].mean()))
