@@ -1,7 +1,7 @@
 """What a turn costs beyond its model and its actions: `make bench`.
 
-The model and the actions answer at once, so that the time is the graph's own: planning, dispatch, verification of four guesses
-against five passages each, the draft's citations, and the round's bookkeeping.
+The model and the actions answer at once, so that the time is the graph's own: the first look, planning, dispatch, verification
+of four guesses against five passages each, the draft's citations, and the round's bookkeeping.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Instant:
 
     name = "instant"
     description = "finds everything at once"
+    looks_first = True
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         return [Document(f"{fact} {FILLER}", id=id_, metadata={"quote": fact}) for id_, fact in FACTS.items()] + [

@@ -188,8 +188,7 @@ def model_options(server: OpenAIServer) -> list[str]:
 def test_a_models_answer_streams_and_its_usage_is_told(docs: Path) -> None:
     replies = {
         "plan": plan(node("When was the Hopfield network described?")),
-        "correct": corrections("John Hopfield described the Hopfield network in 1982."),
-        "answer": "It was described in 1982 [1].",
+        "correct": corrections("John Hopfield described the Hopfield network in 1982.", final="It was described in 1982 [1]."),
     }
     with OpenAIServer(lambda body: replies[kind_of(body)]) as server:
         result = convcoa("ask", "When was it described?", "--docs", docs, *model_options(server))
@@ -197,7 +196,7 @@ def test_a_models_answer_streams_and_its_usage_is_told(docs: Path) -> None:
     assert result.stdout.startswith("It was described in 1982 [1].\n\n[1] hopfield.md")
     assert result.stdout.count("described in 1982 [1]") == 1
     assert "filled" in result.stderr
-    assert result.stderr.strip().splitlines()[-1].startswith("3 model calls, 300 + 60 tokens")
+    assert result.stderr.strip().splitlines()[-1].startswith("2 model calls, 200 + 40 tokens")
 
 
 @pytest.mark.parametrize("status", [401, 404, 400])

@@ -18,7 +18,7 @@ import pytest
 
 from tests import ROOT
 from tests.bounds import SECONDS, started, wait_until
-from tests.fakes import plan
+from tests.fakes import direct
 from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
 
 FAKE = [sys.executable, "-m", "tests.fake_encoder"]
@@ -112,7 +112,7 @@ def _take_terminal(slave: int) -> None:
 @pytest.fixture
 def slow_model() -> Iterator[OpenAIServer]:
     """Takes longer than any test waits where a prompt says "so long", and answers at once elsewhere."""
-    replies = {"plan": plan(), "answer": "Hopfield did [1]."}
+    replies = {"plan": direct("John Hopfield described the Hopfield network in 1982 [1].")}
 
     def script(body: dict[str, Any]) -> Reply:
         return Reply(replies[kind_of(body)], delay=10 * SECONDS if "so long" in prompt_of(body) else 0)
@@ -190,7 +190,7 @@ def test_ctrl_c_stops_a_turn_and_keeps_the_conversation(
         terminal.expect("stopped; the conversation is as it was")
         terminal.expect("> ")
         terminal.type("Who described the network?\n")
-        terminal.expect("Hopfield did [1].")
+        terminal.expect("John Hopfield described the Hopfield network in 1982 [1].")
         terminal.expect("> ")
         terminal.type("/exit\n")
         assert terminal.code() == 0

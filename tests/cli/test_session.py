@@ -20,10 +20,12 @@ from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
 from tests import ROOT
 from tests.bounds import SECONDS, started
-from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections, direct, node, plan
 
 WHEN = "When was the Hopfield network described?"
-TURN = [plan(node(WHEN)), corrections("In 1982."), "It was described in 1982 [1]."]
+FACT = "John Hopfield described the Hopfield network in 1982."
+TURN = [plan(node(WHEN)), corrections("In 1982.", final="It was described in 1982 [1].")]
+BOOM = RuntimeError("boom")
 
 
 class Watcher:
@@ -54,7 +56,7 @@ def test_a_watcher_sees_the_answer_and_each_sub_question() -> None:
     with session(list(TURN)) as conversation:
         output = conversation.ask(WHEN, watcher)
     assert watcher.text == output["answer"] == "It was described in 1982 [1]."
-    assert {event["type"] for event in watcher.events} == {"plan", "sub_question", "answer"}
+    assert {event["type"] for event in watcher.events} == {"look", "plan", "sub_question", "answer"}
     assert tuple(output) == OUTPUT_FIELDS
 
 
@@ -74,9 +76,9 @@ def test_with_a_store_it_outlives_the_session_and_threads_stay_apart(tmp_path: P
 
 def test_a_failed_turn_leaves_the_conversation_as_it_was(tmp_path: Path) -> None:
     store = tmp_path / "chats.sqlite"
-    with session([*TURN, plan(node(WHEN)), RuntimeError("boom"), RuntimeError("boom")], store=store) as conversation:
+    with session([*TURN, plan(node(WHEN)), BOOM], store=store) as conversation:
         conversation.ask(WHEN)
-        # The corrections fail, where evidence stands in; then the answer fails.
+        # All is recalled, so that nothing could stand in for the answer that fails.
         with pytest.raises(ModelError):
             conversation.ask("What fails?")
     with session(list(TURN), store=store) as conversation:
@@ -97,12 +99,9 @@ def test_a_store_that_breaks_during_the_conversation_is_a_store_error(tmp_path: 
             conversation.ask(WHEN)
 
 
-BOOM = RuntimeError("boom")
-
-
 def interrupted(store: Path, **more: Any) -> None:
-    """A turn that fails in its last model call, after a plan and corrections that are stored."""
-    graph = build_graph(model=ScriptedModel(replies=[*TURN[:2], BOOM, BOOM]), retriever=KeywordRetriever())
+    """A turn that fails in its last model call, after a plan that is stored; its guess is kept."""
+    graph = build_graph(model=ScriptedModel(replies=[plan(node(WHEN, FACT)), BOOM]), retriever=KeywordRetriever())
     with Session(graph, ConvCoAContext(), "a", store, **more) as conversation, pytest.raises(ModelError):
         conversation.ask(WHEN)
 
@@ -111,7 +110,7 @@ def interrupted(store: Path, **more: Any) -> None:
 def test_an_interrupted_turn_goes_on_without_the_calls_that_were_made(tmp_path: Path, how: str) -> None:
     store = tmp_path / "chats.sqlite"
     interrupted(store)
-    with session([TURN[2]], store=store) as conversation:
+    with session([TURN[1]], store=store) as conversation:
         assert conversation.unfinished() == WHEN
         output = conversation.resume() if how == "resumed" else conversation.ask(WHEN)
         assert output["answer"] == "It was described in 1982 [1]."
@@ -139,7 +138,7 @@ def test_a_turn_over_other_sources_is_not_gone_on_with(tmp_path: Path) -> None:
     interrupted(store, sources="old documents")
     with session(list(TURN), store=store) as conversation:
         assert conversation.unfinished() == ""
-        # All three calls are made again: the evidence that is stored is not of these documents.
+        # Both calls are made again: the evidence that is stored is not of these documents.
         assert rounds(conversation.ask(WHEN)) == 1
 
 
@@ -159,7 +158,8 @@ def test_a_turn_whose_last_step_no_checkpoint_holds_yet_is_kept(tmp_path: Path, 
         connection.commit()
     copy = tmp_path / "copy.sqlite"
     copy.write_bytes(store.read_bytes())
-    with session([plan(), "Martins [1]."], store=store) as conversation:
+    martins = direct("Sparsemax was introduced by Martins and Astudillo in 2016 [1].")
+    with session([martins], store=store) as conversation:
         assert rounds(conversation.ask("Who introduced sparsemax?")) == 2
     with session([], store=copy) as conversation:
         output = conversation.ask(WHEN)

@@ -100,8 +100,9 @@ def test_what_cannot_be_done_is_one_line(docs: Path, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_ask_goes_on_when_it_is_asked_again(docs: Path) -> None:
-    replies = {"plan": plan(node(WHEN)), "correct": corrections("In 1982."), "answer": "It was in 1982 [1]."}
-    failing = {"answer"}
+    kept = plan(node(WHEN, "John Hopfield described the Hopfield network in 1982."))
+    replies = {"plan": kept, "correct": corrections(final="It was in 1982 [1].")}
+    failing = {"correct"}
     asked: list[str] = []
 
     def script(body: dict[str, object]) -> Reply:
@@ -118,7 +119,7 @@ def test_an_interrupted_ask_goes_on_when_it_is_asked_again(docs: Path) -> None:
         result = convcoa(*command)
         assert result.exit_code == 0, result.output
     assert "interrupted in: When was the Hopfield" in listed
-    assert asked == ["answer"]
+    assert asked == ["correct"]
     assert "resuming the interrupted turn" in result.stderr
     assert "It was in 1982 [1]." in result.stdout
 

@@ -12,7 +12,7 @@ import pytest
 from langgraph_convcoa.storage.threads import Threads
 from tests.bounds import SECONDS, wait_until
 from tests.cli.test_process import Terminal
-from tests.fakes import plan
+from tests.fakes import corrections, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of
 
 pytestmark = pytest.mark.slow
@@ -28,11 +28,12 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
         "OMP_NUM_THREADS": "1",
         "TERM": "xterm",
     }
-    hanging = {"answer"}
+    hanging = {"correct"}
+    replies = {"plan": plan(), "correct": corrections("John Hopfield.", final="John Hopfield described it [1].")}
 
     def script(body: dict[str, Any]) -> Reply:
         kind = kind_of(body)
-        return Reply("Hopfield did [1]." if kind == "answer" else plan(), delay=10 * SECONDS if kind in hanging else 0)
+        return Reply(replies[kind], delay=10 * SECONDS if kind in hanging else 0)
 
     with OpenAIServer(script) as server:
         options = ["--docs", docs, "--model", "test", "--base-url", server.base_url]
@@ -42,7 +43,7 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
             terminal.expect("> ")
             terminal.type("Who described the network?\n")
             wait_until(lambda: len(server.requests) >= 2, "the second request of the model")
-            # With the answer's call under way the plan's is in the store.
+            # With the second call under way the plan is in the store.
             time.sleep(0.5)
         finally:
             terminal.close()
@@ -55,7 +56,7 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
         try:
             terminal.expect("Resume it? [Y/n]")
             terminal.type("\n")
-            terminal.expect("Hopfield did [1].")
+            terminal.expect("John Hopfield described it [1].")
             terminal.expect("> ")
             terminal.type("/history\n")
             terminal.expect("> Who described the network?")
@@ -65,4 +66,4 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
             assert terminal.code() == 0
         finally:
             terminal.close()
-        assert [kind_of(body) for body in server.requests] == ["answer"]
+        assert [kind_of(body) for body in server.requests] == ["correct"]

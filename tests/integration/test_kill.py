@@ -25,23 +25,21 @@ pytest.importorskip("langgraph.checkpoint.sqlite")
 KILLS = 30
 MOST_TRIALS = 90
 WAIT_SECONDS = 120
-_ORDER = ["plan", "correct", "answer"]
+_ORDER = ["plan", "correct"]
 MODEL_NODES = set(_ORDER)
 
 
 def script(body: dict[str, Any]) -> Reply:
-    """A plan of two sub-questions that are this turn's own, one of them on a slow action; then corrections; then an answer."""
-    kind = kind_of(body).removesuffix("_normal")
-    number = re.findall(r"number (\d+)", prompt_of(body))[-1] if kind.startswith("plan") else ""
+    """A plan of two sub-questions that are this turn's own, one of them on a slow action; then all the answers."""
+    number = re.findall(r"number (\d+)", prompt_of(body))[-1]
     replies = {
         "plan": plan(
             node(f"When was the Hopfield network described, number {number}?"),
             node(f"What takes its time, number {number}?", action="waiting"),
         ),
-        "correct": corrections("In 1982.", "A fact."),
-        "answer": "It was described in 1982 [1].",
+        "correct": corrections("In 1982.", "A fact.", final="It was described in 1982 [1]."),
     }
-    return Reply(replies[kind], delay=0.05)
+    return Reply(replies[kind_of(body)], delay=0.05)
 
 
 class Killed:
@@ -95,7 +93,7 @@ def test_thirty_kills_at_random_points_lose_double_and_repeat_nothing(tmp_path: 
 
         def calls(model: str) -> Counter[str]:
             """What a process asked for, which a model's name tells from others: one request may arrive after its kill."""
-            return Counter(kind_of(body).removesuffix("_normal") for body in server.requests if body["model"] == model)
+            return Counter(kind_of(body) for body in server.requests if body["model"] == model)
 
         whole = 0.0
         for _ in range(2):

@@ -86,8 +86,9 @@ def run(graph: Any, thread: str, question: str, **settings: object) -> dict[str,
 
 def prompts_of_the_second_thread(**settings: Any) -> str:
     """What the model is shown in another thread, after one that learnt of 1982."""
-    turn = [plan(node("When was the Hopfield network described?")), corrections("In 1982."), "It was in 1982 [1]."]
-    model = ScriptedModel(replies=[*turn, plan(node("Who introduced sparsemax?")), corrections("Martins."), "Martins [1]."])
+    turn = [plan(node("When was the Hopfield network described?")), corrections("In 1982.", final="It was in 1982 [1].")]
+    other = [plan(node("Who introduced sparsemax?")), corrections("Martins.", final="Martins [1].")]
+    model = ScriptedModel(replies=[*turn, *other])
     graph = build_graph(model=model, retriever=KeywordRetriever()).compile(checkpointer=InMemorySaver(), store=InMemoryStore())
     first, second = settings.get("first", {}), settings.get("second", {})
     run(graph, "a", "When was the Hopfield network described?", **first)

@@ -17,7 +17,7 @@ from langgraph_convcoa.state import ConvCoAState, ThreadState
 from langgraph_convcoa.storage.base import FORMAT
 from langgraph_convcoa.storage.export import file_as_values, lasting_fields, read_thread_file, thread_as_markdown
 from langgraph_convcoa.storage.threads import Threads
-from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
+from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
 
 WHEN = "When was the Hopfield network described?"
 SECRET = "xyzzyplugh"
@@ -141,7 +141,8 @@ def test_a_file_stays_small_because_old_checkpoints_are_dropped(tmp_path: Path) 
 
 def test_an_unfinished_turn_is_listed_and_not_exported(tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
-    model = ScriptedModel(replies=[plan(node(WHEN)), corrections("In 1982."), RuntimeError("boom"), RuntimeError("boom")])
+    kept = plan(node(WHEN, "John Hopfield described the Hopfield network in 1982."))
+    model = ScriptedModel(replies=[kept, RuntimeError("boom")])
     graph = build_graph(model=model, retriever=KeywordRetriever())
     with Session(graph, ConvCoAContext(), "a", store) as conversation, pytest.raises(ModelError):
         conversation.ask(f"{SECRET}?")

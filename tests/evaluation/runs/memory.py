@@ -43,7 +43,7 @@ class Instant(BaseChatModel):
         if '"optimized_question"' in prompt:
             text = plan(node(f"What is number {number}?"), optimized=f"What is number {number}?")
         elif '"answers"' in prompt:
-            text = corrections(f"It is {number}.")
+            text = corrections(f"It is {number}.", final=f"It is {number} [1].")
         else:
             text = f"It is {number} [1]. " + "So much for that. " * 10
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])

@@ -12,7 +12,7 @@ from typing import Any
 from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
 from langgraph_convcoa.evaluation.runs.run import RunSettings
 from tests.fake_encoder import WordEncoder
-from tests.fakes import corrections, node, plan
+from tests.fakes import corrections, direct, node, plan
 from tests.openai_server import Reply, kind_of, prompt_of
 
 METHODS = ("closed-book", "self-consistency", "ours", "ours-without-draft")
@@ -42,15 +42,16 @@ def script(body: dict[str, Any]) -> Reply:
     text = prompt_of(body)
     conversation, turn = re.findall(r"thing (\d+)-(\d+) found\?", text)[-1]
     question, answer = f"When was thing {conversation}-{turn} found?", f"{1000 + 10 * int(conversation) + int(turn)}"
-    kind = kind_of(body).removesuffix("_normal")
-    if conversation == "4" and turn == "1" and kind == "answer":
+    kind = kind_of(body)
+    written = f"Thing {conversation}-{turn} was found in {answer} [1]."
+    if conversation == "4" and turn == "1" and kind == "plan":
         return Reply("broken", status=500, delay=0.02)
     if kind == "correct":
-        said = corrections(answer)
-    elif kind == "answer":
-        said = f"It was found in {answer} [1]."
-    elif '"optimized_question"' in text:
-        said = plan(node(question, answer if int(turn) % 2 else ""), optimized=question, final=f"In {answer}.")
+        said = corrections(answer, final=written)
+    elif kind == "confirm":
+        said = corrections(written)
+    elif kind == "plan":
+        said = direct(written, question) if int(turn) % 2 else plan(node(question), optimized=question)
     else:
         said = f"So the answer is {answer}."
     return Reply(said, delay=0.02)
