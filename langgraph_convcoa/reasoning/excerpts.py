@@ -12,8 +12,10 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.text.words import Sentence, content_words, sentences
 
-WORDS_A_PASSAGE = 120
+WORDS_A_PASSAGE = 118
 """Words of a passage on average: the first ones get more, the last ones less."""
+FIRST, LATER = 3, 0.4
+"""The first pieces have equal parts of the words, later ones this share of such a part: they seldom hold the answer."""
 ELLIPSIS = "…"
 _SLACK = 1.2
 """A passage that is longer than its part by no more than this factor stands whole."""
@@ -75,9 +77,9 @@ def _wanted(about: Sequence[str]) -> dict[str, float]:
 
 
 def _budgets(lengths: Mapping[int, int], total: int) -> dict[int, int]:
-    """The words of each piece: a part of the total that falls with its rank, no more than it has."""
+    """The words of each piece: a part of the total by its rank, no more than it has."""
     budgets: dict[int, int] = {}
-    left, ranks = total, {number: 1 / (rank + 2) for rank, number in enumerate(lengths)}
+    left, ranks = total, {number: 1.0 if rank < FIRST else LATER for rank, number in enumerate(lengths)}
     for number in sorted(lengths, key=lambda n: lengths[n] / ranks[n]):
         share = round(left * ranks[number] / sum(part for n, part in ranks.items() if n not in budgets))
         budgets[number] = min(share, lengths[number])
