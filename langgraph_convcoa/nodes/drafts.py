@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from langchain_core.documents import Document
 
@@ -19,6 +19,7 @@ _MARK = re.compile(r"\s*\[\s*(\d+(?:\s*[,;–-]\s*\d+)*)\s*\]")
 _AFTER_STOP = re.compile(r"([.!?。！？]+[\"”’)]*)((?:\s*\[\s*\d+(?:\s*[,;–-]\s*\d+)*\s*\])+)")
 _STOP = re.compile(r"[.!?。！？]+[\"”’)]*\Z")
 _POLAR = re.compile(r"\W*(?:yes|no)\W*(?:\[[\d,\s]+\]\W*)*", re.IGNORECASE)
+_YES = re.compile(r"\W*(?:yes|no)\b[.,:;–—-]*\s+(?=\w)", re.IGNORECASE)
 _ELSEWHERE = re.compile("“(.*)” stands elsewhere in the evidence")
 _SOURCES = re.compile(r"\b(?:passages?|documents?|evidence|sources?|texts?)\b", re.IGNORECASE)
 _TELL = (
@@ -28,7 +29,8 @@ _TELL = (
 _SILENCE = re.compile(
     rf"\W*(?:(?:but|however|otherwise|still|though),?\s+)?"
     rf"(?:(?P<who>(?:the|these|none of the)\s+(?:\w+\s+)?{_SOURCES.pattern})|they|it)\s+"
-    rf"(?:(?:do|does|did)(?:\s+not|n['’]t)\s+(?:\w+\s+)?{_TELL}|{_TELL}\s+(?:no|nothing|none|neither))\b[^:;]*\Z",
+    rf"(?:(?:do|does|did)(?:\s+not|n['’]t)\s+(?:\w+\s+)?(?:{_TELL}|rank|speak|answer|settle|go)|{_TELL}\s+(?:no|nothing|none|neither))\b"
+    rf"(?:[^:;]*|[^:;]*\bbut\s+(?:they|it)\s+[^:;]*:)\Z",
     re.IGNORECASE,
 )
 _REST_IS_THERE, _NAME_ELSEWHERE = 0.6, 0.8
@@ -71,6 +73,7 @@ class Checker:
     question: str = ""
     threshold: float | None = None
     similarity: Similarity | None = None
+    _known: dict[str, list[Checked]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -84,13 +87,18 @@ class Checker:
         return cls(evidence, References.of(evidence, history), question, threshold, similarity)
 
     def check(self, text: str) -> list[Checked]:
-        """Every sentence of a text in order, with what it cites."""
+        """Every sentence of a text in order, with what it cites; a text that comes again is not compared again."""
+        if text not in self._known:
+            self._known[text] = self._check(text)
+        return self._known[text]
+
+    def _check(self, text: str) -> list[Checked]:
         # A mark belongs to the sentence in front of it, whichever side of the full stop it stands on.
         text = _AFTER_STOP.sub(r"\2\1", text.strip())
         verdicts = verify_sentences(
             text, self.references, question=self.question, similarity=self.similarity, threshold=self.threshold
         )
-        verdicts = [self._of_a_reader(verdict) for verdict in _whole_sentences(text, verdicts)]
+        verdicts = [self._of_a_reader(self._without_yes(v)) for v in _whole_sentences(text, verdicts)]
         verdicts = [_silent(verdict, before) for verdict, before in zip(verdicts, [None, *verdicts], strict=False)]
         if any(verdict.claims and not _POLAR.fullmatch(verdict.text) for verdict in verdicts):
             # "Yes." says what the sentences beside it say.
@@ -102,6 +110,22 @@ class Checker:
             checked.append(self._checked(text[position : verdict.start], text[verdict.start : end], verdict))
             position = end
         return checked
+
+    def _without_yes(self, verdict: SentenceVerdict) -> SentenceVerdict:
+        """A yes or no that opens a sentence says what the rest says: "No. It opened in 1894"."""
+        opened = _YES.match(verdict.text)
+        if opened is None or verdict.supported or not verdict.claims:
+            return verdict
+        rest = verify_sentences(
+            verdict.text[opened.end() :],
+            self.references,
+            question=self.question,
+            similarity=self.similarity,
+            threshold=self.threshold,
+        )
+        claims = [self._of_a_reader(part) for part in rest if part.claims]
+        weakest = min(claims, key=lambda part: (part.supported, part.score), default=None)
+        return verdict if weakest is None else replace(weakest, text=verdict.text, start=verdict.start, end=verdict.end)
 
     def _of_a_reader(self, verdict: SentenceVerdict) -> SentenceVerdict:
         """Who has read the evidence may take a name from another sentence of it, where the rest is there; not a number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from cachetools import TTLCache
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.runtime import get_runtime
@@ -31,6 +33,8 @@ Update = dict[str, Any]
 """The part of the state that a node changes."""
 
 
+_CHECKERS, _CHECKER_SECONDS = 32, 120.0
+"""Checkers that are kept from node to node of a turn, and how long."""
 LOOKED = -1
 """The index of what was found for the question itself."""
 
@@ -64,6 +68,8 @@ class TurnRuntime:
         self.k = k
         self._reasoner_for = reasoner_for
         self._defaults = defaults
+        self._lock = threading.Lock()
+        self._checkers: TTLCache[Any, Checker] = TTLCache(_CHECKERS, _CHECKER_SECONDS)
 
     def settings(self) -> ConvCoAContext:
         """The settings of the present run; the graph's own where a person edits the state between two nodes."""
@@ -112,7 +118,14 @@ class TurnRuntime:
         history = pairs_of(state)
         # The same while the plan is being written and after it, or what was shown might not stand.
         asked = " ".join([*(question for question, _ in history[-2:]), state["asked"]])
-        return Checker.of(evidence, history, asked, threshold, similarity)
+        texts = tuple((str(document.id), document.page_content) for document in evidence)
+        key = (texts, tuple(history), asked, threshold, similarity is None)
+        with self._lock:
+            known = self._checkers.get(key)
+        checker = known or Checker.of(evidence, history, asked, threshold, similarity)
+        with self._lock:
+            self._checkers[key] = checker
+        return checker
 
     def _encoder(self) -> QueryEncoder | None:
         """The encoder of the first action whose retriever has one."""

@@ -43,9 +43,9 @@ from langgraph_convcoa.text.words import content_words
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_CONFIRMED_FROM, _CONFIRMED_WORDS = 2, 120
+_CONFIRMED_FROM, _CONFIRMED_WORDS = 2, 70
 """Pieces of evidence that are shown for each sentence of a draft that is to be confirmed, and their words on average."""
-_MOST_PIECES, _PIECE_WORDS = 8, 100
+_MOST_PIECES, _PIECE_WORDS = 7, 90
 """Pieces of evidence in the prompt for corrections, the best of each look-up first, and their words on average."""
 
 # An exchange with the model: yields (messages, JSON schema), is sent the reply's text, returns its result. The plain and the

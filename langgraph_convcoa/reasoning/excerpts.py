@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.text.words import Sentence, content_words, sentences
 
-WORDS_A_PASSAGE = 118
+WORDS_A_PASSAGE = 112
 """Words of a passage on average: the first ones get more, the last ones less."""
 FIRST, LATER = 3, 0.4
 """The first pieces have equal parts of the words, later ones this share of such a part: they seldom hold the answer."""

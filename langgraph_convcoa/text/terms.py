@@ -287,10 +287,10 @@ def _contents(text: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]
     for raw in raws:
         if len(raw) > 1:
             initials |= {f"{letter} {raw}" for letter in single}
-        single = [*single, raw] if len(raw) == 1 else []
+        single = [*single[-3:], raw] if len(raw) == 1 else []
     capitals = ""
     for token in tokens:
-        capitals = capitals + token.raw[0].lower() if token.raw[0].isupper() else ""
+        capitals = (capitals + token.raw[0].lower())[-6:] if token.raw[0].isupper() else ""
         initials |= {capitals[-n:] for n in range(2, min(len(capitals), 6) + 1)}
     return frozenset(forms), frozenset(raws), frozenset(initials), frozenset(joined)
 

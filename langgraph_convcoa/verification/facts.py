@@ -144,12 +144,14 @@ def same_name(form: str, held: Set[str]) -> bool:
         return True
     if len(form) < _LEAST_LETTERS:
         return False
-    return any(_kin(form, other) for other in held)
+    return not held.isdisjoint(_kin(form))
 
 
-def _kin(form: str, other: str) -> bool:
-    short, long = sorted((form, other), key=len)
-    return len(short) >= _LEAST_LETTERS and long.startswith(short) and long[len(short) :] in _SUFFIXES
+@lru_cache(maxsize=8_192)
+def _kin(form: str) -> frozenset[str]:
+    """What differs from a name in a suffix alone."""
+    shorter = {form.removesuffix(suffix) for suffix in _SUFFIXES if form.endswith(suffix)}
+    return frozenset({form + suffix for suffix in _SUFFIXES} | {name for name in shorter if len(name) >= _LEAST_LETTERS})
 
 
 _LEAST_LETTERS = 4
