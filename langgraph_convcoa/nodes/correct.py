@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
@@ -19,6 +20,7 @@ from langgraph_convcoa.state import ConvCoAState, pairs_of
 from langgraph_convcoa.verification.mrfs import conv_mrfs
 
 STANDS_IN = "the best evidence stands in"
+_LIST_MARK = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+")
 _HEADING_WORDS = 4
 """A line of fewer words without a full stop is a heading and no answer."""
 
@@ -150,6 +152,9 @@ def apply_to_answer(
                 changed = True
                 continue
             plain = without_marks(correction.answer).strip()
+            item_mark = _LIST_MARK.match(sentence.plain)
+            if item_mark and not _LIST_MARK.match(plain):
+                plain = item_mark[0] + plain
             changed = changed or not _same(plain, sentence.plain)
             text = with_marks(plain, list(dict.fromkeys(correction.evidence))[:3])
         before = sentence.before or (" " if written else "")

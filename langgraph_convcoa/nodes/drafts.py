@@ -35,6 +35,7 @@ _SILENCE = re.compile(
 )
 _REST_IS_THERE, _NAME_ELSEWHERE = 0.6, 0.8
 """Share of a sentence that must be in the evidence for its names to stand elsewhere there, and what is left of its score."""
+_ENDED = re.compile(r"[.!?。！？:;…][\"'”’)\]]*\s*\Z")
 _MOST_MARKS = 3
 _PART_OF_A_CLAIM = 0.3
 """Faith score from which a piece of evidence bears a part of the sentence that cites it."""
@@ -144,7 +145,7 @@ class Checker:
         supports = self._supports(plain, known) if verdict.claims else known
         if not supports and verdict.supported and verdict.reference is not None:
             supports = [n + 1 for n in (verdict.reference, *verdict.also) if n < len(self.evidence)][:2]
-        cited = tuple(supports[:_MOST_MARKS])
+        cited = () if plain.endswith(":") else tuple(supports[:_MOST_MARKS])
         return Checked(before, with_marks(plain, cited), plain, verdict, cited, len(given) - len(known))
 
     def _copied(self, plain: str, verdict: SentenceVerdict) -> SentenceVerdict:
@@ -167,11 +168,16 @@ class Checker:
 
 
 def _whole_sentences(text: str, verdicts: Sequence[SentenceVerdict]) -> list[SentenceVerdict]:
-    """What no space parts is one sentence (".csv, .json"): it stands as its weakest piece does, and a mark never cuts it."""
+    """What nothing ends, or no space parts, is one sentence ("Step 1) of", ".csv"): it stands as its weakest piece does, and a
+    mark never cuts it.
+    """
     whole: list[SentenceVerdict] = []
     for verdict in verdicts:
         last = whole[-1] if whole else None
-        if last is None or last.end < verdict.start:
+        parted = last is not None and (
+            last.end < verdict.start and (bool(_ENDED.search(last.text)) or "\n" in text[last.end : verdict.start])
+        )
+        if last is None or parted:
             whole.append(verdict)
             continue
         pieces = [piece for piece in (last, verdict) if piece.claims] or [last]
