@@ -10,12 +10,14 @@ import sqlite3
 import time
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from langgraph_convcoa.storage.threads import Threads
+from tests.bounds import wait_until
 from tests.fakes import corrections, node, plan
 from tests.integration.turns import THREAD, context, one_turn
 from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
@@ -74,11 +76,15 @@ class Killed:
         return time.monotonic() - start
 
 
-def committed(store: Path) -> set[str]:
-    """The nodes of the present turn whose results are in the file; those of finished turns have been dropped from it."""
+def stored(store: Path) -> set[tuple[str, str]]:
+    """The tasks whose results are in the file, by id and path; a turn that was killed after its end has left its own there."""
     with closing(sqlite3.connect(store)) as connection:
-        paths = [path for (path,) in connection.execute("SELECT DISTINCT task_path FROM writes")]
-    return {name for path in paths for name in MODEL_NODES if re.search(rf"\b{name}\b", path)}
+        return set(connection.execute("SELECT DISTINCT task_id, task_path FROM writes"))
+
+
+def committed(tasks: set[tuple[str, str]]) -> set[str]:
+    """The nodes that these tasks are of."""
+    return {name for _, path in tasks for name in MODEL_NODES if re.search(rf"\b{name}\b", path)}
 
 
 @pytest.mark.slow
@@ -95,6 +101,9 @@ def test_thirty_kills_at_random_points_lose_double_and_repeat_nothing(tmp_path: 
             """What a process asked for, which a model's name tells from others: one request may arrive after its kill."""
             return Counter(kind_of(body) for body in server.requests if body["model"] == model)
 
+        def asked_for(model: str, made: int) -> bool:
+            return calls(model).total() >= made
+
         whole = 0.0
         for _ in range(2):
             asked.append(f"When was it described, number {len(asked)}?")
@@ -104,12 +113,15 @@ def test_thirty_kills_at_random_points_lose_double_and_repeat_nothing(tmp_path: 
             assert trials <= MOST_TRIALS, f"only {kills} turns could be killed before they ended"
             question = f"When was it described, number {len(asked)}?"
             asked.append(question)
-            if not Killed(store, server, question, f"killed {trials}").after(chance.uniform(0, whole)):
-                # The machine is less busy than when that was measured.
-                whole *= 0.8
+            before = stored(store)
+            # At some time from the beginning, or from one of the two calls: points of every part of the turn are hit.
+            made, model = chance.randrange(3), f"killed {trials}"
+            turn = Killed(store, server, question, model)
+            wait_until(partial(asked_for, model, made), "a call of the model", WAIT_SECONDS)
+            if not turn.after(chance.uniform(0, whole / 2)):
                 continue
             kills += 1
-            finished = committed(store)
+            finished = committed(stored(store) - before)
             with Threads(store) as threads:
                 rounds = [entry["original_question"] for entry in threads.show(THREAD)]
                 [summary] = threads.summaries()

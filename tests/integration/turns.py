@@ -17,7 +17,9 @@ THREAD = "the thread"
 
 def context() -> ForkServerContext:
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["tests.integration.turns", "langgraph.checkpoint.sqlite.aio", "langchain_openai"])
+    # openai imports the last of these at the first streamed reply with a schema, which would take most of a turn.
+    preload = ["tests.integration.turns", "langgraph.checkpoint.sqlite.aio", "langchain_openai", "openai.resources.beta.beta"]
+    processes.set_forkserver_preload(preload)
     return processes
 
 
