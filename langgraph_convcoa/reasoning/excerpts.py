@@ -53,7 +53,7 @@ def excerpts(
     Example:
         >>> text = "It rained. " * 60 + "The bridge opened in 1894. " + "It snowed. " * 60
         >>> excerpts([Document(text)], ["When did the bridge open?"], words=10)[0].text
-        '… It rained. The bridge opened in 1894. It snowed. …'
+        '… It rained. It rained. The bridge opened in 1894. …'
     """
     numbered = dict(evidence) if isinstance(evidence, Mapping) else dict(enumerate(evidence, 1))
     kept = {" ".join(text.split()) for text in keep if text.strip()}
