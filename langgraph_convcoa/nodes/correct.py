@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.actions.runner import reason_of
-from langgraph_convcoa.chain import ChainItem, Status
+from langgraph_convcoa.chain import SOLVED, ChainItem, Status
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.nodes.drafts import Checked, Checker, SentenceGate, with_marks, without_marks
 from langgraph_convcoa.nodes.review import ANSWER, CORRECT
@@ -61,7 +61,9 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
         items, written = apply_to_answer(state["items"], drafted, corrected.corrections, failure, checker)
     else:
         items = apply_corrections(state["items"], unsolved, corrected.corrections, failure, settings, evidence)
-        written = corrected.answer
+        solved = any(item["status"] in SOLVED for item in items)
+        # Where not one sentence of it stands, the chain says more: a model may write nonsense.
+        written = corrected.answer if not solved or any(s.stands for s in checker.check(corrected.answer)) else ""
     for index, item in enumerate(items):
         if drafted or index in state["unsolved"]:
             emit_progress(index, item, item["status"], item["score"], item["reason"])
