@@ -36,6 +36,7 @@ _SILENCE = re.compile(
 _REST_IS_THERE, _NAME_ELSEWHERE = 0.6, 0.8
 """Share of a sentence that must be in the evidence for its names to stand elsewhere there, and what is left of its score."""
 _ENDED = re.compile(r"[.!?。！？:;…][\"'”’)\]]*\s*\Z")
+_NEXT = re.compile(r"(?:[.!?。！？:;…][\"'”’)]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
 _MOST_MARKS = 3
 _PART_OF_A_CLAIM = 0.3
 """Faith score from which a piece of evidence bears a part of the sentence that cites it."""
@@ -213,19 +214,25 @@ class SentenceGate:
     After the first one that does not stand nothing more is shown: what follows may have to wait for its correction.
     """
 
-    def __init__(self, checker: Callable[[], Checker], shown: str = "", message_id: str = "") -> None:
-        self.shown = shown
+    def __init__(self, checker: Callable[[], Checker], message_id: str = "") -> None:
+        self.shown = ""
         self.message_id = message_id
         self._checker = checker
         self._made: Checker | None = None
         self._marks: CitationFilter | None = None
         self._passed = 0
-        self._closed = bool(shown)
+        self._closed = False
+        self._ended = 0
 
     def feed(self, text: str, *, done: bool = False) -> str:
         """Take the answer as it stands so far; returns what can be shown more."""
         if self._closed:
             return ""
+        ended = max((match.end() for match in _NEXT.finditer(text)), default=0)
+        if ended == self._ended and not done:
+            # No sentence has ended since: a reply comes in many small pieces.
+            return ""
+        self._ended = ended
         if self._made is None or self._marks is None:
             self._made = self._checker()
             self._marks = CitationFilter(len(self._made.evidence))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import uuid
@@ -120,9 +121,10 @@ class ReplyStream(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         collected = _Collected(self._reader(), self.gate)
         async for chunk in self.streamed.astream(messages, self.inner_config):
-            if text := collected.feed(chunk):
+            # In a thread: a sentence that has ended is verified, which may ask an encoder.
+            if text := await asyncio.to_thread(collected.feed, chunk):
                 yield collected.piece(text)
-        yield collected.last()
+        yield await asyncio.to_thread(collected.last)
         self._reply = collected.reply
 
     def _reader(self) -> FinalAnswerReader:
