@@ -62,13 +62,17 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
     else:
         items = apply_corrections(state["items"], unsolved, corrected.corrections, failure, settings, evidence)
         solved = any(item["status"] in SOLVED for item in items)
-        # Where not one sentence of it stands, the chain says more: a model may write nonsense.
-        written = corrected.answer if not solved or any(s.stands for s in checker.check(corrected.answer)) else ""
+        written = corrected.answer if not solved or _says(checker.check(corrected.answer)) else ""
     for index, item in enumerate(items):
         if drafted or index in state["unsolved"]:
             emit_progress(index, item, item["status"], item["score"], item["reason"])
     shown = {} if gate is None else {"shown": gate.shown, "final_message_id": gate.message_id}
     return {"items": items, "unsolved": [], "written": written, **shown}
+
+
+def _says(answer: Sequence[Checked]) -> bool:
+    """Whether one sentence of an answer stands that is more than a word; models may write nonsense."""
+    return any(sentence.verdict.supported or (sentence.stands and " " in sentence.plain) for sentence in answer)
 
 
 def is_direct(state: ConvCoAState, settings: ConvCoAContext) -> bool:

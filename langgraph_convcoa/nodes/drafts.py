@@ -241,7 +241,7 @@ class SentenceGate:
             checked = checked[:-1]
         new = ""
         for piece in checked[self._passed :]:
-            if not piece.stands:
+            if not piece.stands or not any(map(str.isalnum, text)):
                 self._closed = True
                 break
             new += self._marks.feed(piece.before + piece.text)

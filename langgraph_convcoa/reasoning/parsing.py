@@ -17,6 +17,7 @@ import json_repair
 from langgraph_convcoa.chain import ActionChain, ActionNode
 
 _LONGEST = 200_000
+_BROKEN = 0.1  # Share of an answer's characters that may be unprintable.
 _CHAIN_KEYS = ("chain", "actionchain", "reasoningchain", "steps", "nodes", "subquestions", "actions")
 _SUB_KEYS = ("sub", "subquestion", "question", "query", "subq")
 _GUESS_KEYS = ("guessanswer", "guess", "initialanswer", "answer")
@@ -80,7 +81,7 @@ def parse_chain(
     if isinstance(nested, Mapping):
         fields = {**_fold(nested), **{key: value for key, value in fields.items() if key != "question"}}
     steps = _first(fields, _CHAIN_KEYS)
-    draft, optimized = _text(_first(fields, _FINAL_KEYS)), _text(_first(fields, _OPTIMIZED_KEYS))
+    draft, optimized = _answer(_first(fields, _FINAL_KEYS)), _text(_first(fields, _OPTIMIZED_KEYS))
     if steps is None and not draft and not optimized:
         return None
     nodes: dict[str, ActionNode] = {}
@@ -100,13 +101,13 @@ def parse_corrections(output: str | Mapping[str, Any]) -> tuple[dict[int, dict[s
         ({2: {'answer': '1982', 'evidence': [3], 'reason': '', 'status': 'supported'}}, 'In 1982 [3].')
     """
     if isinstance(output, str) and "{" not in output:
-        return {}, output.strip()
+        return {}, _answer(output)
     data = read_json(output)
     fields = _fold(data) if isinstance(data, Mapping) else {}
-    final = _text(_first(fields, ("finalanswer", "final", "draftanswer")))
+    final = _answer(_first(fields, ("finalanswer", "final", "draftanswer")))
     listed = isinstance(data, list) or _first(fields, _ANSWER_LISTS) is not None
     if not listed and not final and "index" not in fields:
-        final = _text(fields.get("answer"))
+        final = _answer(fields.get("answer"))
     found = {
         number: {
             "answer": _text(answer),
@@ -231,6 +232,15 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping) or value is None or isinstance(value, bool):
         return ""
     return str(value).strip()
+
+
+def _answer(value: Any) -> str:
+    """A final answer; "" where it is no text, as what a model writes that broke down: without letters, or full of signs that
+    cannot be printed.
+    """
+    text = _text(value)
+    broken = sum(sign == "\ufffd" or not (sign.isprintable() or sign.isspace()) for sign in text)
+    return text if any(map(str.isalnum, text)) and broken <= _BROKEN * len(text) else ""
 
 
 def _input(value: Any) -> str:

@@ -104,6 +104,10 @@ def test_thirty_kills_at_random_points_lose_double_and_repeat_nothing(tmp_path: 
         def asked_for(model: str, made: int) -> bool:
             return calls(model).total() >= made
 
+        def answered(turn: Killed, before: set[tuple[str, str]]) -> bool:
+            """Whether the last call's reply is stored; a turn that has ended keeps nothing of its steps."""
+            return "correct" in committed(stored(store) - before) or turn.receiver.poll()
+
         whole = 0.0
         for _ in range(2):
             asked.append(f"When was it described, number {len(asked)}?")
@@ -114,11 +118,14 @@ def test_thirty_kills_at_random_points_lose_double_and_repeat_nothing(tmp_path: 
             question = f"When was it described, number {len(asked)}?"
             asked.append(question)
             before = stored(store)
-            # At some time from the beginning, or from one of the two calls: points of every part of the turn are hit.
-            made, model = chance.randrange(3), f"killed {trials}"
+            # A while after the beginning or one of the two calls, or once the last is stored: each part of a turn is hit.
+            part, model = trials % 4, f"killed {trials}"
             turn = Killed(store, server, question, model)
-            wait_until(partial(asked_for, model, made), "a call of the model", WAIT_SECONDS)
-            if not turn.after(chance.uniform(0, whole / 2)):
+            if part < 3:
+                wait_until(partial(asked_for, model, part), "a call of the model", WAIT_SECONDS)
+            else:
+                wait_until(partial(answered, turn, before), "the last call's reply", WAIT_SECONDS)
+            if not turn.after(chance.uniform(0, (whole / 2, whole / 3, whole / 6, 0.0)[part])):
                 continue
             kills += 1
             finished = committed(stored(store) - before)

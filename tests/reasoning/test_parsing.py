@@ -141,5 +141,13 @@ def test_a_final_answer_is_found_with_and_without_corrections(reply: str) -> Non
     assert parse_corrections(reply) == ({}, "In 1982 [1].")
 
 
+@pytest.mark.parametrize("noise", ["\ufffd" * 8, " . . . ", "---", "\n\t", "…!?", "#-BL\x13)", "-I~m\ufffd\x05\ufffd"])
+def test_what_is_no_text_is_no_final_answer(noise: str) -> None:
+    assert parse_corrections(noise) == ({}, "")
+    assert parse_corrections(json.dumps({"answers": [], "final_answer": noise})) == ({}, "")
+    chain = parse_chain(json.dumps({"chain": [], "final_answer": noise}), question="Who?", actions=["look"])
+    assert chain is None or not chain.draft_answer
+
+
 def test_json_in_prose_is_found() -> None:
     assert read_json('Sure! {"a": [1, 2,]} Hope this helps.')["a"] == [1, 2]
