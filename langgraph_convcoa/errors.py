@@ -1,7 +1,7 @@
 """The exceptions of the library, and `one_of`, which checks a setting against the words it may be.
 
 Every error that a user can mend is a `ConvCoAError` whose message is one line that says what to do; the command line
-prints that line and exits with code 2.
+prints that line and exits with code 2. What looks like a secret is hidden in every message as the error is made.
 """
 
 from __future__ import annotations
@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from langgraph_convcoa.redaction import redact
+
 _Word = TypeVar("_Word", bound=str)
 
 
 class ConvCoAError(Exception):
-    """Base of every error raised on purpose by this library."""
+    """Base of every error raised on purpose by this library; its message is redacted.
+
+    Example:
+        >>> str(ConvCoAError("the server at https://ana:pw@example.org refused"))
+        'the server at https://[hidden]@example.org refused'
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(redact(part) if isinstance(part, str) else part for part in args))
 
 
 class InputError(ConvCoAError, ValueError):

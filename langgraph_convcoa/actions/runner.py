@@ -11,19 +11,31 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.documents import Document
+from langgraph.errors import GraphBubbleUp
 
 from langgraph_convcoa.actions.base import Action, ActionRequest
 from langgraph_convcoa.errors import ConvCoAError, InputError
+from langgraph_convcoa.redaction import redact, secrets_of
 from langgraph_convcoa.text.words import content_words, sentences
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _DEEPEST = 5
-_SECRETS = re.compile(r"(?i)\b(?:sk-|bearer\s+|(?:api[_-]?key|token|password|secret)\s*[=:]\s*)\S+|(?<=://)[^\s/@]+(?=@)")
+
+
+class ActionError(ConvCoAError):
+    """An action failed with an error of another library, whose text is kept redacted: the graph stores it with the turn.
+
+    `transient`: trying again may help.
+    """
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.transient = transient
 
 
 class Look(NamedTuple):
@@ -89,6 +101,15 @@ class ActionRunner:
                 found = await asyncio.wait_for(self.actions[name].retrieve(request), within)
             except TimeoutError as error:
                 raise TimeoutError(f"no result within {within:g} s") from error
+            except GraphBubbleUp:
+                # Not an error: an interrupt that the action makes.
+                raise
+            except Exception as error:
+                told = reason_of(error, secrets_of(self.actions[name]))
+                if isinstance(error, ConvCoAError):
+                    error.args = (told, *error.args[1:])
+                    raise
+                raise ActionError(told, transient=is_transient(error)) from error
         return await asyncio.to_thread(evidence_of, found, name, request)
 
     async def alook(self, requests: Mapping[str, ActionRequest], within: float, turn: str, limit: int) -> list[Look]:
@@ -143,19 +164,21 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return str(value)
 
 
-def reason_of(error: BaseException) -> str:
-    """Why an action failed, in one line, without what looks like a secret."""
-    lines = str(error).strip().splitlines()
+def reason_of(error: BaseException, secrets: Collection[str] = ()) -> str:
+    """Why an action failed, in one line, redacted; `secrets` are those that it was given."""
+    lines = redact(str(error).strip(), secrets).splitlines()
     # Errors raised on purpose say what is wrong; of others the type tells more than the text.
     told = lines and isinstance(error, ConvCoAError)
     text = lines[0] if told else f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return _SECRETS.sub("[hidden]", text)[:300]
+    return text[:300]
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether trying an action again may help: lost connections and servers' own failures, not refusals or time-outs."""
     import httpx
 
+    if isinstance(error, ActionError):
+        return error.transient
     if isinstance(error, TimeoutError):
         return False
     if isinstance(error, httpx.HTTPStatusError):
@@ -176,7 +199,7 @@ def _description(action: Action) -> str:
     try:
         return str(action.description())
     except Exception as error:  # noqa: BLE001 - one action that cannot describe itself must not stop the others
-        _log.warning("the action %s cannot describe itself: %s", action.name, reason_of(error))
+        _log.warning("the action %s cannot describe itself: %s", action.name, reason_of(error, secrets_of(action)))
         return action.name
 
 

@@ -16,6 +16,7 @@ from langgraph_convcoa.nodes.review import ANSWER, CORRECT
 from langgraph_convcoa.nodes.runtime import Call, Evidence, Steps, TurnRuntime, emit_progress, evidence_of
 from langgraph_convcoa.nodes.verify import judge, put_first
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
+from langgraph_convcoa.redaction import secrets_of
 from langgraph_convcoa.state import ConvCoAState, pairs_of
 from langgraph_convcoa.verification.mrfs import conv_mrfs
 
@@ -56,7 +57,7 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
             if not unsolved or (gate is not None and gate.shown):
                 # Nothing could stand in for the answer, or its beginning has been seen.
                 raise
-            failure = reason_of(error)
+            failure = reason_of(error, secrets_of(reasoner))
     if drafted:
         items, written = apply_to_answer(state["items"], drafted, corrected.corrections, failure, checker)
     else:

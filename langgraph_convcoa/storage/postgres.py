@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from langgraph_convcoa.errors import StoreError
+from langgraph_convcoa.redaction import redact
 from langgraph_convcoa.storage.base import ConversationStore
 
 if TYPE_CHECKING:
@@ -142,10 +142,9 @@ class PostgresStore(ConversationStore):
     def _without_secrets(self, text: str) -> str:
         from psycopg.conninfo import conninfo_to_dict
 
-        for key, value in conninfo_to_dict(self._address).items():
-            if "password" in key and value:
-                text = text.replace(str(value), "***").replace(quote(str(value), safe=""), "***")
-        return text
+        return redact(
+            text, [str(value) for key, value in conninfo_to_dict(self._address).items() if "password" in key and value]
+        )
 
 
 async def _succeeds(connection: AsyncConnection[DictRow], query: str, key: int) -> bool:

@@ -113,7 +113,7 @@ def test_what_is_worth_another_try(error: Exception, transient: bool) -> None:
 
 
 def test_reasons_are_one_line_without_secrets() -> None:
-    assert reason_of(ValueError("api_key=sk-abc failed\nmore")) == "ValueError: [hidden] failed"
+    assert reason_of(ValueError("api_key=sk-abc failed\nmore")) == "ValueError: api_key=[hidden] failed"
     assert reason_of(ValueError("Authorization: Bearer abc.def")) == "ValueError: Authorization: [hidden]"
     assert reason_of(KeyError()) == "KeyError"
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Result, Table, TableError, columns_of, first_line, interrupted_after
 from langgraph_convcoa.files import open_sqlite
+from langgraph_convcoa.redaction import redact
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
@@ -207,10 +207,7 @@ class DatabaseTables:
         """An error's first line, without what the URL keeps secret."""
         text = first_line(getattr(error, "orig", None) or error)
         secrets = [str(self._url.password or ""), *(str(v) for k, v in self._url.query.items() if _SECRET_KEY.search(k))]
-        for secret in sorted(secrets, key=len, reverse=True):
-            for form in {secret, quote(secret, safe=""), unquote(secret)}:
-                text = text.replace(form, "[hidden]") if form else text
-        return text.rstrip(". ")
+        return redact(text, secrets).rstrip(". ")
 
 
 def _parsed(url: str | URL) -> URL:

@@ -25,6 +25,7 @@ from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, a
 from langgraph_convcoa.actions.web.settings import WebQueryingSettings
 from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.redaction import redact
 from langgraph_convcoa.retrieval.documents.markup import load_extractor
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class WebQuerying:
         except Exception as error:  # noqa: BLE001 - a page in which a parser finds a fault of its own must not cost the others
             kept = {"error": type(error).__name__}
         if "error" in kept:
-            _log.info("left out %s: %s", result.url, kept["error"])
+            _log.info("left out %s: %s", redact(result.url), redact(kept["error"]))
             return None
         page = Page(**kept)
         return replace(page, title=page.title or result.title, date=page.date or result.date)

@@ -1,0 +1,137 @@
+"""The redactor: texts that leave a component because something failed, without secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote
+
+HIDDEN = "[hidden]"
+LONGEST = 20_000
+"""Characters of a text that are kept; whatever is hidden, is hidden in linear time."""
+
+_WORDS = (
+    r"passw(?:or)?d|passphrase|pwd|secret|token|credentials?|session[-_]?id|signature"
+    r"|(?:api|access|account|auth|private|secret|shared|signing|subscription|encryption)[-_ ]?key"
+)
+_QUOTED = (
+    r"\\{1,4}\".{0,4000}?(?:\\{1,4}\"|$)|"
+    r"[bru]?\"(?:[^\"\\]|\\.){0,4000}(?:\"|\\?$)|[bru]?'(?:[^'\\]|\\.){0,4000}(?:'|\\?$)|\{[^{}\n]{1,200}\}"
+)
+_PLAIN = r"[^\s\"'][^\s]*?(?=[\"'\]})>,;.:]*(?:\s|$))"
+_VALUE = rf"(?!\[hidden\])(?:{_QUOTED}|{_PLAIN})"
+_IS = r"(?:\\{0,4}[\"']\s{0,5}(?:[:=,]|=>)|\s{0,5}(?:[:=]|=>|%3[aAdD]))\s{0,5}"
+_SCHEMES = r"(?:Basic|Bearer|Token|Digest|Negotiate|NTLM|ApiKey|Api-Key|AWS4-HMAC-SHA256|SharedAccessSignature)"
+_PATTERNS = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.MULTILINE), replacement)
+    for pattern, replacement in (
+        (r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z ]{0,40}-----)?", HIDDEN),
+        # Headers: the scheme goes too, and what a cookie or a digest lists.
+        (
+            rf"(authorization{_IS})(?:{_QUOTED}|Digest\s[^\n]{{0,4000}}|(?:{_SCHEMES}\s{{1,5}})?{_PLAIN})",
+            rf"\g<1>{HIDDEN}",
+        ),
+        (rf"((?:set-)?cookie{_IS})(?:{_QUOTED}|[^\n]{{1,4000}})", rf"\g<1>{HIDDEN}"),
+        (rf"\bbearer\s{{1,5}}{_VALUE}", HIDDEN),
+        # Names and values, in whichever notation; outside of `name=value` the words of the second line mean other things too.
+        (rf"((?:{_WORDS}){_IS}){_VALUE}", rf"\g<1>{HIDDEN}"),
+        (rf"((?:key|sig|\bpass|\bauth)(?:\\{{0,4}}[\"']\s{{0,5}}[:=,]\s{{0,5}}|=|%3d)){_VALUE}", rf"\g<1>{HIDDEN}"),
+        (rf"(--[a-z-]{{0,40}}(?:{_WORDS}|key)\s{{1,5}}){_VALUE}", rf"\g<1>{HIDDEN}"),
+        # User and password of an address; a password may hold a slash or an @.
+        (
+            r"(?<=://)(?!user(?::password)?@|reader@)"
+            r"(?:[^\s/?#:@]{0,200}:(?!\d{1,5}[/?#])[^\s]{1,200}|[^\s/?#@]{1,200})@",
+            f"{HIDDEN}@",
+        ),
+        (
+            r"(?<![\w/@.])(?!mailto:)[a-z][\w.+%-]{0,60}(?::(?!//)[^\s@:\"'<>]{1,200}){1,2}@(?=[a-z\[]|\d{1,3}\.\d)",
+            f"{HIDDEN}@",
+        ),
+        # Keys that providers hand out.
+        (
+            r"\b(?:sk-|pk-|rk_|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|hf_|gsk_|tvly-|nvapi-|AKIA|ASIA|AIza|ya29\.|eyJ[\w-]{5,2000}\.)"
+            r"[\w./+=*-]{3,4000}",
+            HIDDEN,
+        ),
+    )
+)
+_LOOSE = re.compile(
+    rf"((?:{_WORDS}|{_SCHEMES})(?:\s{{1,3}}(?:provided|given|used|was|is|of)){{0,2}}:?\s{{1,5}}[\"'(]?)([\w.+/=~-]{{6,4000}})",
+    re.IGNORECASE,
+)
+_NAMES = re.compile(rf"(?:{_WORDS}|(?:^|_)(?:key|pass|auth))s?$", re.IGNORECASE)
+_VARIABLES = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)$")
+_SHORTEST = 8
+_DEEPEST, _MOST = 4, 2_000
+
+
+def redact(text: str, secrets: Collection[str] = ()) -> str:
+    r"""A text without what looks like a secret, without `secrets`, and without the values of variables such as OPENAI_API_KEY.
+
+    Args:
+        text: What a message is to say; beyond 20,000 characters it is cut.
+        secrets: Values that are known to be secret; they are hidden as they are and as an address or JSON writes them.
+
+    Example:
+        >>> redact("401 for https://ana:pw@example.org/?key=x4 with Authorization: Basic YW5hOnB3")
+        '401 for https://[hidden]@example.org/?key=[hidden] with Authorization: [hidden]'
+        >>> redact("the user swordfish was refused", ["swordfish"])
+        'the user [hidden] was refused'
+    """
+    kept = (value for name, value in os.environ.items() if _VARIABLES.search(name) and len(value) >= _SHORTEST)
+    for secret in sorted({*secrets, *kept}, key=len, reverse=True):
+        for form in {secret, quote(secret, safe=""), quote_plus(secret), unquote(secret), json.dumps(secret)[1:-1]}:
+            if form:
+                text = text.replace(form, HIDDEN)
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return _LOOSE.sub(lambda found: found[1] + (HIDDEN if _looks_secret(found[2]) else found[2]), text)
+
+
+def secrets_of(thing: object) -> set[str]:
+    """The secrets that an object was given: attributes of it and its parts that are named as one or typed `SecretStr`.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> secrets_of(SimpleNamespace(client=SimpleNamespace(api_key="x4y5z6"), url="example.org"))
+        {'x4y5z6'}
+    """
+    found: set[str] = set()
+    left: deque[tuple[str, object, int]] = deque([("", thing, 0)])
+    seen: set[int] = set()
+    while left and len(seen) < _MOST:
+        name, value, depth = left.popleft()
+        if callable(reveal := getattr(type(value), "get_secret_value", None)):
+            value, name = reveal(value), "secret"
+        if isinstance(value, str):
+            if _NAMES.search(name) and len(value) >= _SHORTEST // 2:
+                found.add(value)
+        elif id(value) not in seen and depth <= _DEEPEST and not isinstance(value, bytes | int | float | None):
+            seen.add(id(value))
+            left += [(own, part, depth + 1) for own, part in _parts(name, value)]
+    return found
+
+
+def _parts(name: str, value: object) -> Iterator[tuple[str, Any]]:
+    # Threads may change what is looked at.
+    with suppress(RuntimeError):
+        if isinstance(value, Mapping):
+            yield from ((str(key), part) for key, part in islice(value.items(), _MOST))
+        elif hasattr(value, "_asdict"):
+            yield from value._asdict().items()
+        elif isinstance(value, list | tuple | set | frozenset):
+            yield from ((name, part) for part in islice(value, _MOST))
+        else:
+            yield from islice(getattr(value, "__dict__", {}).items(), _MOST)
+
+
+def _looks_secret(value: str) -> bool:
+    """Whether a word is hardly one of a sentence: it holds a digit, or a capital letter in its midst."""
+    return any(ch.isdigit() for ch in value) or (value[1:] != value[1:].lower() and not value.isupper())
