@@ -117,13 +117,12 @@ class DatabaseTables:
     def _read_only(self, seconds: float) -> Iterator[Connection]:
         milliseconds = max(1, int(min(seconds * 1000, _MOST_MILLISECONDS)))
         before = {
-            "postgres": (
-                "SET TRANSACTION READ ONLY",
-                f"SET LOCAL statement_timeout = {milliseconds}",
-                f"SET LOCAL lock_timeout = {milliseconds}",
-                f"SET LOCAL idle_in_transaction_session_timeout = {milliseconds + 60_000}",
+            "postgres": ("SET TRANSACTION READ ONLY", _postgres_limits(milliseconds)),
+            "mysql": (
+                f"SET SESSION max_execution_time = {milliseconds}",
+                "SET SESSION sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES'",
+                "SET SESSION TRANSACTION READ ONLY",
             ),
-            "mysql": (f"SET SESSION max_execution_time = {milliseconds}", "SET SESSION TRANSACTION READ ONLY"),
             "sqlite": ("PRAGMA query_only = ON",),
         }
         with self._engine.connect() as connection:
@@ -174,8 +173,10 @@ class DatabaseTables:
         for full in wanted:
             schema, _, name = full.rpartition(".")
             if not about.has_table(name, schema or None):
-                raise TableError(f"there is no table {full!r} in {self.source}: check the name")
+                continue
             tables.append(self._table(connection, about, name, schema))
+        if not tables and self._names is not None:
+            raise TableError(f"there is no table {' or '.join(map(repr, self._names))[:200]} in {self.source}: check the name")
         if not tables:
             raise TableError(f"there is no table in {self.source} that this user may read")
         return tables
@@ -208,6 +209,26 @@ class DatabaseTables:
         text = first_line(getattr(error, "orig", None) or error)
         secrets = [str(self._url.password or ""), *(str(v) for k, v in self._url.query.items() if _SECRET_KEY.search(k))]
         return redact(text, secrets).rstrip(". ")
+
+
+def _postgres_limits(milliseconds: int) -> str:
+    """One statement that sets, for a transaction, what a query may use, and how its strings are read.
+
+    Expressions are not compiled (no limit of time is kept to meanwhile); files for sorting are limited where the user may.
+    """
+    settings = {
+        "statement_timeout": f"{milliseconds}",
+        "lock_timeout": f"{milliseconds}",
+        "idle_in_transaction_session_timeout": f"{milliseconds + 60_000}",
+        "standard_conforming_strings": "on",
+        "jit": "off",
+        "work_mem": "16MB",
+        "hash_mem_multiplier": "1",
+        "max_parallel_workers_per_gather": "2",
+    }
+    named = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings.items())
+    files = "pg_catalog.set_config('temp_file_limit', '1GB', true)"
+    return f"SELECT {named}, CASE WHEN pg_catalog.current_setting('is_superuser') = 'on' THEN {files} END"
 
 
 def _parsed(url: str | URL) -> URL:

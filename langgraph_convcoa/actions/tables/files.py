@@ -22,7 +22,13 @@ _EXCEL = ("xlsx", "xlsm")
 _SAMPLED_ROWS = 1_000
 _ABOUT_COLUMNS = """SELECT schema_name, table_name, column_name, data_type, comment FROM duckdb_columns()
     WHERE database_name = current_database() AND NOT internal ORDER BY table_oid, column_index"""
-_ABOUT_TABLES = "SELECT table_name, comment FROM duckdb_tables() WHERE NOT internal AND comment IS NOT NULL"
+_NO_FILES = (
+    "python_enable_replacements = false",
+    "enable_external_access = false",
+    "disabled_filesystems = 'LocalFileSystem'",
+)
+_ABOUT_TABLES = """SELECT table_name, comment FROM duckdb_tables()
+    WHERE database_name = current_database() AND NOT internal AND comment IS NOT NULL"""
 
 
 class DuckDBTables:
@@ -30,7 +36,8 @@ class DuckDBTables:
 
     Once the tables are there, files of the machine, extensions and settings are out of reach, and every query runs in a
     read-only transaction; nothing is written to disk beyond `memory_limit`. `files` are by the name of their table (each sheet
-    of several becomes `name_sheet`); a `database` in their place is opened read-only.
+    of several becomes `name_sheet`); a `database` in their place is opened read-only. Of a database, `names` ("table",
+    "schema.table"; None: all) are copied into memory, and the file is closed.
     """
 
     dialect = "duckdb"
@@ -41,12 +48,15 @@ class DuckDBTables:
         files: Mapping[str, Path] | None = None,
         *,
         database: Path | None = None,
+        names: Sequence[str] | None = None,
         memory_limit: str = "1GB",
         threads: int = 2,
     ) -> None:
         self.source = str(database) if database else ", ".join(str(path) for path in (files or {}).values())
         self._files = dict(files or {})
         self._database = database
+        self._names = names
+        self._read_from = [database] if database is not None and names is not None else list(self._files.values())
         self._limits = {"memory_limit": memory_limit, "threads": str(threads)}
         self._sources: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -56,7 +66,7 @@ class DuckDBTables:
         """The tables with a few values of each column; files that changed are read again."""
         with self._lock:
             self._check_open()
-            if self._stamp != _stamp(self._files.values()):
+            if self._stamp != _stamp(self._read_from):
                 self._connection.close()
                 self._open()
             return self._tables
@@ -72,7 +82,7 @@ class DuckDBTables:
             with interrupted_after(seconds, cursor.interrupt) as late:
                 try:
                     cursor.execute("BEGIN TRANSACTION READ ONLY")
-                    cursor.execute(sql)
+                    cursor.execute(_only_select(cursor, sql))
                     columns = [column[0] for column in cursor.description or ()]
                     return Result.of(columns, cursor.fetchmany(max_rows + 1), max_rows)
                 except duckdb.Error as error:
@@ -99,19 +109,24 @@ class DuckDBTables:
 
         closed = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
         settings: dict[str, Any] = {**self._limits, **dict.fromkeys(closed, "false"), "temp_directory": ""}
-        self._stamp = _stamp(self._files.values())
+        self._stamp = _stamp(self._read_from)
+        whole = self._database if self._names is None else None
         try:
-            self._connection = duckdb.connect(
-                str(self._database or ":memory:"), read_only=self._database is not None, config=settings
-            )
+            self._connection = duckdb.connect(str(whole or ":memory:"), read_only=whole is not None, config=settings)
+            if self._database is not None and whole is None:
+                path = str(self._database).replace("'", "''")
+                self._connection.execute(f"ATTACH '{path}' AS given (READ_ONLY)")
         except duckdb.Error as error:
             raise TableError(f"the database {self.source} cannot be opened: {first_line(error)}") from None
         try:
-            for name, path in self._files.items():
-                self._read(name, path)
-            # From here on nothing but the tables can be reached, and this cannot be taken back.
-            for name in ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true"):
-                self._connection.execute(f"SET {name}")
+            for name, file in self._files.items():
+                self._read(name, file)
+            # From here on no file can be reached, not even by a view of the database.
+            for setting in _NO_FILES:
+                self._connection.execute(f"SET {setting}")
+            if self._database is not None and self._names is not None:
+                self._copy_given(self._names)
+            self._connection.execute("SET lock_configuration = true")
             self._tables = self._described()
         except BaseException:
             self._connection.close()
@@ -146,6 +161,33 @@ class DuckDBTables:
             raise TableError(f"{shown} cannot be read as a table: {first_line(error)}") from None
         self._sources[name] = str(shown)
 
+    def _copy_given(self, names: Sequence[str]) -> None:
+        """Copy the tables that are given out of the attached database, with their comments, and let go of it."""
+        import duckdb
+
+        wanted = {(name if "." in name else f"main.{name}").casefold() for name in names}
+        about = _ABOUT_COLUMNS.replace("current_database()", "'given'")
+        rows = self._connection.execute(about).fetchall()
+        comments = dict(self._connection.execute(_ABOUT_TABLES.replace("current_database()", "'given'")).fetchall())
+        try:
+            for schema, name in dict.fromkeys((row[0], row[1]) for row in rows):
+                if f"{schema}.{name}".casefold() in wanted:
+                    place = f"{_identifier(schema)}.{_identifier(name)}"
+                    self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_identifier(schema)}")
+                    self._connection.execute(f"CREATE TABLE {place} AS SELECT * FROM given.{place}")  # noqa: S608
+                    notes = [(f"TABLE {place}", comments.get(name))]
+                    notes += [(f"COLUMN {place}.{_identifier(r[2])}", r[4]) for r in rows if r[:2] == (schema, name)]
+                    for what, note in notes:
+                        if note:
+                            escaped = str(note).replace("'", "''")
+                            self._connection.execute(f"COMMENT ON {what} IS '{escaped}'")
+            self._connection.execute("DETACH given")
+        except duckdb.OutOfMemoryException:
+            limit = self._limits["memory_limit"]
+            raise TableError(f"the tables of {self.source} do not fit into {limit}: raise memory_limit") from None
+        except duckdb.Error as error:
+            raise TableError(f"the tables of {self.source} cannot be read: {first_line(error)}") from None
+
     def _described(self) -> list[Table]:
         comments = dict(self._connection.execute(_ABOUT_TABLES).fetchall())
         grouped: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
@@ -159,8 +201,19 @@ class DuckDBTables:
             source, shown_schema = self._sources.get(name, self.source), "" if schema == "main" else schema
             tables.append(Table(name, columns_of(columns, rows), source, shown_schema, comments.get(name, "")))
         if not tables:
-            raise TableError(f"there is no table in {self.source}")
+            called = f" {' or '.join(map(repr, self._names))[:200]}" if self._names is not None else ""
+            raise TableError(f"there is no table{called} in {self.source}: check the name")
         return tables
+
+
+def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    """The statement as DuckDB reads it, which must be a single SELECT: `execute` would run several."""
+    import duckdb
+
+    statements = connection.extract_statements(sql)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise ActionInputError("only a SELECT is run, and one at a time")
+    return statements[0]
 
 
 def _identifier(name: str) -> str:

@@ -31,7 +31,7 @@ def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: s
     try:
         for name, source in named:
             if (duckdb := _duckdb_file(source)) is not None:
-                engines.append(DuckDBTables(database=duckdb, memory_limit=memory_limit, threads=threads))
+                engines.append(DuckDBTables(database=duckdb, names=tables, memory_limit=memory_limit, threads=threads))
             elif isinstance(source, str):
                 engines.append(DatabaseTables(source, tables))
             elif _database_kind(source) == "sqlite":
@@ -42,7 +42,7 @@ def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: s
                 files[_free_name(name, files)] = source
         if files:
             engines.insert(0, DuckDBTables(files, memory_limit=memory_limit, threads=threads))
-        _check_names(engines)
+        _check_names(engines, tables or ())
     except BaseException:
         for engine in engines:
             engine.close()
@@ -111,10 +111,16 @@ def _free_name(name: str, taken: Mapping[str, Path]) -> str:
     return next(one for one in free if one.casefold() not in folded)
 
 
-def _check_names(engines: Sequence[Engine]) -> None:
+def _check_names(engines: Sequence[Engine], given: Sequence[str]) -> None:
     seen: dict[str, str] = {}
+    found = [(table, engine.default_schema) for engine in engines for table in engine.tables()]
     for engine in engines:
         for table in engine.tables():
             other = seen.setdefault(table.full_name.casefold(), engine.source)
             if other != engine.source:
                 raise InputError(f"both {other} and {engine.source} have a table {table.full_name!r}: make an action of each")
+    for name in given:
+        if not any(
+            name.casefold() in (table.full_name.casefold(), f"{schema}.{table.name}".casefold()) for table, schema in found
+        ):
+            raise TableError(f"there is no table {name!r} in {', '.join(engine.source for engine in engines)}: check the name")

@@ -16,48 +16,16 @@ from sqlglot.errors import ErrorLevel
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Table, first_line
+from langgraph_convcoa.actions.tables.sql_allowed import check_node
+from langgraph_convcoa.actions.tables.sql_parse import parse_select
+from langgraph_convcoa.actions.tables.sql_scopes import Scopes
 
 _LONGEST_QUERY = 8_000
 _MOST_GROWTH = 1_000
 """How many times as long as a value a text may become that a query makes of it."""
-_FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
 _FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)
-_FIELD = re.compile(r'"?(\w+)"?\s+[A-Z]')
-# Where a quoted name must be written exactly as it was created.
+# Where a quoted name need not be written exactly as it was created.
 _FOLDS_CASE = frozenset({"duckdb", "sqlite", "mysql", "tsql"})
-
-# What a query may be made of; everything else is refused.
-# sqlglot's classes of clauses, operators and names. Not here: INTO, locks, parameters, variables, table functions.
-_CLAUSES = frozenset(
-    """Select From Join Where Group Having Order Ordered Limit Offset Fetch Table TableAlias Column Identifier Literal Star
-    Alias Null Boolean Paren Neg Not Add Sub Mul Div IntDiv Mod DPipe EQ NEQ GT GTE LT LTE NullSafeEQ NullSafeNEQ Is
-    In Between Like ILike Escape Glob CTE With Subquery Union Except Intersect Distinct Window WindowSpec Qualify
-    Filter WithinGroup IgnoreNulls RespectNulls Interval IntervalSpan Var DataType DataTypeParam Tuple Values Cube
-    Rollup GroupingSets Bracket Dot Any All LimitOptions JSONPath JSONPathKey JSONPathRoot JSONPathSubscript""".split()  # noqa: SIM905
-)
-# sqlglot's classes of functions: aggregates, windows, arithmetic, text, dates. None reads files, settings or the system,
-# waits or writes.
-_FUNCTIONS = frozenset(
-    """Sum Count CountIf Avg Min Max Median Mode Quantile ApproxQuantile PercentileCont PercentileDisc ApproxDistinct Stddev
-    StddevPop StddevSamp Variance VariancePop Corr CovarPop CovarSamp AnyValue ArgMax ArgMin First Last GroupConcat
-    LogicalAnd LogicalOr FirstValue LastValue NthValue Lag Lead RowNumber Rank DenseRank PercentRank CumeDist Ntile
-    Abs Sign Round Ceil Floor Trunc Sqrt Cbrt Exp Ln Log Pow Greatest Least Coalesce Nullif If Case Cast TryCast
-    Exists And Or Xor Typeof Lower Upper Initcap Length Trim Substring Left Right StrPosition Concat ConcatWs Replace
-    StartsWith EndsWith Contains SplitPart Year Month Quarter Week WeekOfYear Day DayOfWeek DayOfWeekIso DayOfYear
-    DayOfMonth Hour Minute Second Monthname Dayname LastDay Extract DateTrunc TimestampTrunc DateDiff TimestampDiff
-    DateAdd DateSub Date Datetime DateFromParts ToDays TimeToUnix TsOrDsToDate TsOrDsToTimestamp TsOrDsAdd TsOrDsDiff
-    TimeToStr StrToTime StrToDate ToChar ToNumber CurrentDate CurrentTimestamp JSONExtract JSONExtractScalar""".split()  # noqa: SIM905
-)
-# Further functions, which sqlglot has no class for.
-_OTHER_FUNCTIONS = frozenset(
-    "age date date_part datetime ifnull julianday mean prefix suffix total unixepoch time".split()  # noqa: SIM905
-)
-# Types that a value may be cast to. Not here: PostgreSQL's regclass and its like, which look names up in the catalogue.
-_TYPES = frozenset(
-    """TINYINT UTINYINT SMALLINT USMALLINT INT UINT MEDIUMINT BIGINT UBIGINT INT128 UINT128 INT256 FLOAT DOUBLE DECIMAL
-    BIGDECIMAL CHAR NCHAR VARCHAR NVARCHAR TEXT BOOLEAN DATE DATE32 TIME TIMETZ TIMESTAMP TIMESTAMPTZ TIMESTAMPNTZ
-    TIMESTAMPLTZ TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS DATETIME DATETIME2 INTERVAL UUID YEAR""".split()  # noqa: SIM905
-)
 
 
 @dataclass(frozen=True)
@@ -85,31 +53,58 @@ def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: in
         Traceback (most recent call last):
         langgraph_convcoa.actions.base.ActionInputError: only a SELECT is run, not DROP
     """
-    root = _parsed(_bare(sql), dialect)
+    try:
+        return _checked(_bare(sql), dialect, tables, max_rows, default_schema)
+    except RecursionError:
+        raise ActionInputError("the query is nested too deeply: write a simpler one") from None
+
+
+def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, default_schema: str) -> CheckedQuery:
     names = _names(tables, default_schema)
+    root = parse_select(sql, dialect)
     ctes = _ctes(root, names)
-    used: dict[str, Table] = {}
-    for node in root.walk():
-        _check_class(node, dialect)
-        if isinstance(node, exp.Table):
-            table = _table(node, names, ctes)
-            if table is not None:
-                used[table.full_name] = table
-    if not used:
-        raise ActionInputError(f"the query reads none of the tables: {_listed(names)}")
-    _check_columns(root, list(used.values()))
-    _check_growth(root)
+    used = _check_tree(root, dialect, names, ctes)
     shown, parsed = root.sql(dialect=dialect, comments=False), root.copy()
-    _name_tables(root, names, ctes, default_schema)
+    _name_tables(root, dialect, names, ctes, default_schema)
     _name_ctes(root, ctes)
     if dialect not in _FOLDS_CASE:
         _fold_case(root, tables)
     _limit(root, max_rows)
+    executed = _written(root, dialect)
+    # What is run is read once more, and must be what was checked.
+    again = parse_select(executed, dialect)
+    exact = {name: table for name, table in names.items() if name == table.full_name or name.endswith(f".{table.name}")}
+    read = _check_tree(again, dialect, exact, dict.fromkeys(ctes.values(), ""), exact=True)
+    if read != used or _written(again, dialect) != executed:
+        raise ActionInputError("the query can be read in two ways: write it more simply")
+    return CheckedQuery(shown, parsed, executed, tuple(used.values()))
+
+
+def _check_tree(
+    root: exp.Query, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], *, exact: bool = False
+) -> dict[str, Table]:
+    """Refuse what is not allowed; the tables that are read."""
+    used: dict[str, Table] = {}
+
+    def table_of(node: exp.Table) -> Table | None:
+        return _table(node, names, ctes, exact=exact)
+
+    for node in root.walk():
+        check_node(node, dialect)
+        if isinstance(node, exp.Table) and (table := table_of(node)) is not None:
+            used[table.full_name] = table
+    if not used:
+        raise ActionInputError(f"the query reads none of the tables: {_listed(names)}")
+    Scopes(table_of, dialect, exact=exact and dialect not in _FOLDS_CASE).check(root)
+    _check_growth(root)
+    return used
+
+
+def _written(root: exp.Expr, dialect: str) -> str:
     try:
-        executed = root.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE)
+        return str(root.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE))
     except sqlglot.errors.UnsupportedError as error:
         raise ActionInputError(f"the query cannot be run: {first_line(error)}") from None
-    return CheckedQuery(shown, parsed, executed, tuple(used.values()))
 
 
 def _bare(sql: str) -> str:
@@ -120,29 +115,6 @@ def _bare(sql: str) -> str:
     if len(sql) > _LONGEST_QUERY:
         raise ActionInputError(f"the query has more than {_LONGEST_QUERY} characters: write a shorter one")
     return sql
-
-
-def _parsed(sql: str, dialect: str) -> exp.Expr:
-    try:
-        tokens = sqlglot.tokenize(sql, read=dialect)
-        words = [token.text for token in tokens]
-        kinds = [token.token_type.name for token in tokens]
-        while kinds and kinds[-1] == "SEMICOLON":
-            kinds.pop()
-        if "SEMICOLON" in kinds:
-            raise ActionInputError("only one statement is run: write one SELECT, without a semicolon inside")
-        if not words or words[0].upper() not in _FIRST_WORDS:
-            raise ActionInputError(f"only a SELECT is run, not {' '.join(words[:1])[:40].upper() or 'nothing'}")
-        [root] = [statement for statement in sqlglot.parse(sql, read=dialect) if statement is not None]
-    except ActionInputError:
-        raise
-    except RecursionError:
-        raise ActionInputError("the query is nested too deeply: write a simpler one") from None
-    except Exception as error:  # noqa: BLE001 - the parser raises what it likes over text that is no SQL
-        raise ActionInputError(f"the query cannot be read as {dialect} SQL: {first_line(error)}") from None
-    if not isinstance(root, exp.Query):
-        raise ActionInputError(f"only a SELECT is run, not {root.key.upper()}")
-    return root
 
 
 def _names(tables: Sequence[Table], default_schema: str) -> dict[str, Table]:
@@ -171,29 +143,13 @@ def _ctes(root: exp.Expr, names: Mapping[str, Table]) -> dict[str, str]:
     return found
 
 
-def _check_class(node: exp.Expr, dialect: str) -> None:
-    kind = type(node).__name__
-    if isinstance(node, exp.Anonymous):
-        if str(node.this).lower() not in _OTHER_FUNCTIONS:
-            raise ActionInputError(f"the function {str(node.this)[:60].lower()} is not allowed")
-    elif isinstance(node, exp.Func):
-        if kind not in _FUNCTIONS:
-            raise ActionInputError(f"the function {node.sql_names()[0].lower()} is not allowed")
-    elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
-        raise ActionInputError(f"a function is called by its bare name, not {node.sql(dialect)[:60]}")
-    elif kind not in _CLAUSES:
-        raise ActionInputError(f"{kind.upper()} is not allowed in a query")
-    elif isinstance(node, exp.DataType) and node.this.name not in _TYPES:
-        raise ActionInputError(f"the type {node.sql(dialect)[:60]} is not allowed")
-
-
-def _table(node: exp.Table, names: Mapping[str, Table], ctes: Mapping[str, str]) -> Table | None:
+def _table(node: exp.Table, names: Mapping[str, Table], ctes: Mapping[str, str], *, exact: bool) -> Table | None:
     if not isinstance(node.this, exp.Identifier):
         raise ActionInputError(f"a table function is not allowed: read one of the tables {_listed(names)}")
     name = f"{node.db}.{node.name}" if node.db else node.name
     if not node.db and not node.catalog and name.casefold() in ctes:
         return None
-    if node.catalog or name.casefold() not in names:
+    if node.catalog or (name if exact else name.casefold()) not in names:
         raise ActionInputError(f"there is no table {name[:60]!r}: the tables are {_listed(names)}")
     return _named(node, names)
 
@@ -203,8 +159,15 @@ def _named(node: exp.Table, names: Mapping[str, Table]) -> Table:
     return (names.get(name) if node.this.quoted else None) or names[name.casefold()]
 
 
-def _name_tables(root: exp.Expr, names: Mapping[str, Table], ctes: Mapping[str, str], default_schema: str) -> None:
+def _name_tables(
+    root: exp.Expr, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], default_schema: str
+) -> None:
     """Write tables as they were created: PostgreSQL may hold another under the name in another case, which is not given."""
+    for column in root.find_all(exp.Column):
+        if column.args.get("db") is not None and dialect != "duckdb":
+            # PostgreSQL looks schema.table.name up in another way, and may call a function of that name.
+            column.set("db", None)
+            column.set("catalog", None)
     for node in root.find_all(exp.Table):
         if not node.db and node.name.casefold() in ctes:
             continue
@@ -216,23 +179,6 @@ def _name_tables(root: exp.Expr, names: Mapping[str, Table], ctes: Mapping[str, 
 
 def _listed(names: Mapping[str, Table]) -> str:
     return ", ".join(dict.fromkeys(table.full_name for table in names.values()))[:500]
-
-
-def _check_columns(root: exp.Expr, tables: Sequence[Table]) -> None:
-    """Every column must be one of the tables', or named by the query itself.
-
-    Databases have hidden columns (ctid, rowid), and SQLite takes a wrong name in double quotes for a text.
-    """
-    known = {column.name.casefold() for table in tables for column in table.columns}
-    known |= {field.casefold() for table in tables for column in table.columns for field in _FIELD.findall(column.type)}
-    for alias in root.find_all(exp.Alias):
-        known.add(alias.alias.casefold())
-    for names in root.find_all(exp.TableAlias):
-        known |= {column.name.casefold() for column in names.columns}
-    for column in root.find_all(exp.Column):
-        if not isinstance(column.this, exp.Star) and column.name.casefold() not in known:
-            there = ", ".join(dict.fromkeys(c.name for table in tables for c in table.columns))
-            raise ActionInputError(f"there is no column {column.name[:60]!r}: the columns are {there[:800]}")
 
 
 def _check_growth(root: exp.Expr) -> None:
@@ -251,6 +197,8 @@ def _check_growth(root: exp.Expr) -> None:
             growth *= max(1, len(node.expressions))
         elif isinstance(node, exp.DPipe) and not isinstance(node.parent, exp.DPipe):
             growth *= 1 + sum(1 for _ in node.find_all(exp.DPipe))
+        elif isinstance(node, exp.DataType) and node.this.name in ("CHAR", "NCHAR"):
+            growth *= max([1, *(int(length.name) for length in node.find_all(exp.DataTypeParam))])
     if growth > _MOST_GROWTH:
         raise ActionInputError("the query makes texts too long: put fewer together, and nest REPLACE and concatenation less")
 

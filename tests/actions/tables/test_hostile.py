@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,13 +15,13 @@ from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.tables.action import DataAnalysis
 from langgraph_convcoa.actions.tables.engine import Column, Table
 from langgraph_convcoa.actions.tables.sql_guard import check_query
-from tests.postgres_server import postgres_server
+from tests.actions.tables.hostile_sql import statements
+from tests.actions.tables.places import ROWS, SECRET, fill, opened
+from tests.postgres_server import PASSWORD
 
 pytest.importorskip("duckdb")
 pytest.importorskip("sqlglot")
-sqlalchemy = pytest.importorskip("sqlalchemy")
-
-SECRET = "hidden-salary-4711"
+pytest.importorskip("sqlalchemy")
 
 HOSTILE = [
     # writes
@@ -159,24 +157,17 @@ class Place:
         return found.page_content
 
 
-ROWS = [("North", 2019, 1234.5), ("South", 2019, 900.0), ("North", 2020, 10.0)]
+SLOW = pytest.mark.slow
 
 
-def fill(execute: Any) -> None:
-    execute("CREATE TABLE sales (region VARCHAR(20), year INTEGER, revenue DOUBLE PRECISION)")
-    execute("CREATE TABLE secrets (salary VARCHAR(40))")
-    execute("CREATE TABLE many (n INTEGER)")
-    for region, year, revenue in ROWS:
-        execute(f"INSERT INTO sales VALUES ('{region}', {year}, {revenue})")
-    execute(f"INSERT INTO secrets VALUES ('{SECRET}')")
-    digits = "(SELECT 0 AS d " + " ".join(f"UNION ALL SELECT {d}" for d in range(1, 10)) + ")"
-    execute(f"INSERT INTO many SELECT 100 * a.d + 10 * b.d + c.d FROM {digits} a, {digits} b, {digits} c")
-
-
-@pytest.fixture(scope="module", params=["duckdb", "sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module",
+    params=["memory", "duckdb", "sqlite", pytest.param("postgres", marks=SLOW), pytest.param("analyst", marks=SLOW)],
+)
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Files, a DuckDB and an SQLite file, PostgreSQL as its superuser and as a user who may read."""
     folder = tmp_path_factory.mktemp("hostile")
-    if request.param == "duckdb":
+    if request.param == "memory":
         csv = folder / "sales.csv"
         csv.write_text("region,year,revenue\n" + "".join(f"{r},{y},{v}\n" for r, y, v in ROWS))
         (folder / "many.csv").write_text("n\n" + "\n".join(map(str, range(1000))))
@@ -185,38 +176,34 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Place(action, lambda: (sorted(p.name for p in folder.iterdir()), action._engines[0].tables(), csv.read_bytes()))
         action.close()
         return
-    if request.param == "sqlite":
-        file = folder / "shop.db"
-        with sqlite3.connect(file) as connection:
-            fill(connection.execute)
-        connection.close()
-        action = DataAnalysis(file, tables=["sales", "many"], timeout=2.0)
-        yield Place(action, lambda: hashlib.sha256(file.read_bytes()).hexdigest())
+    kind = "postgres" if request.param == "analyst" else request.param
+    with opened(kind, folder, fill_postgres if kind == "postgres" else fill) as address:
+        own = address.replace("reader:", "analyst:") if request.param == "analyst" else address
+        action = DataAnalysis(own, tables=["sales", "many"], timeout=2.0)
+        yield Place(action, lambda: state_of_postgres(address) if kind == "postgres" else Path(address).read_bytes())
         action.close()
-        return
-    with postgres_server() as url:
-        yield from _postgres(url)
 
 
-def _postgres(url: str) -> Iterator[Place]:
-    engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.begin() as connection:
-        fill(connection.exec_driver_sql)
-        connection.exec_driver_sql("CREATE SEQUENCE s")
+def fill_postgres(execute: Any) -> None:
+    fill(execute)
+    execute("CREATE SEQUENCE s")
+    for name in ("secret_function", "mean", "row_to_text"):
+        execute(f"CREATE FUNCTION {name}(sales) RETURNS text LANGUAGE sql AS $$ SELECT salary FROM secrets LIMIT 1 $$")
+    execute(f"CREATE ROLE analyst LOGIN PASSWORD '{PASSWORD}'")
+    execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO analyst")
+    # As an old server may have it.
+    execute("ALTER ROLE analyst SET standard_conforming_strings = off")
 
-    def state() -> Any:
-        with engine.connect() as connection:
-            rows = [connection.exec_driver_sql(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall() for name in ("sales",)] + [
-                connection.exec_driver_sql("SELECT * FROM secrets").fetchall()
-            ]
-            objects = "SELECT relname, reltuples FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1"
-            sequence = connection.exec_driver_sql("SELECT last_value, is_called FROM s").fetchall()
-            return rows, [row[0] for row in connection.exec_driver_sql(objects)], sequence
 
-    action = DataAnalysis(url, tables=["sales", "many"], timeout=2.0)
-    yield Place(action, state)
-    action.close()
-    engine.dispose()
+def state_of_postgres(url: str) -> Any:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        rows = [
+            connection.execute(f"SELECT * FROM {name} ORDER BY 1".encode()).fetchall() for name in ("sales", "secrets", "s")
+        ]
+        objects = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1"
+        return rows, connection.execute(objects.encode()).fetchall()
 
 
 def test_there_are_enough_hostile_statements() -> None:
@@ -355,3 +342,29 @@ def test_a_function_of_a_schema_is_refused(dialect: str) -> None:
             [Table("sales", (Column("region", "VARCHAR"),), "s.csv")],
             max_rows=5,
         )
+
+
+@pytest.mark.parametrize("step", [15, pytest.param(1, marks=SLOW)])
+def test_statements_of_a_grammar_change_and_read_nothing(place: Place, step: int) -> None:
+    """Refused, or an answer from the tables that are given: a name or a text may hold what would be hostile elsewhere."""
+    made = list(statements())
+    assert len(made) >= 800
+    before = place.state()
+    passed, slowest = 0, 0.0
+    for sql in made[::step]:
+        start = time.monotonic()
+        try:
+            text = place.ask(sql)
+        except (ActionInputError, TimeoutError) as refusal:
+            text = str(refusal)
+        else:
+            passed += 1
+            # The evidence repeats the query; what it gives comes after it.
+            text = text.partition("\n\n")[2]
+        assert SECRET not in text, sql
+        assert "root:" not in text, sql
+        slowest = max(slowest, time.monotonic() - start)
+    assert slowest < 5, "none waits"
+    assert passed < len(made) / step / 5
+    assert place.state() == before
+    assert not list(Path("/tmp").glob("convcoa-*.*"))

@@ -1,0 +1,104 @@
+"""What a query may be made of, by sqlglot's classes; everything else is refused."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from langgraph_convcoa.actions.base import ActionInputError
+
+# Clauses, operators and names. Not here: INTO, locks, parameters, variables, table functions.
+_CLAUSES = frozenset(
+    """Select From Join Where Group Having Order Ordered Limit Offset Fetch Table TableAlias Column Identifier Literal Star
+    Alias Null Boolean Paren Neg Not Add Sub Mul Div IntDiv Mod DPipe EQ NEQ GT GTE LT LTE NullSafeEQ NullSafeNEQ Is
+    In Between Like ILike Escape Glob CTE With Subquery Union Except Intersect Distinct Window WindowSpec Qualify
+    Filter WithinGroup IgnoreNulls RespectNulls Interval IntervalSpan Var DataType DataTypeParam Tuple Values Cube
+    Rollup GroupingSets Bracket Dot Any All LimitOptions JSONPath JSONPathKey JSONPathRoot JSONPathSubscript""".split()  # noqa: SIM905
+)
+# Functions: aggregates, windows, arithmetic, text, dates. None reads files, settings or the system, waits or writes.
+_FUNCTIONS = frozenset(
+    """Sum Count CountIf Avg Min Max Median Mode Quantile ApproxQuantile PercentileCont PercentileDisc ApproxDistinct Stddev
+    StddevPop StddevSamp Variance VariancePop Corr CovarPop CovarSamp AnyValue ArgMax ArgMin First Last GroupConcat
+    LogicalAnd LogicalOr FirstValue LastValue NthValue Lag Lead RowNumber Rank DenseRank PercentRank CumeDist Ntile
+    Abs Sign Round Ceil Floor Trunc Sqrt Cbrt Exp Ln Log Pow Greatest Least Coalesce Nullif If Case Cast TryCast
+    Exists And Or Xor Typeof Lower Upper Initcap Length Trim Substring Left Right StrPosition Concat ConcatWs Replace
+    StartsWith EndsWith Contains SplitPart Year Month Quarter Week WeekOfYear Day DayOfWeek DayOfWeekIso DayOfYear
+    DayOfMonth Hour Minute Second Monthname Dayname LastDay Extract DateTrunc TimestampTrunc DateDiff TimestampDiff
+    DateAdd DateSub Date Datetime DateFromParts ToDays TimeToUnix TsOrDsToDate TsOrDsToTimestamp TsOrDsAdd TsOrDsDiff
+    TimeToStr StrToTime StrToDate ToChar ToNumber CurrentDate CurrentTimestamp JSONExtract JSONExtractScalar""".split()  # noqa: SIM905
+)
+# Functions that PostgreSQL has none of: a call would reach one of a user's.
+_NOT_IN_POSTGRES = frozenset(
+    """ApproxDistinct ApproxQuantile ArgMax ArgMin Contains DateFromParts Datetime DayOfMonth DayOfWeek DayOfWeekIso DayOfYear
+    Dayname EndsWith First Hour Last Minute Monthname Quantile Quarter Second TimestampDiff ToDays Typeof Week
+    WeekOfYear""".split()  # noqa: SIM905
+)
+# Further functions, which sqlglot has no class for. A name that a database has no function of could be one of a user's.
+_OTHER_FUNCTIONS = {
+    "postgres": frozenset({"age", "date", "date_part"}),
+    "duckdb": frozenset({"age", "date", "date_part", "ifnull", "mean", "prefix", "suffix", "time"}),
+    "sqlite": frozenset({"date", "datetime", "ifnull", "julianday", "total", "unixepoch", "time"}),
+}
+_DATE_FUNCTIONS = frozenset({"date", "datetime", "ifnull", "time"})
+# Types that a value may be cast to. Not here: PostgreSQL's regclass and its like, which look names up in the catalogue.
+_TYPES = frozenset(
+    """TINYINT UTINYINT SMALLINT USMALLINT INT UINT MEDIUMINT BIGINT UBIGINT INT128 UINT128 INT256 FLOAT DOUBLE DECIMAL
+    BIGDECIMAL CHAR NCHAR VARCHAR NVARCHAR TEXT BOOLEAN DATE DATE32 TIME TIMETZ TIMESTAMP TIMESTAMPTZ TIMESTAMPNTZ
+    TIMESTAMPLTZ TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS DATETIME DATETIME2 INTERVAL UUID YEAR""".split()  # noqa: SIM905
+)
+# Words that sqlglot writes without quotes: units of time, parts of a date, GROUP BY ALL.
+_WORDS = frozenset(
+    """YEAR YEARS QUARTER QUARTERS MONTH MONTHS WEEK WEEKS DAY DAYS HOUR HOURS MINUTE MINUTES SECOND SECONDS MILLISECOND
+    MILLISECONDS MICROSECOND MICROSECONDS NANOSECOND NANOSECONDS DECADE DECADES CENTURY CENTURIES MILLENNIUM MILLENNIUMS
+    MILLENNIA EPOCH DOW DOY ISODOW ISOYEAR ISOWEEK WEEKDAY WEEKISO DAYOFWEEK DAYOFWEEKISO DAYOFWEEK_ISO DAYOFMONTH DAYOFYEAR
+    WEEKOFYEAR YEARWEEK JULIAN ERA TIMEZONE TIMEZONE_HOUR TIMEZONE_MINUTE EPOCH_SECOND EPOCH_MILLISECOND EPOCH_MS EPOCH_US
+    EPOCH_NS ALL""".split()  # noqa: SIM905
+)
+_PLAIN = re.compile(r"[A-Za-z_]\w{0,30}(?: [A-Za-z_]\w{0,30}){0,3}", re.ASCII)
+_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_KEY = re.compile(r"[\w -]{1,100}")
+_LONGEST_TYPE = 10_000
+
+
+def check_node(node: exp.Expr, dialect: str) -> None:
+    """Refuse a node of a class, function, type or word that is not listed here.
+
+    Example:
+        >>> check_node(exp.Var(this="YEAR"), "duckdb")
+        >>> check_node(exp.Var(this="year FROM d), (SELECT 1"), "duckdb")
+        Traceback (most recent call last):
+        langgraph_convcoa.actions.base.ActionInputError: 'year FROM d), (SELECT 1' is no unit or part of a date
+    """
+    kind = type(node).__name__
+    if isinstance(node, exp.Anonymous):
+        if str(node.this).lower() not in _OTHER_FUNCTIONS.get(dialect, _DATE_FUNCTIONS):
+            raise ActionInputError(f"the function {str(node.this)[:60].lower()} is not allowed")
+    elif isinstance(node, exp.Func):
+        if kind not in _FUNCTIONS or (dialect == "postgres" and kind in _NOT_IN_POSTGRES):
+            raise ActionInputError(f"the function {node.sql_names()[0].lower()} is not allowed")
+    elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+        raise ActionInputError(f"a function is called by its bare name, not {node.sql(dialect)[:60]}")
+    elif isinstance(node, exp.Dot) and (dialect != "duckdb" or not isinstance(node.expression, exp.Identifier)):
+        # In PostgreSQL (row).name calls the function of that name.
+        raise ActionInputError(f"a part of a value cannot be read with a dot: {node.sql(dialect)[:60]}")
+    elif kind not in _CLAUSES:
+        raise ActionInputError(f"{kind.upper()} is not allowed in a query")
+    elif isinstance(node, exp.DataType) and node.this.name not in _TYPES:
+        raise ActionInputError(f"the type {node.sql(dialect)[:60]} is not allowed")
+    elif isinstance(node, exp.DataTypeParam) and not (node.name.isdigit() and int(node.name[:9]) <= _LONGEST_TYPE):
+        raise ActionInputError(f"the length of a type must be a number up to {_LONGEST_TYPE}")
+    elif isinstance(node, exp.Var) and str(node.this).upper() not in _WORDS:
+        raise ActionInputError(f"{str(node.this)[:60]!r} is no unit or part of a date")
+    _check_texts(node)
+
+
+def _check_texts(node: exp.Expr) -> None:
+    """What is written as it stands, without quotes around it, must be plain words or a number."""
+    for key, value in node.args.items():
+        if isinstance(node, exp.Identifier) or (isinstance(node, exp.Literal) and node.is_string):
+            continue
+        form = _NUMBER if isinstance(node, exp.Literal) else _KEY if isinstance(node, exp.JSONPathKey) else _PLAIN
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and text and form.fullmatch(text) is None:
+                raise ActionInputError(f"{text[:60]!r} cannot stand there in a query ({type(node).__name__} {key.strip('_')})")

@@ -1,0 +1,94 @@
+"""SQL text to the parse of one SELECT.
+
+Bounds on its tokens hold before the parser starts, whose time is exponential in some texts.
+"""
+
+from __future__ import annotations
+
+import sqlglot
+from sqlglot import exp
+
+from langgraph_convcoa.actions.base import ActionInputError
+from langgraph_convcoa.actions.tables.engine import first_line
+
+_FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
+_MOST_TOKENS, _DEEPEST_BRACKETS, _DEEPEST_TREE = 6_000, 30, 200
+_DEEPEST_TYPES = 3
+"""Brackets after the name of a type are parsed twice, as a type and as a function: each level doubles the time."""
+_OPENING, _CLOSING = (
+    frozenset({"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"}),
+    frozenset({"R_PAREN", "R_BRACKET", "R_BRACE", "END"}),
+)
+_LONGEST_PREFIX = 20
+_PREFIXES = frozenset({"NOT", "DASH", "PLUS", "TILDE", "INTERVAL", "DATE", "TIME", "TIMESTAMP", "DISTINCT", "ARROW", "DCOLON"})
+
+
+def parse_select(sql: str, dialect: str) -> exp.Query:
+    """The parse of exactly one SELECT; an ActionInputError says why there is none.
+
+    Example:
+        >>> parse_select("SELECT a FROM t", "duckdb").sql()
+        'SELECT a FROM t'
+        >>> parse_select("SELECT " + "(" * 100 + "a" + ")" * 100 + " FROM t", "duckdb")
+        Traceback (most recent call last):
+        langgraph_convcoa.actions.base.ActionInputError: the query is nested too deeply: write a simpler one
+    """
+    if "\x00" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
+        raise ActionInputError("the query has characters that no database takes: write it as plain text")
+    try:
+        tokens = sqlglot.tokenize(sql, read=dialect)
+        kinds = [token.token_type.name for token in tokens]
+        while kinds and kinds[-1] == "SEMICOLON":
+            kinds.pop()
+        if "SEMICOLON" in kinds:
+            raise ActionInputError("only one statement is run: write one SELECT, without a semicolon inside")
+        if not tokens or tokens[0].text.upper() not in _FIRST_WORDS:
+            first = tokens[0].text[:40].upper() if tokens else "nothing"
+            raise ActionInputError(f"only a SELECT is run, not {first}")
+        _check_nesting(kinds, [token.text.upper() for token in tokens], dialect)
+        [root] = [statement for statement in sqlglot.parse(sql, read=dialect) if statement is not None]
+    except ActionInputError:
+        raise
+    except RecursionError:
+        raise _too_deep() from None
+    except Exception as error:  # noqa: BLE001 - the parser raises what it likes over text that is no SQL
+        raise ActionInputError(f"the query cannot be read as {dialect} SQL: {first_line(error)}") from None
+    if not isinstance(root, exp.Query):
+        raise ActionInputError(f"only a SELECT is run, not {root.key.upper()}")
+    _check_depth(root)
+    return root
+
+
+def _too_deep() -> ActionInputError:
+    return ActionInputError("the query is nested too deeply: write a simpler one")
+
+
+def _check_nesting(kinds: list[str], words: list[str], dialect: str) -> None:
+    if len(kinds) > _MOST_TOKENS:
+        raise ActionInputError(f"the query has more than {_MOST_TOKENS} words and signs: write a shorter one")
+    types = {kind.name for kind in sqlglot.Dialect.get_or_raise(dialect).parser_class.TYPE_TOKENS} - {"VAR", "IDENTIFIER"}
+    opened: list[bool] = []
+    prefixes = 0
+    for number, kind in enumerate(kinds):
+        if kind in _OPENING:
+            of_type = number > 0 and kind != "CASE" and (kinds[number - 1] in types or words[number - 1] in _TYPE_WORDS)
+            opened.append(of_type)
+            if len(opened) > _DEEPEST_BRACKETS or sum(opened) > _DEEPEST_TYPES:
+                raise _too_deep()
+        elif kind in _CLOSING and opened:
+            opened.pop()
+        prefixes = prefixes + 1 if kind in _PREFIXES else 0
+        if prefixes > _LONGEST_PREFIX:
+            raise _too_deep()
+
+
+_TYPE_WORDS = frozenset({"ARRAY", "STRUCT", "ROW", "MAP", "LIST", "DEC", "OBJECT", "TIMESTAMP", "DATE", "DATETIME", "TIME"})
+
+
+def _check_depth(root: exp.Expr) -> None:
+    level = [root]
+    for _ in range(_DEEPEST_TREE):
+        level = [child for node in level for child in node.iter_expressions()]
+        if not level:
+            return
+    raise _too_deep()
