@@ -18,8 +18,8 @@ from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.web.cache import WebCache
-from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits, PageError
-from langgraph_convcoa.actions.web.pages import Page, read_page
+from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits, PageError, RawPage
+from langgraph_convcoa.actions.web.pages import Page, page_data
 from langgraph_convcoa.actions.web.ranking import WebRanker
 from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, as_search
 from langgraph_convcoa.actions.web.settings import WebQueryingSettings
@@ -27,6 +27,7 @@ from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.redaction import redact
 from langgraph_convcoa.retrieval.documents.markup import load_extractor
+from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.encoders.base import Encoder
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _SEARCH_SECONDS = 600.0
 _FAILURE_SECONDS = 60.0
+_EXTRACTION_SECONDS = 5.0
 _READ_AT_ONCE = 2
-"""Pages whose text is looked for at a time: it is work of the processor, which more threads would only share."""
+"""Pages whose text is looked for at a time, each in a process of its own."""
 _SNIPPET_SCORE = 0.1
 """Score of the first snippet; that of the n-th is an n-th of it. Below those of passages, which were read."""
 
@@ -119,6 +121,7 @@ class WebQuerying:
         self._settings = f"{self._fetcher.guard.allow_private} {respect_robots} {self._fetcher.limits}"
         self._ranker = WebRanker(encoder)
         self._cache = WebCache(cache)
+        self._workers = Workers(_READ_AT_ONCE, prepare=load_extractor)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         """Titles and snippets at depth 1, passages of pages at depth 2; RetrievalError where search or encoder fail."""
@@ -167,7 +170,7 @@ class WebQuerying:
 
     async def _read(self, results: Sequence[SearchResult]) -> list[Page]:
         """The pages that can be read, in the order of the results."""
-        await asyncio.to_thread(load_extractor)
+        await asyncio.gather(*(asyncio.to_thread(self._workers.start) for _ in range(_READ_AT_ONCE)))
         async with self._fetcher.client() as client:
             tasks = [asyncio.create_task(self._page(client, result)) for result in results]
             try:
@@ -185,7 +188,9 @@ class WebQuerying:
             try:
                 raw = await self._fetcher.fetch(client, result.url)
                 async with self._fetcher.places("text", _READ_AT_ONCE), asyncio.timeout(self._fetcher.limits.seconds):
-                    return asdict(await asyncio.to_thread(read_page, raw, self._fetcher.limits))
+                    return await asyncio.to_thread(self._read_page, raw)
+            except LimitError as error:
+                return {"error": f"the page {error}"}
             except TimeoutError:
                 return {"error": f"reading the text took longer than {self._fetcher.limits.seconds:g} s"}
             except PageError as error:
@@ -202,6 +207,13 @@ class WebQuerying:
             return None
         page = Page(**kept)
         return replace(page, title=page.title or result.title, date=page.date or result.date)
+
+    def _read_page(self, raw: RawPage) -> dict[str, str]:
+        """The text of a page, extracted by a worker, which is killed where it takes too long or too much memory."""
+        limits = self._fetcher.limits
+        asked = (raw.url, raw.content_type, raw.charset, raw.body, limits.characters, limits.pdf_pages)
+        found: dict[str, str] = self._workers.call(page_data, *asked, seconds=min(limits.seconds, _EXTRACTION_SECONDS))
+        return found
 
     async def _once(self, key: str, work: Callable[[], Awaitable[Any]], seconds: float) -> Any:
         """The value of a key, made once however many ask for it at the same time."""

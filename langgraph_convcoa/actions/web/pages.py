@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
@@ -59,6 +59,13 @@ class Page:
     title: str
     text: str
     date: str = ""
+
+
+def page_data(url: str, content_type: str, charset: str, body: bytes, characters: int, pdf_pages: int) -> dict[str, str]:
+    """As `read_page`, from and to JSON data: what a worker does."""
+    return asdict(
+        read_page(RawPage(url, content_type, charset, body), FetchLimits(characters=characters, pdf_pages=pdf_pages))
+    )
 
 
 def read_page(raw: RawPage, limits: FetchLimits) -> Page:

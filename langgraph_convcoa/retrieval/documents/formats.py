@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, BinaryIO
 
 from langgraph_convcoa.errors import DocumentError
@@ -116,7 +116,7 @@ def read_csv(data: bytes) -> list[Piece]:
         rows = []
         for row in reader:
             # A row may have more cells than there are names.
-            named = zip([*names, *(f"column {i + 1}" for i in range(len(names), len(row)))], row, strict=False)
+            named = zip(chain(names, (f"column {i + 1}" for i in range(len(names), len(row)))), row, strict=False)
             rows.append("\n".join(f"{name}: {value}" for name, cell in named if (value := " ".join(cell.split()))))
     except csv.Error as error:
         raise DocumentError(f"line {reader.line_num} is no valid CSV ({error}): mend or remove that line") from error
@@ -194,6 +194,8 @@ def read_pdf(stream: BinaryIO, max_characters: int, max_pages: int | None = None
                 return
     except (FileNotDecryptedError, DependencyError) as error:
         raise DocumentError("is an encrypted PDF: save a copy without its password") from error
+    except MemoryError:
+        raise
     except Exception as error:  # a broken PDF can make pypdf raise almost anything
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise DocumentError(f"is no readable PDF ({reason}): open it and export it again") from error

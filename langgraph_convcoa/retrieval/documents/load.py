@@ -10,13 +10,16 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.formats import Piece, read_csv, read_json, read_json_lines, read_pdf, read_plain
 from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
+from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 from langgraph_convcoa.retrieval.progress import track
 
 logger = logging.getLogger(__name__)
@@ -35,6 +38,14 @@ _READERS: dict[str, Callable[[bytes], list[Piece]]] = {
     ".jsonl": read_json_lines, ".jsonl.gz": read_json_lines,
 }  # fmt: skip
 _REASONS_SHOWN = 10
+_IN_WORKER = {
+    ".pdf": 0, ".json.gz": 10_000,
+    **dict.fromkeys((".html", ".htm", ".md", ".markdown"), 4_000),
+    **dict.fromkeys((".json", ".csv", ".tsv"), 1_000_000),
+}  # fmt: skip
+"""Formats whose parsers can take time and memory out of all proportion to a file, and the bytes from which on they can."""
+_SECONDS, _SECONDS_PER_MB = 3.0, 30.0
+"""A worker's time for a file: three seconds, and so many more for each megabyte of it."""
 
 
 def load_documents(path: str | os.PathLike[str], *, progress: bool = False, max_bytes: int = MAX_BYTES) -> list[Document]:
@@ -55,8 +66,10 @@ def iter_documents(path: str | os.PathLike[str], *, progress: bool = False, max_
 
     Each has a stable `id` (its path below the root, or the row's own id; with `:page-n` or `:row-n` for a part of a file) and
     `source` (the path), `title` and, where they apply, `page` or `row` in its metadata. In a folder, hidden files and files
-    that are not accepted or cannot be read are passed over, with a warning in the log; a single file that cannot be read is a
-    DocumentError, as is more text than `max_bytes` bytes. With `progress` there is a bar on standard error.
+    that are not accepted, cannot be read or are links that lead outside are passed over, with a warning in the log; a single
+    file that cannot be read is a DocumentError, as is more text than `max_bytes` bytes. What parsers of PDF, HTML and the like
+    read is read by a worker process, which is ended where a file takes out of all proportion long or much memory: 3 s and 30 s
+    for each megabyte, 400 MB. With `progress` there is a bar on standard error.
     """
     root = Path(path).expanduser()
     files = _files(root)
@@ -65,12 +78,15 @@ def iter_documents(path: str | os.PathLike[str], *, progress: bool = False, max_
     skipped: list[str] = []
     seen: Counter[str] = Counter()
     left = max_bytes
-    with track(progress and sys.stderr.isatty() and len(files) > 1, len(files), "Reading") as advance:
+    with (
+        Workers() as workers,
+        track(progress and sys.stderr.isatty() and len(files) > 1, len(files), "Reading") as advance,
+    ):
         for file in files:
             name = file.relative_to(folder).as_posix()
             advance(1)
             try:
-                pieces, used = _read(file, left)
+                pieces, used = _read(file, None if single else folder, left, workers)
             except DocumentError as error:
                 if single:
                     raise DocumentError(f"{path} {error}") from error
@@ -140,21 +156,43 @@ def _suffix(file: Path) -> str | None:
     return suffix if suffix in _READERS or suffix == ".pdf" else None
 
 
-def _read(file: Path, limit: int) -> tuple[list[Piece], int]:
+def read_pieces(path: str, suffix: str, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """The texts of a file as JSON data, and how many bytes of the limit they used: what a worker does."""
+    with Path(path).open("rb") as stream:
+        pieces, used = _parsed(stream, suffix, limit)
+    return [asdict(piece) for piece in pieces], used
+
+
+def _parsed(stream: BinaryIO, suffix: str, limit: int) -> tuple[list[Piece], int]:
+    if suffix == ".pdf":
+        pieces = list(read_pdf(stream, limit))
+        return pieces, sum(len(piece.text) for piece in pieces)
+    with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
+        data = plain.read(limit + 1)
+    return ([] if len(data) > limit else _READERS[suffix](data)), len(data)
+
+
+def _read(file: Path, folder: Path | None, limit: int, workers: Workers) -> tuple[list[Piece], int]:
     """The texts of a file that are not blank, and how many bytes of the limit they used."""
     suffix = _suffix(file) or ""
     try:
         if not file.is_file():
             raise DocumentError("is not a regular file")
-        with file.open("rb") as stream:
-            if suffix == ".pdf":
-                pieces = list(read_pdf(stream, limit))
-                used = sum(len(piece.text) for piece in pieces)
-            else:
-                with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
-                    data = plain.read(limit + 1)
-                used = len(data)
-                pieces = [] if used > limit else _READERS[suffix](data)
+        if folder is not None and not file.resolve().is_relative_to(folder.resolve()):
+            raise DocumentError("is a link to a file outside of the folder: copy the file, or give its own folder")
+        size = file.stat().st_size
+        if size > _IN_WORKER.get(suffix, size):
+            with file.open("rb"):
+                # Here too, so that a file that cannot be opened is told from one that cannot be read.
+                pass
+            seconds = _SECONDS + _SECONDS_PER_MB * size / 1e6
+            found, used = workers.call(read_pieces, str(file.absolute()), suffix, limit, seconds=seconds)
+            pieces = [Piece(**piece) for piece in found]
+        else:
+            with file.open("rb") as stream:
+                pieces, used = _parsed(stream, suffix, limit)
+    except LimitError as error:
+        raise DocumentError(f"{error}: split it, or export its text") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DocumentError("is a broken gzip file: make it again") from error
     except OSError as error:
