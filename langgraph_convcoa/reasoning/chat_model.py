@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -50,6 +51,7 @@ _MOST_PIECES, _PIECE_WORDS = 7, 90
 
 # An exchange with the model: yields (messages, JSON schema), is sent the reply's text, returns its result. The plain and the
 # async methods share it.
+_Asked = tuple[Runnable[Any, Any], list[BaseMessage], RunnableConfig | None]
 _Exchange = Generator[tuple[list[BaseMessage], dict[str, Any]], str, _T]
 
 
@@ -125,19 +127,20 @@ class ChatModelReasoner(Reasoner):
     ) -> _T:
         calls = self._calls(exchange, config, gate, whole_answer)
         step = partial(next, calls)
-        try:
-            while True:
-                runnable, messages, of_call = step()
-                try:
-                    step = partial(calls.send, await runnable.ainvoke(messages, of_call))
-                except Exception as error:  # noqa: BLE001 - as above
-                    step = partial(calls.throw, error)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
+        while True:
+            # In a thread: a prompt is made of all the evidence, and a reply may take a while to read.
+            made = await asyncio.to_thread(_stepped, step)
+            if isinstance(made, _Done):
+                return made.value  # type: ignore[no-any-return]
+            runnable, messages, of_call = made
+            try:
+                step = partial(calls.send, await runnable.ainvoke(messages, of_call))
+            except Exception as error:  # noqa: BLE001 - as above
+                step = partial(calls.throw, error)
 
     def _calls(
         self, exchange: _Exchange[_T], config: RunnableConfig | None, gate: Gate | None, whole_answer: bool
-    ) -> Generator[tuple[Runnable[Any, Any], list[BaseMessage], RunnableConfig | None], Any, _T]:
+    ) -> Generator[_Asked, Any, _T]:
         """The calls of an exchange, each with a schema where the model takes one; the first one may be streamed.
 
         Streaming a reply because somebody streams the graph would only lose the usage figures that some servers leave out of
@@ -169,6 +172,20 @@ class ChatModelReasoner(Reasoner):
                 messages, schema = exchange.send(without_thought(reply.text))
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
+
+
+class _Done(NamedTuple):
+    """What an exchange returned."""
+
+    value: Any
+
+
+def _stepped(step: Callable[[], _Asked]) -> _Asked | _Done:
+    """The next call of an exchange, or its result: a StopIteration cannot leave a thread."""
+    try:
+        return step()
+    except StopIteration as done:
+        return _Done(done.value)
 
 
 def _message(name: str, **values: str) -> HumanMessage:

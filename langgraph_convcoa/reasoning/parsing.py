@@ -1,7 +1,7 @@
 """JSON schemas of a model's replies, and their tolerant reading.
 
 Models fence their JSON, break off in the middle, quote with single quotes, leave trailing commas, write flags as text, invent
-action names and think aloud first. `json_repair` mends the syntax, this module the rest; None where there is nothing to read.
+action names and think aloud first. `loose_json` mends the syntax, this module the rest; None where there is nothing to read.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-import json_repair
-
 from langgraph_convcoa.chain import ActionChain, ActionNode
+from langgraph_convcoa.reasoning import loose_json
+from langgraph_convcoa.text.clean import LONGEST_ANSWER, LONGEST_FIELD, clean_value, cut_answer, cut_field
 
-_LONGEST = 200_000
+LONGEST_REPLY = 2 * LONGEST_ANSWER
+"""Characters of a reply that are read."""
+_MOST_STEPS = 100
+"""Entries of a list in a reply that are read."""
 _BROKEN = 0.1  # Share of an answer's characters that may be unprintable.
 _CHAIN_KEYS = ("chain", "actionchain", "reasoningchain", "steps", "nodes", "subquestions", "actions")
 _SUB_KEYS = ("sub", "subquestion", "question", "query", "subq")
@@ -85,7 +89,7 @@ def parse_chain(
     if steps is None and not draft and not optimized:
         return None
     nodes: dict[str, ActionNode] = {}
-    for step in _flatten(steps):
+    for step in islice(_flatten(steps), _MOST_STEPS):
         if len(nodes) < max_sub_questions and (node := _node(step, names)):
             nodes.setdefault(node.sub_question.casefold(), node)
     return ActionChain(optimized_question=optimized or question, nodes=tuple(nodes.values()), draft_answer=draft)
@@ -141,28 +145,22 @@ def _numbered(output: str | Mapping[str, Any], keys: Sequence[str]) -> Iterator[
     if isinstance(data, Mapping):
         entries = _first(_fold(data), keys)
         data = [data] if entries is None else entries
-    for position, entry in enumerate(_flatten(data), 1):
+    for position, entry in enumerate(islice(_flatten(data), _MOST_STEPS), 1):
         if isinstance(entry, Mapping):
             fields = _fold(entry)
-            number = re.search(r"\d+", str(fields.get("index", position)))
+            number = re.search(r"\d{1,9}", str(fields.get("index", position)))
             yield int(number.group()) if number else position, fields
 
 
 def read_json(output: str | Mapping[str, Any]) -> Any:
     """The JSON value in a model's text, mended; None when the text holds no object or list."""
     if isinstance(output, Mapping):
-        return output
-    text = output[:_LONGEST]
+        return clean_value(output)
+    text = output[:LONGEST_REPLY]
     fence = re.search(r"```(?:json)?\s*(.*?)(?:```|\Z)", text, re.DOTALL | re.IGNORECASE)
     if fence and "{" in fence.group(1):
         text = fence.group(1)
-    starts = [position for position in (text.find("{"), text.find("[")) if position >= 0]
-    if not starts:
-        return None
-    try:
-        return json_repair.loads(text[min(starts) :])
-    except (ValueError, RecursionError):
-        return None
+    return clean_value(loose_json.loads(text))
 
 
 def _whole(values: list[Any]) -> Any:
@@ -170,7 +168,7 @@ def _whole(values: list[Any]) -> Any:
     for value in values:
         if isinstance(value, Mapping) and _first(_fold(value), _CHAIN_KEYS) is not None:
             return value
-    return {"chain": values} if any(_node(step, ["-"]) for step in _flatten(values) if isinstance(step, Mapping)) else None
+    return {"chain": values} if any(_node(step, ["-"]) for step in islice(_flatten(values), _MOST_STEPS) if isinstance(step, Mapping)) else None
 
 
 def _node(step: Any, actions: list[str]) -> ActionNode | None:
@@ -227,25 +225,36 @@ def _first(fields: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _text(value: Any) -> str:
+    """A text that is no answer."""
+    return cut_field(_whole_text(value)).strip()
+
+
+def _whole_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return " ".join(filter(None, map(_text, value)))
+        return " ".join(filter(None, map(_whole_text, value)))
     if isinstance(value, Mapping) or value is None or isinstance(value, bool):
         return ""
-    return str(value).strip()
+    try:
+        return str(value).strip()
+    except ValueError:
+        return ""  # a whole number of thousands of digits
 
 
 def _answer(value: Any) -> str:
     """A final answer; "" where it is no text, as what a model writes that broke down: without letters, or full of signs that
     cannot be printed.
     """
-    text = _text(value)
+    text = cut_answer(_whole_text(value))
     broken = sum(sign == "\ufffd" or not (sign.isprintable() or sign.isspace()) for sign in text)
     return text if any(map(str.isalnum, text)) and broken <= _BROKEN * len(text) else ""
 
 
 def _input(value: Any) -> str:
     """An action's input; arguments of a tool that come as an object stay one, as JSON."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) and value else _text(value)
+    if not isinstance(value, Mapping) or not value:
+        return _text(value)
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST_FIELD else ""
 
 
 def _flag(value: Any, *, default: bool) -> bool:
@@ -260,7 +269,10 @@ def _integers(value: Any) -> list[int]:
     """The numbers in a list, or in a text such as "[1], [3]"."""
     values = value if isinstance(value, list) else [value]
     return [
-        int(digits[:9]) for entry in values if not isinstance(entry, bool) for digits in re.findall(r"\d+", str(entry or ""))
+        int(digits[:9])
+        for entry in values[:_MOST_STEPS]
+        if not isinstance(entry, bool)
+        for digits in re.findall(r"\d+", _text(entry))
     ]
 
 
@@ -284,29 +296,31 @@ class ThoughtFilter:
 
     def __init__(self) -> None:
         self._held = ""
-        self._answering = False
+        self._thinking = self._answering = False
 
     def feed(self, text: str) -> str:
         """Take the next piece; returns what is not thought."""
         if self._answering:
             return text
         self._held += text
-        start = self._held.lstrip()
-        if start.startswith(_OPEN):
-            _, closed, rest = start.partition(_CLOSE)
-            if not closed:
-                return ""
-            self._answering, self._held = True, ""
-            return rest
-        if _OPEN.startswith(start):
+        if not self._thinking:
+            start = self._held.lstrip()
+            if not start.startswith(_OPEN):
+                return "" if _OPEN.startswith(start) else self.close()
+            self._thinking, self._held = True, start
+        _, closed, rest = self._held.partition(_CLOSE)
+        if not closed:
+            # Of a thought only its end matters, which may be the beginning of the tag.
+            self._held = self._held[-len(_CLOSE) :]
             return ""
-        return self.close()
+        self._answering, self._held = True, ""
+        return rest
 
     def close(self) -> str:
         """What was held back because a thought might have begun; a thought without an end is dropped."""
         held, self._held = self._held, ""
         self._answering = True
-        return "" if held.lstrip().startswith(_OPEN) else held
+        return "" if self._thinking or held.lstrip().startswith(_OPEN) else held
 
 
 def without_thought(text: str) -> str:

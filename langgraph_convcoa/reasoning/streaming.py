@@ -16,13 +16,17 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from langgraph_convcoa.reasoning.base import Gate
-from langgraph_convcoa.reasoning.parsing import ThoughtFilter
+from langgraph_convcoa.reasoning.parsing import LONGEST_REPLY, ThoughtFilter
+from langgraph_convcoa.text.clean import LONGEST_ANSWER, clean, cut_answer
 from langgraph_convcoa.usage import ANSWER_STREAM_TAG
 
 _EMPTY_CHAIN = re.compile(r'"chain"\s*:\s*\[\s*\]')
 _FINAL = re.compile(r'"final_answer"\s*:\s*"')
-_UNFINISHED = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
-_END = re.compile(r'(?<!\\)(?:\\\\)*"')
+_HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
+_VALUE = re.compile(r'(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*+', re.DOTALL)
+_LONGEST_ESCAPE = 6
+_LONGEST_KEY = 1_000
+"""Characters in which "chain" or "final_answer" stands with the white space around it."""
 
 
 class FinalAnswerReader:
@@ -38,28 +42,54 @@ class FinalAnswerReader:
 
     def __init__(self, after: re.Pattern[str] | None = None) -> None:
         self._after = after
-        self._text = ""
-        self._start = -1
+        self._held = ""
+        self._started = self._ended = False
+        self._answer = ""
 
     def feed(self, text: str) -> tuple[str, bool]:
-        """Take the next piece of the reply; returns the answer so far, and whether that is all of it."""
-        self._text += text
-        if self._start < 0:
-            found = _FINAL.search(self._text)
-            if found is None or (self._after is not None and not self._after.search(self._text, 0, found.start())):
+        """Take the next piece of the reply; returns the answer so far, and whether that is all of it.
+
+        No piece is read twice, but for a key or an escape that may be cut between two.
+        """
+        if self._ended:
+            return self._answer, True
+        self._held += text
+        if not self._started:
+            found = _FINAL.search(self._held)
+            before = self._held[: found.start()] if found else self._held
+            if self._after is not None and self._after.search(before):
+                self._after = None
+            if found is None or self._after is not None:
+                self._held = self._held[-_LONGEST_KEY:]
                 return "", False
-            self._start = found.end()
-        value = self._text[self._start :]
-        end = _END.search(value)
-        if end is not None:
-            value = value[: end.end() - 1]
-        elif unfinished := _UNFINISHED.search(value):
-            value = value[: unfinished.start()]
+            self._started, self._held = True, self._held[found.end() :]
+        return self._read()
+
+    def _read(self) -> tuple[str, bool]:
+        found = _VALUE.match(self._held)
+        end = found.end() if found else 0
+        self._ended = self._held[end : end + 1] == '"'
+        value = self._held[:end]
+        if not self._ended and (half := _HALF.search(value, max(0, end - _LONGEST_ESCAPE))) and _is_escape(value, half.start()):
+            value = value[: half.start()]
+        self._held = self._held[len(value) :]
+        broken = not value and not self._ended and len(self._held) > 2 * _LONGEST_ESCAPE
         try:
-            return str(json.loads(f'"{value}"', strict=False)), end is not None
+            self._answer += json.loads(f'"{value}"', strict=False)
         except ValueError:
+            broken = True
+        if broken:
             # An escape that JSON does not have: the reply is mended when it is read whole.
-            return "", False
+            self._answer, self._ended = "", True
+        if len(self._answer) > LONGEST_ANSWER:
+            self._answer, self._ended = cut_answer(self._answer), True
+        return clean(self._answer), self._ended
+
+
+def _is_escape(value: str, place: int) -> bool:
+    """Whether the backslash at a place is not itself escaped."""
+    before = value[:place]
+    return (len(before) - len(before.rstrip("\\"))) % 2 == 0
 
 
 class ReplyStream(BaseChatModel):
@@ -113,6 +143,8 @@ class ReplyStream(BaseChatModel):
         for chunk in self.streamed.stream(messages, self.inner_config):
             if text := collected.feed(chunk):
                 yield collected.piece(text)
+            if collected.full:
+                break
         yield collected.last()
         self._reply = collected.reply
 
@@ -124,6 +156,8 @@ class ReplyStream(BaseChatModel):
             # In a thread: a sentence that has ended is verified, which may ask an encoder.
             if text := await asyncio.to_thread(collected.feed, chunk):
                 yield collected.piece(text)
+            if collected.full:
+                break
         yield await asyncio.to_thread(collected.last)
         self._reply = collected.reply
 
@@ -160,22 +194,28 @@ class _Collected:
     def __init__(self, reader: FinalAnswerReader, gate: Gate) -> None:
         self._reader, self._gate = reader, gate
         self._thoughts = ThoughtFilter()
-        self._message: AIMessageChunk | None = None
-        self._answer = ""
+        self._chunks: list[AIMessageChunk] = []
+        self._answer = self._length = 0
         _name(gate)
 
     def feed(self, chunk: AIMessageChunk) -> str:
-        self._message = chunk if self._message is None else self._message + chunk
+        self._chunks.append(chunk)
+        self._length += len(chunk.text)
         return self._read(self._thoughts.feed(chunk.text)) if chunk.text else ""
+
+    @property
+    def full(self) -> bool:
+        """Whether the reply is longer than any that is read."""
+        return self._length > LONGEST_REPLY
 
     def close(self) -> str:
         return self._read(self._thoughts.close())
 
     def _read(self, text: str) -> str:
         answer, done = self._reader.feed(text)
-        if not answer or (answer == self._answer and not done):
+        if not answer or (len(answer) == self._answer and not done):
             return ""
-        self._answer = answer
+        self._answer = len(answer)
         return self._gate.feed(answer, done=done)
 
     def piece(self, text: str) -> ChatGenerationChunk:
@@ -188,7 +228,7 @@ class _Collected:
 
     @property
     def reply(self) -> BaseMessage:
-        return self._message if self._message is not None else AIMessage("")
+        return self._chunks[0] + self._chunks[1:] if self._chunks else AIMessage("")
 
 
 def _name(gate: Gate) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, read_json
+from langgraph_convcoa.text.clean import clean
 
 ACTIONS = ["knowledge_retrieval", "web_querying", "data_analysis"]
 
@@ -103,12 +104,12 @@ def test_any_json_is_survived(value: Any) -> None:
 
 @given(
     st.lists(
-        st.text(min_size=1, max_size=30).filter(str.strip), min_size=1, max_size=6, unique_by=lambda s: s.strip().casefold()
+        st.text(min_size=1, max_size=30).filter(str.strip), min_size=1, max_size=6, unique_by=lambda s: clean(s).strip().casefold()
     )
 )
 def test_well_formed_chains_come_back_whole(subs: list[str]) -> None:
     text = json.dumps({"chain": [{"action": "web_querying", "sub": sub} for sub in subs]})
-    assert [node.sub_question for node in parse(text).nodes] == [sub.strip() for sub in subs]
+    assert [node.sub_question for node in parse(text).nodes] == [clean(sub).strip() for sub in subs]
 
 
 def test_deep_nesting_and_size_are_bounded() -> None:

@@ -1,0 +1,78 @@
+"""Text as it may enter the library, whoever wrote it: proper Unicode that every store and encoder takes, of bounded length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+LONGEST_ANSWER = 200_000
+"""Characters; a longer answer is cut, and says so."""
+LONGEST_FIELD = 20_000
+"""Characters of any other text of a model, such as a sub-question or a guess."""
+DEEPEST = 32
+"""Levels of nesting in JSON; what lies deeper is left out."""
+_CUT = f" … (cut: an answer has {LONGEST_ANSWER:,} characters at most)"
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    r"""Text without what cannot be stored or encoded: NUL and lone halves of surrogate pairs become U+FFFD.
+
+    Two halves that belong together become their character. Every text from outside comes through here: of models, tools, pages,
+    documents, questions and imports.
+
+    Example:
+        >>> clean("cut \ud83d, whole \ud83d\ude00, and \x00"), clean("as it is")
+        ('cut \ufffd, whole 😀, and \ufffd', 'as it is')
+    """
+    if _UNSTORABLE.search(text) is None:
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\0", "\ufffd")
+
+
+def clean_value(value: Any, depth: int = 0) -> Any:
+    """A value of JSON with every text in it cleaned, keys too; None for what lies deeper than `DEEPEST` levels.
+
+    Example:
+        >>> clean_value({"a": ["\\x00", 1.5]}) == {"a": ["\\ufffd", 1.5]}
+        True
+    """
+    if isinstance(value, str):
+        return clean(value)
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if depth >= DEEPEST:
+        return None
+    if isinstance(value, Mapping):
+        return {clean(key) if isinstance(key, str) else key: clean_value(item, depth + 1) for key, item in value.items()}
+    return [clean_value(item, depth + 1) for item in value]
+
+
+def cut_answer(text: str) -> str:
+    """An answer of at most `LONGEST_ANSWER` characters, which says so where it was longer; cleaned.
+
+    Example:
+        >>> cut_answer("In 1982."), len(cut_answer("x" * 10_000_000)) == LONGEST_ANSWER
+        ('In 1982.', True)
+    """
+    if len(text) > LONGEST_ANSWER:
+        text = text[: LONGEST_ANSWER - len(_CUT)] + _CUT
+    return clean(text)
+
+
+def cut_field(text: str) -> str:
+    """A text of a model that is no answer, of at most `LONGEST_FIELD` characters; cleaned."""
+    return clean(text[:LONGEST_FIELD])
+
+
+def flat(text: str) -> str:
+    r"""The text on one line: every run of white space, Unicode's line separators among it, is one space.
+
+    What stands in a line of a prompt, or of a list for reading, cannot begin another line.
+
+    Example:
+        >>> flat("a title\u2028[9] another\x85\n")
+        'a title [9] another'
+    """
+    return " ".join(text.split())
