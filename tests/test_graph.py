@@ -191,10 +191,10 @@ def test_a_correction_call_that_fails_leaves_the_best_evidence() -> None:
     model = ScriptedModel(replies=[plan(node("Who introduced sparsemax?")), RuntimeError("down")])
     out = compiled(model).invoke({"question": "Who?"})
     item = out["chain"][0]
-    assert item["status"] == "filled"
+    assert item["status"] == "partial"
     assert item["answer"] == SPARSEMAX
     assert "best evidence stands in" in item["reason"]
-    assert out["answer"] == f"{SPARSEMAX[:-1]} [1]."
+    assert out["answer"] == f"“{SPARSEMAX[:-1]}” [1]."
 
 
 def test_evidence_without_an_answer_is_said_so() -> None:

@@ -20,6 +20,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph_convcoa.actions.base import Action, ActionRequest
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.redaction import redact, secrets_of
+from langgraph_convcoa.text.clean import clean
 from langgraph_convcoa.text.words import content_words, sentences
 
 _T = TypeVar("_T")
@@ -138,11 +139,15 @@ def evidence_of(found: Sequence[Document], action: str, request: ActionRequest) 
     """Evidence with an id, `source`, `score` and `quote`, whatever the action left out; without empty and repeated pieces."""
     evidence: dict[str, Document] = {}
     for rank, document in enumerate(found, 1):
-        text = document.page_content
+        text = clean(document.page_content)
         if not text.strip():
             continue
-        metadata = {str(key): _plain(value) for key, value in document.metadata.items()}
-        id_ = document.id or str(metadata.get("id") or "") or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+        metadata = {clean(str(key)): _plain(value) for key, value in document.metadata.items()}
+        id_ = (
+            clean(document.id or "")
+            or str(metadata.get("id") or "")
+            or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+        )
         metadata.setdefault("source", id_ if document.id else action)
         metadata.setdefault("score", 1.0 / rank)
         if not metadata.get("quote"):
@@ -154,14 +159,14 @@ def evidence_of(found: Sequence[Document], action: str, request: ActionRequest) 
 def _plain(value: Any, depth: int = 0) -> Any:
     """A metadata value that every checkpoint can hold; anything else becomes its text."""
     if value is None or isinstance(value, bool | str) or (isinstance(value, int) and -(2**63) <= value < 2**64):
-        return value
+        return clean(value) if isinstance(value, str) else value
     if isinstance(value, float):
         return float(value)
     if isinstance(value, Mapping) and depth < _DEEPEST:
-        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+        return {clean(str(key)): _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset) and depth < _DEEPEST:
         return [_plain(item, depth + 1) for item in value]
-    return str(value)
+    return clean(str(value))
 
 
 def reason_of(error: BaseException, secrets: Collection[str] = ()) -> str:
@@ -170,7 +175,7 @@ def reason_of(error: BaseException, secrets: Collection[str] = ()) -> str:
     # Errors raised on purpose say what is wrong; of others the type tells more than the text.
     told = lines and isinstance(error, ConvCoAError)
     text = lines[0] if told else f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return text[:300]
+    return clean(text[:300])
 
 
 def is_transient(error: BaseException) -> bool:
@@ -195,9 +200,9 @@ def _best_sentence(text: str, question: str) -> str:
 
 def _description(action: Action) -> str:
     if isinstance(action.description, str):
-        return action.description
+        return clean(action.description)
     try:
-        return str(action.description())
+        return clean(str(action.description()))
     except Exception as error:  # noqa: BLE001 - one action that cannot describe itself must not stop the others
         _log.warning("the action %s cannot describe itself: %s", action.name, reason_of(error, secrets_of(action)))
         return action.name

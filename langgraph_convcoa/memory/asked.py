@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.text.clean import clean
 
 LONGEST_QUESTION = 20_000
 """Characters; a longer text belongs into the documents."""
@@ -73,4 +74,5 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
         raise InputError(
             f"the question has {len(question):,} characters, {LONGEST_QUESTION:,} at most: put long texts into the documents"
         )
-    return Asked(question.strip(), message_id, history[-_REMEMBERED_PAIRS:], removals)
+    history = [(clean(asked), clean(answered)) for asked, answered in history]
+    return Asked(clean(question).strip(), message_id, history[-_REMEMBERED_PAIRS:], removals)

@@ -18,7 +18,7 @@ EXTRA = "convcoa"
 _LAST_CHARACTERS = 1200
 _EARLIER_CHARACTERS = 400
 """The longest text of the last round in a view, and of an earlier one."""
-_MARK = re.compile(r"\s*\[\d+\]")
+_MARK = re.compile(r"(?<!\s)\s*+\[\d++\]")
 
 
 class Citation(TypedDict):
@@ -189,7 +189,9 @@ def _as_text(entry: Round, length: int) -> str:
     solved = zip(entry["sub_questions"].values(), entry["information_summaries"].values(), strict=False)
     if len(entry["sub_questions"]) > 1:
         lines += [
-            f"({sub} {_cut(found, length // 2)})" for sub, found in solved if found.split(" — ")[0].rstrip(".") not in answer
+            f"({_cut(sub, length)} {_cut(found, length // 2)})"
+            for sub, found in solved
+            if found.split(" — ")[0].rstrip(".") not in answer
         ]
     return "\n".join([*lines, f"Assistant: {_cut(answer, length)}"] if answer else lines)
 

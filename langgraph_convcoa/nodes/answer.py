@@ -10,13 +10,13 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.chain import SOLVED, ChainItem
 from langgraph_convcoa.memory.knowledge_set import Citation
-from langgraph_convcoa.nodes.correct import numbers_of
+from langgraph_convcoa.nodes.correct import STANDS_IN, numbers_of
 from langgraph_convcoa.nodes.drafts import Checked, Checker
 from langgraph_convcoa.nodes.review import ANSWER, CORRECT
 from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, emit
 from langgraph_convcoa.reasoning.streaming import Shown
 from langgraph_convcoa.state import ConvCoAState
-from langgraph_convcoa.text.citations import CitationFilter
+from langgraph_convcoa.text.citations import CitationFilter, without_marks
 from langgraph_convcoa.verification.mrfs import THRESHOLD
 from langgraph_convcoa.verification.support import support_sentences
 
@@ -70,11 +70,15 @@ def from_chain(items: Sequence[ChainItem], evidence: Sequence[Document]) -> str:
     for item in items:
         if item["status"] in SOLVED and item["answer"]:
             number = numbers.get(item["evidence"][0]) if item["evidence"] else None
-            parts.append(f"{item['answer'].rstrip('. ')}{f' [{number}]' if number else ''}.")
+            text = without_marks(item["answer"]).rstrip(". ")
+            # What is only copied from a document is marked as that, here and in the prompts of later turns.
+            told = f"“{text}”" if item["reason"].startswith(STANDS_IN) else text
+            parts.append(f"{told}{f' [{number}]' if number else ''}.")
         elif item["status"] == "failed":
-            parts.append(f"Could not look up “{item['sub_question']}”: {item['reason'].rstrip('.')}.")
+            reason = without_marks(item["reason"]).rstrip(".")
+            parts.append(f"Could not look up “{without_marks(item['sub_question'])}”: {reason}.")
         else:
-            parts.append(f"Nothing was found about “{item['sub_question']}”.")
+            parts.append(f"Nothing was found about “{without_marks(item['sub_question'])}”.")
     return " ".join(parts) or "No answer was found."
 
 

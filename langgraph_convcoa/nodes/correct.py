@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
@@ -11,19 +12,21 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.chain import SOLVED, ChainItem, Status
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.nodes.drafts import Checked, Checker, SentenceGate, with_marks, without_marks
+from langgraph_convcoa.nodes.drafts import Checked, Checker, SentenceGate, with_marks
 from langgraph_convcoa.nodes.review import ANSWER, CORRECT
 from langgraph_convcoa.nodes.runtime import Call, Evidence, Steps, TurnRuntime, emit_progress, evidence_of
 from langgraph_convcoa.nodes.verify import judge, put_first
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
 from langgraph_convcoa.redaction import secrets_of
 from langgraph_convcoa.state import ConvCoAState, pairs_of
+from langgraph_convcoa.text.citations import without_marks
+from langgraph_convcoa.text.clean import cut_answer, cut_field
+from langgraph_convcoa.text.words import content_words
 from langgraph_convcoa.verification.mrfs import conv_mrfs
+from langgraph_convcoa.verification.statements import is_sentence
 
 STANDS_IN = "the best evidence stands in"
 _LIST_MARK = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+")
-_HEADING_WORDS = 4
-"""A line of fewer words without a full stop is a heading and no answer."""
 
 
 def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
@@ -51,7 +54,7 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
             gate=gate,
         )
         try:
-            corrected = yield Call(reasoner.correct, reasoner.acorrect, (request, config))
+            corrected = _cleaned((yield Call(reasoner.correct, reasoner.acorrect, (request, config))))
             failure = ""
         except Exception as error:
             if not unsolved or (gate is not None and gate.shown):
@@ -69,6 +72,14 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
             emit_progress(index, item, item["status"], item["score"], item["reason"])
     shown = {} if gate is None else {"shown": gate.shown, "final_message_id": gate.message_id}
     return {"items": items, "unsolved": [], "written": written, **shown}
+
+
+def _cleaned(corrected: Corrected) -> Corrected:
+    """What a reasoner gave, as text that can be kept and shown."""
+    corrections = [
+        replace(given, answer=cut_field(given.answer), reason=cut_field(given.reason)) for given in corrected.corrections
+    ]
+    return Corrected(corrections, cut_answer(corrected.answer))
 
 
 def _says(answer: Sequence[Checked]) -> bool:
@@ -114,7 +125,7 @@ def apply_corrections(
             item |= {"answer": "", "status": "unsupported", "reason": reason}
             continue
         if correction is None:
-            answer = _best_sentence(open_item)
+            answer = without_marks(_best_sentence(open_item))
             if not answer:
                 item |= {"answer": "", "status": "unsupported", "reason": "no sentence of the evidence is an answer"}
                 continue
@@ -129,7 +140,8 @@ def apply_corrections(
         status: Status = "kept" if kept else "corrected" if open_item.guess_answer else "filled"
         item |= {
             "answer": answer,
-            "status": "partial" if correction is not None and correction.partial else status,
+            # A sentence of a document that nobody took for the answer is the nearest fact, and is not recalled as one.
+            "status": "partial" if correction is None or correction.partial else status,
             "score": verdict.score if correction is None or correction.score is None else correction.score,
             "reason": reason or verdict.quote,
         }
@@ -198,10 +210,16 @@ def _best_sentence(open_item: Unsolved) -> str:
 
 
 def _is_heading(text: str, evidence: Sequence[Document]) -> bool:
-    """Whether a text is a title, or a line that is no sentence."""
-    titles = {str(document.metadata.get("title") or "").strip().casefold() for document in evidence}
+    """Whether a text is a title, or a line that is no sentence; the result of a query need be none."""
     plain = text.strip()
-    return not plain or plain.casefold() in titles or (len(plain.split()) < _HEADING_WORDS and plain[-1] not in ".!?。")
+    if not plain or plain.startswith("#"):
+        return True
+    words = set(content_words(plain))
+    if any(words <= set(content_words(str(document.metadata.get("title") or ""))) for document in evidence):
+        return True
+    if any("query" in document.metadata and plain in document.page_content for document in evidence):
+        return False
+    return plain[-1] not in ".!?。！？…" and not is_sentence(plain)
 
 
 def numbers_of(evidence: Sequence[Document]) -> Mapping[str, int]:

@@ -10,15 +10,16 @@ from dataclasses import dataclass, field, replace
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.text.citations import CitationFilter
+from langgraph_convcoa.text.citations import MARK, CitationFilter, without_marks
+from langgraph_convcoa.text.clean import cut_answer, flat
 from langgraph_convcoa.verification.claims import BROKEN, SentenceVerdict, verify_sentences
 from langgraph_convcoa.verification.references import References
 from langgraph_convcoa.verification.support import Similarity
 
-_MARK = re.compile(r"\s*\[\s*(\d+(?:\s*[,;–-]\s*\d+)*)\s*\]")
-_AFTER_STOP = re.compile(r"([.!?。！？]+[\"”’)]*)((?:\s*\[\s*\d+(?:\s*[,;–-]\s*\d+)*\s*\])+)")
-_STOP = re.compile(r"[.!?。！？]+[\"”’)]*\Z")
-_POLAR = re.compile(r"\W*(?:yes|no)\W*(?:\[[\d,\s]+\]\W*)*", re.IGNORECASE)
+_MARK = re.compile(MARK)
+_AFTER_STOP = re.compile(rf"((?<![.!?。！？])[.!?。！？]++[\"”’)]*+)((?:\s*+{MARK.replace('(', '(?:', 1)})++)")
+_STOP = re.compile(r"(?<![.!?。！？])[.!?。！？]++[\"”’)]*+\Z")
+_POLAR = re.compile(r"\W*+(?:yes|no)\W*+", re.IGNORECASE)
 _YES = re.compile(r"\W*(?:yes|no)\b[.,:;–—-]*\s+(?=\w)", re.IGNORECASE)
 _ELSEWHERE = re.compile("“(.*)” stands elsewhere in the evidence")
 _SOURCES = re.compile(r"\b(?:passages?|documents?|evidence|sources?|texts?)\b", re.IGNORECASE)
@@ -38,6 +39,8 @@ _REST_IS_THERE, _NAME_ELSEWHERE = 0.6, 0.8
 _ENDED = re.compile(r"[.!?。！？:;…][\"'”’)\]]*\s*\Z")
 _NEXT = re.compile(r"(?:[.!?。！？:;…][\"'”’)]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
 _MOST_MARKS = 3
+_SHOWN_AT_ONCE = 4_000
+"""Characters of an answer up to which each sentence is shown as soon as it stands."""
 _PART_OF_A_CLAIM = 0.3
 """Faith score from which a piece of evidence bears a part of the sentence that cites it."""
 
@@ -76,6 +79,7 @@ class Checker:
     threshold: float | None = None
     similarity: Similarity | None = None
     _known: dict[str, list[Checked]] = field(default_factory=dict, compare=False, repr=False)
+    _lines: dict[int, str] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -102,9 +106,9 @@ class Checker:
         )
         verdicts = [self._of_a_reader(self._without_yes(v)) for v in _whole_sentences(text, verdicts)]
         verdicts = [_silent(verdict, before) for verdict, before in zip(verdicts, [None, *verdicts], strict=False)]
-        if any(verdict.claims and not _POLAR.fullmatch(verdict.text) for verdict in verdicts):
+        if any(verdict.claims and not _is_polar(verdict) for verdict in verdicts):
             # "Yes." says what the sentences beside it say.
-            verdicts = [replace(v, claims=False) if _POLAR.fullmatch(v.text) else v for v in verdicts]
+            verdicts = [replace(v, claims=False) if _is_polar(v) else v for v in verdicts]
         checked: list[Checked] = []
         position = 0
         for n, verdict in enumerate(verdicts):
@@ -154,10 +158,16 @@ class Checker:
         words = " ".join(plain.split()).strip("….!? ")
         if verdict.supported or not verdict.claims or not words:
             return verdict
-        for n, document in enumerate(self.evidence):
-            if words in " ".join(document.page_content.split()):
+        for n in range(len(self.evidence)):
+            if words in self._flat(n):
                 return replace(verdict, score=1.0, supported=True, reference=n, quote=words, reason="")
         return verdict
+
+    def _flat(self, place: int) -> str:
+        """The text of a piece of evidence, every run of white space as one."""
+        if place not in self._lines:
+            self._lines[place] = flat(self.evidence[place].page_content)
+        return self._lines[place]
 
     def _supports(self, plain: str, numbers: Sequence[int]) -> list[int]:
         """Of the numbers that a sentence cites, those whose text bears a part of it, the best first."""
@@ -195,9 +205,8 @@ def _silent(verdict: SentenceVerdict, before: SentenceVerdict | None) -> Sentenc
     return replace(verdict, claims=False, supported=False, reason="")
 
 
-def without_marks(text: str) -> str:
-    """A text without its [n]."""
-    return _MARK.sub("", text)
+def _is_polar(verdict: SentenceVerdict) -> bool:
+    return _POLAR.fullmatch(without_marks(verdict.text)) is not None
 
 
 def with_marks(plain: str, numbers: Sequence[int]) -> str:
@@ -222,12 +231,17 @@ class SentenceGate:
         self._marks: CitationFilter | None = None
         self._passed = 0
         self._closed = False
-        self._ended = 0
+        self._ended = self._next = 0
 
     def feed(self, text: str, *, done: bool = False) -> str:
         """Take the answer as it stands so far; returns what can be shown more."""
         if self._closed:
             return ""
+        if len(text) < self._next and not done:
+            return ""
+        # Of a long answer, only now and then: all the work on it stays linear in its length.
+        self._next = len(text) + max(0, len(text) - _SHOWN_AT_ONCE) // 8
+        text = cut_answer(text)
         ended = max((match.end() for match in _NEXT.finditer(text)), default=0)
         if ended == self._ended and not done:
             # No sentence has ended since: a reply comes in many small pieces.

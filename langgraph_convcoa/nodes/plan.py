@@ -13,6 +13,7 @@ from langgraph_convcoa.nodes.review import ANSWER, PLAN
 from langgraph_convcoa.nodes.runtime import LOOKED, Call, Steps, TurnRuntime, emit, evidence_of
 from langgraph_convcoa.reasoning.base import PlanRequest
 from langgraph_convcoa.state import ConvCoAState, Finding, Plan, PlannedNode, pairs_of
+from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.same_question import words_agree
 from langgraph_convcoa.text.words import content_words
 
@@ -57,15 +58,15 @@ def after_plan(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
 
 def _plan_of(chain: ActionChain) -> Plan:
     return {
-        "optimized_question": chain.optimized_question,
-        "draft_answer": chain.draft_answer,
+        "optimized_question": cut_field(chain.optimized_question),
+        "draft_answer": cut_answer(chain.draft_answer),
         "self_contained": chain.self_contained,
         "nodes": [
             {
                 "action": node.action,
-                "sub_question": node.sub_question,
-                "guess_answer": "" if node.is_missing else node.guess_answer,
-                "action_input": node.action_input,
+                "sub_question": cut_field(node.sub_question),
+                "guess_answer": "" if node.is_missing else cut_field(node.guess_answer),
+                "action_input": cut_field(node.action_input),
             }
             for node in chain.nodes
         ],

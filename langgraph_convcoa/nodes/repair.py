@@ -7,6 +7,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime
 from langgraph_convcoa.reasoning.base import BrokenInput, InputRepairer, RepairRequest
 from langgraph_convcoa.state import ConvCoAState, PlannedNode
+from langgraph_convcoa.text.clean import cut_field
 
 
 def repair(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
@@ -18,6 +19,7 @@ def repair(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> St
         inputs: dict[int, str] = yield Call(reasoner.repair, reasoner.arepair, (request, config))
     except Exception:  # noqa: BLE001 - whatever a reasoner raises
         inputs = {}
+    inputs = {index: cut_field(text) for index, text in inputs.items()}
     nodes: list[PlannedNode] = [
         {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
     ]

@@ -19,6 +19,7 @@ from langgraph_convcoa.nodes.repair import broken_inputs
 from langgraph_convcoa.nodes.runtime import LOOKED, Evidence, TurnRuntime, Update, emit_progress, evidence_of
 from langgraph_convcoa.reasoning.base import History, InputRepairer
 from langgraph_convcoa.state import ConvCoAState, Finding, PlannedNode, pairs_of
+from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.usage import node_usage
 from langgraph_convcoa.verification.mrfs import ConvMRFS, conv_mrfs
@@ -113,13 +114,13 @@ def verify_chain(
         }
         items.append(item)
         if (earlier := known.get(index)) is not None:
-            item |= {"answer": earlier["answer"], "status": "recalled", "score": earlier["score"]}
+            item |= {"answer": without_marks(earlier["answer"]), "status": "recalled", "score": earlier["score"]}
             item["reason"] = f"round {earlier['round']} answered it" if earlier["round"] > 0 else "another thread answered it"
             continue
         guess = node["guess_answer"]
         verdict = judge(guess, documents, node["sub_question"], history, settings) if guess else None
         if verdict is not None and verdict.faithful:
-            item |= {"answer": guess, "status": "kept", "score": verdict.score, "reason": verdict.quote}
+            item |= {"answer": without_marks(guess), "status": "kept", "score": verdict.score, "reason": verdict.quote}
             put_first(item, documents, verdict)
             continue
         if verdict is not None:

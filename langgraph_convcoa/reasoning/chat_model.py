@@ -25,7 +25,7 @@ from langgraph_convcoa.reasoning.base import (
     Reasoner,
     RepairRequest,
 )
-from langgraph_convcoa.reasoning.excerpts import excerpts
+from langgraph_convcoa.reasoning.excerpts import Excerpt, excerpts
 from langgraph_convcoa.reasoning.models import ModelCallError, call_error, load_chat_model
 from langgraph_convcoa.reasoning.parsing import (
     CHAIN_SCHEMA,
@@ -37,9 +37,10 @@ from langgraph_convcoa.reasoning.parsing import (
     parse_inputs,
     without_thought,
 )
-from langgraph_convcoa.reasoning.prompts import PARTS, fence, render
+from langgraph_convcoa.reasoning.prompts import PARTS, fence, render, unfenced
 from langgraph_convcoa.reasoning.streaming import ReplyStream
 from langgraph_convcoa.reasoning.wrapped import ChatModel
+from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
 
 _log = logging.getLogger(__name__)
@@ -188,8 +189,14 @@ def _stepped(step: Callable[[], _Asked]) -> _Asked | _Done:
         return _Done(done.value)
 
 
-def _message(name: str, **values: str) -> HumanMessage:
-    """A prompt as a message that says how many of its characters are conversation and evidence: the usage counts by that."""
+def _message(name: str, evidence: Sequence[Excerpt] | None = None, **values: str) -> HumanMessage:
+    """A prompt as a message that says how many of its characters are conversation and evidence: the usage counts by that.
+
+    What others wrote stands in the fence of the evidence, or in lines of its own that cannot look like one.
+    """
+    values = {part: unfenced(text) for part, text in values.items()}
+    if evidence is not None:
+        values["evidence"] = fence(evidence, values.values())
     text = render(name, **values)
     parts = {part: len(values[part]) for part in PARTS if part in values}
     return HumanMessage(text, response_metadata={"parts": parts})
@@ -203,37 +210,43 @@ def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
         "limit": str(request.max_sub_questions),
         "language": _in_language(request.language),
     }
+    shown = None
     if request.evidence:
         name = "plan_evidence"
         about = [*(question for question, _ in request.history[-2:]), request.question]
-        values["evidence"] = fence(excerpts(request.evidence, about))
+        shown = excerpts(request.evidence, about)
         values["conversation"] = request.knowledge or "(none)"
     else:
         name = "plan_normal" if request.knowledge else "plan_initial"
         values["example"] = actions[0]
         if request.knowledge:
             values["conversation"] = request.knowledge
-    messages: list[BaseMessage] = [_message(name, **values)]
+    messages: list[BaseMessage] = [_message(name, shown, **values)]
     reply = yield messages, CHAIN_SCHEMA
     for attempt in (1, 2):
         chain = parse_chain(reply, question=request.question, actions=actions, max_sub_questions=request.max_sub_questions)
         if chain is not None:
             return chain
         if attempt == 1:
-            reply = yield [*messages, AIMessage(reply or "(empty)"), HumanMessage(render("repair"))], CHAIN_SCHEMA
+            reply = yield [*messages, AIMessage(cut_field(reply) or "(empty)"), HumanMessage(render("repair"))], CHAIN_SCHEMA
     _log.warning("the plan could not be read twice; looking the question up as it is")
     return ActionChain.single(request.question, actions[0])
 
 
 def _listed(actions: dict[str, str]) -> str:
     """The actions, one a line; further lines of a description are set in."""
-    return "\n".join(f"- {name}: {description}".replace("\n", "\n  ") for name, description in actions.items())
+    return "\n".join(_set_in(f"- {name}: {description}") for name, description in actions.items())
+
+
+def _set_in(text: str) -> str:
+    """A text whose further lines, whatever parts them, are set in under its first."""
+    return "\n  ".join(text.splitlines())
 
 
 def _repair(request: RepairRequest) -> _Exchange[dict[int, str]]:
     items = "\n\n".join(
-        f"[Sub-question {item.index + 1}]: {item.sub_question}\n[Action]: {item.action}\n[Action input]: "
-        f"{item.action_input or '(none)'}\n[Error]: {item.error}"
+        f"[Sub-question {item.index + 1}]: {flat(item.sub_question)}\n[Action]: {item.action}\n[Action input]: "
+        f"{_set_in(item.action_input) or '(none)'}\n[Error]: {flat(item.error)}"
         for item in request.items
     )
     actions = _listed({name: request.actions[name] for name in dict.fromkeys(item.action for item in request.items)})
@@ -256,7 +269,7 @@ def _correct(request: CorrectRequest) -> _Exchange[Corrected]:
         "correct",
         question=request.question,
         conversation=request.knowledge or "(none)",
-        evidence=fence(excerpts(evidence, about, words=_PIECE_WORDS, keep=supporting)),
+        evidence=excerpts(evidence, about, words=_PIECE_WORDS, keep=supporting),
         chain="\n".join(_chain_line(n, item, numbers, n in opened) for n, item in enumerate(request.chain)),
         language=_in_language(request.language),
     )
@@ -276,8 +289,8 @@ def _confirm(request: CorrectRequest) -> _Exchange[Corrected]:
     message = _message(
         "confirm",
         question=request.optimized_question or request.question,
-        evidence=fence(excerpts(evidence, about, words=_CONFIRMED_WORDS)),
-        draft="\n".join(f"({n + 1}) {text}" if n in failed else text for n, text in enumerate(request.draft)),
+        evidence=excerpts(evidence, about, words=_CONFIRMED_WORDS),
+        draft="\n".join(f"({n + 1}) {flat(text)}" if n in failed else text for n, text in enumerate(request.draft)),
         language=_in_language(request.language),
     )
     parsed, _ = parse_corrections((yield [message], CONFIRMATIONS_SCHEMA))
@@ -330,7 +343,7 @@ def _chain_line(index: int, item: ChainItem, numbers: Mapping[str, int], is_open
         told = "(nothing was found)"
     else:
         told = f"{item['answer']} {marks}".rstrip()
-    return f"{index + 1}. {item['sub_question']} {told}"
+    return flat(f"{index + 1}. {item['sub_question']} {told}")
 
 
 def _in_language(language: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ _QUOTED = 1.5
 _NEIGHBOUR = 0.5
 """What a sentence is worth for standing in the passage's quote, and beside one that is chosen: so many words asked for."""
 _REPEATED_LINE_WORDS = 3
-_FORGED = re.compile(r"^(\s*)\[(\d+)\]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def excerpts(
     budgets = _budgets({number: len(text.split()) for number, text in texts.items()}, words * len(texts))
     wanted = _wanted(about)
     return [
-        Excerpt(number, document, _FORGED.sub(r"\1(\2)", _cut(texts[number], document, wanted, budgets[number], kept)))
+        Excerpt(number, document, _cut(texts[number], document, wanted, budgets[number], kept))
         for number, document in numbered.items()
     ]
 

@@ -139,7 +139,7 @@ class _Reader:
         text = self._taken(_BARE).strip()
         if _NUMBER.fullmatch(text):
             return int(text) if text.lstrip("-").isdecimal() else float(text)
-        return _LITERALS[text.lower()] if text.lower() in _LITERALS else text
+        return _LITERALS.get(text.lower(), text)
 
     def _string(self, in_object: bool | None) -> str:
         """A text in quotes: a value of an object or of a list, or a key (None)."""

@@ -168,7 +168,11 @@ def _whole(values: list[Any]) -> Any:
     for value in values:
         if isinstance(value, Mapping) and _first(_fold(value), _CHAIN_KEYS) is not None:
             return value
-    return {"chain": values} if any(_node(step, ["-"]) for step in islice(_flatten(values), _MOST_STEPS) if isinstance(step, Mapping)) else None
+    return (
+        {"chain": values}
+        if any(_node(step, ["-"]) for step in islice(_flatten(values), _MOST_STEPS) if isinstance(step, Mapping))
+        else None
+    )
 
 
 def _node(step: Any, actions: list[str]) -> ActionNode | None:

@@ -70,7 +70,11 @@ class FinalAnswerReader:
         end = found.end() if found else 0
         self._ended = self._held[end : end + 1] == '"'
         value = self._held[:end]
-        if not self._ended and (half := _HALF.search(value, max(0, end - _LONGEST_ESCAPE))) and _is_escape(value, half.start()):
+        if (
+            not self._ended
+            and (half := _HALF.search(value, max(0, end - _LONGEST_ESCAPE)))
+            and _is_escape(value, half.start())
+        ):
             value = value[: half.start()]
         self._held = self._held[len(value) :]
         broken = not value and not self._ended and len(self._held) > 2 * _LONGEST_ESCAPE

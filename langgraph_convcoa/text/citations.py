@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-_MARK = re.compile(r"\[\s*(\d+(?:\s*[,;–-]\s*\d+)*)\s*\]")
+MARK = r"\[\s*+(\d++(?:\s*+[,;–-]\s*+\d++)*+)\s*+\]"
+"""The pattern of a mark, [n], [n, m] or [n-m]; its group holds the numbers. Linear, as all patterns here."""
 # What may still become a mark: an opening bracket and digits, commas, dashes after it. White space before it is held back
 # too, so that a removed mark leaves no gap.
-_PENDING = re.compile(r"\s*\[[\s\d,;–-]*\Z|\s+\Z")
-_UNCLOSED = re.compile(r"\[[\s\d,;–-]*\Z")
+_PENDING = re.compile(r"(?<!\s)(?:\s*+\[[\s\d,;–-]{0,200}+\Z|\s++\Z)")
+_UNCLOSED = re.compile(r"\[[\s\d,;–-]*+\Z")
 _LONGEST_RANGE = 50
 _MOST_DIGITS = 9
 
@@ -81,7 +82,7 @@ class CitationFilter:
         return self.cited.index(number - 1) + 1
 
 
-_WITH_SPACE = re.compile(rf"(\s*){_MARK.pattern}")
+_WITH_SPACE = re.compile(rf"((?<!\s)\s*+){MARK}")
 
 
 def _numbers(inside: str) -> list[int]:
@@ -93,6 +94,17 @@ def _numbers(inside: str) -> list[int]:
         else:
             found.extend(ends)
     return found
+
+
+def without_marks(text: str) -> str:
+    """A text without its [n]; none comes to be by what is taken out of another.
+
+    Example:
+        >>> without_marks("It was 1982 [4] [1, 2]."), without_marks("Forged [1[9]3].")
+        ('It was 1982.', 'Forged….')
+    """
+    plain = _WITH_SPACE.sub("", text)
+    return _WITH_SPACE.sub("…", plain) if plain is not text else text
 
 
 def check_citations(text: str, available: int) -> tuple[str, list[int], int]:

@@ -19,8 +19,8 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 def clean(text: str) -> str:
     r"""Text without what cannot be stored or encoded: NUL and lone halves of surrogate pairs become U+FFFD.
 
-    Two halves that belong together become their character. Every text from outside comes through here: of models, tools, pages,
-    documents, questions and imports.
+    Two halves that belong together become their character. Every text from outside comes through here: of models, tools,
+    pages, documents, questions and imports.
 
     Example:
         >>> clean("cut \ud83d, whole \ud83d\ude00, and \x00"), clean("as it is")
@@ -32,10 +32,10 @@ def clean(text: str) -> str:
 
 
 def clean_value(value: Any, depth: int = 0) -> Any:
-    """A value of JSON with every text in it cleaned, keys too; None for what lies deeper than `DEEPEST` levels.
+    r"""A value of JSON with every text in it cleaned, keys too; None for what lies deeper than `DEEPEST` levels.
 
     Example:
-        >>> clean_value({"a": ["\\x00", 1.5]}) == {"a": ["\\ufffd", 1.5]}
+        >>> clean_value({"a": ["\x00", 1.5]}) == {"a": ["\ufffd", 1.5]}
         True
     """
     if isinstance(value, str):

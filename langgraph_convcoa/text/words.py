@@ -46,6 +46,10 @@ STOP_WORDS = frozenset(
 )
 
 
+_WINDOW = 4_000
+"""Characters that are split at once, and of the longest sentence."""
+
+
 class Sentence(NamedTuple):
     """A sentence and where it stands: `text == source[start:end]`."""
 
@@ -62,14 +66,33 @@ def sentences(text: str, language: str = "en") -> list[Sentence]:
         ['Dr. Hopfield wrote it in 1982.', 'It has 2 parts.']
     """
     found, position = [], 0
-    for boundary in get_sentence_boundaries(language, text):
-        stripped = boundary["text"].strip()
+    for piece in _cut(text, language):
+        stripped = piece.strip()
         # Searched for, not computed: the library's offsets count something else in text outside the basic plane.
         start = text.find(stripped, position)
         if stripped and start >= 0:
             position = start + len(stripped)
             found.append(Sentence(stripped, start, position))
     return found
+
+
+def _cut(text: str, language: str) -> Iterator[str]:
+    """The sentences with the white space around them; of a long text window by window, for the splitter's time grows with the
+    square of some texts' lengths. A sentence longer than a window is cut.
+    """
+    start = 0
+    while len(text) - start > _WINDOW:
+        window = text[start : start + _WINDOW]
+        pieces = [str(boundary["text"]) for boundary in get_sentence_boundaries(language, window)]
+        # The last one may go on behind the window.
+        end = window.rfind(pieces[-1]) if len(pieces) > 1 else 0
+        if end > 0:
+            yield from pieces[:-1]
+        else:
+            end = max(window.rfind(" "), window.rfind("\n")) + 1 or _WINDOW
+            yield window[:end]
+        start += end
+    yield from (str(boundary["text"]) for boundary in get_sentence_boundaries(language, text[start:]))
 
 
 class Word(NamedTuple):

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from langgraph_convcoa.text.citations import MARK
 from langgraph_convcoa.text.questions import NEGATIONS
 from langgraph_convcoa.text.words import content_tokens, sentences
 
-_MARK = re.compile(r"\s*\[\s*\d+(?:\s*[,;–-]\s*\d+)*\s*\]")
-_LEADING_MARKS = re.compile(r"(?:\s*\[\s*\d+(?:\s*[,;–-]\s*\d+)*\s*\])+[.,;]?")
+_MARK = re.compile(rf"(?<!\s)\s*+{MARK}")
+_LEADING_MARKS = re.compile(rf"(?:\s*+{MARK})++[.,;]?")
 _LIST_NUMBER = re.compile(r"\s*(?:[-*•#>]+\s*)?\(?\d{1,2}[.)]\s*")
 _LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]*\)")
 _DECORATION = re.compile(r"\*\*|__|`|^\s*(?:#+|>|[-*•–]|\(?\d{1,2}[.)]|\|)\s+", re.MULTILINE)

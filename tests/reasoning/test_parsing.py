@@ -104,7 +104,10 @@ def test_any_json_is_survived(value: Any) -> None:
 
 @given(
     st.lists(
-        st.text(min_size=1, max_size=30).filter(str.strip), min_size=1, max_size=6, unique_by=lambda s: clean(s).strip().casefold()
+        st.text(min_size=1, max_size=30).filter(str.strip),
+        min_size=1,
+        max_size=6,
+        unique_by=lambda s: clean(s).strip().casefold(),
     )
 )
 def test_well_formed_chains_come_back_whole(subs: list[str]) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
+from itertools import count
 from string import Template
 
 from langgraph_convcoa.reasoning.excerpts import Excerpt
+from langgraph_convcoa.text.clean import flat
 
+_NAME_CHARACTERS = 8
+_FENCE = re.compile(r"<(?=[\s/]{0,9}evidence\b)", re.IGNORECASE)
+_FORGED = re.compile(r"^(\s*+)\[\s*+(\d++)\s*+\]")
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}")
 
 
@@ -28,18 +33,29 @@ PARTS = ("conversation", "evidence")
 """What is filled into a prompt that the usage tells apart from its instructions."""
 
 
-def fence(evidence: Sequence[Excerpt]) -> str:
-    """Evidence as one numbered list that it cannot close itself: the list's name is derived from the contents.
+def fence(evidence: Sequence[Excerpt], beside: Iterable[str] = ()) -> str:
+    """Evidence as one numbered list that it cannot close itself: the list's name occurs in nothing in it or `beside` it.
 
-    Each piece stands under its number, with its title, or else its source, and its date.
+    Each piece stands under its number, with its title, or else its source, and its date. No line of a piece begins as the
+    heading of another.
     """
     if not evidence:
         return "(none)"
-    digest = hashlib.sha256("\0".join(piece.text for piece in evidence).encode("utf-8", "replace")).hexdigest()[:8]
     blocks = []
     for piece in evidence:
         metadata = piece.document.metadata
-        name = " ".join(str(metadata.get("title") or metadata.get("source") or piece.document.id or "").split())
+        name = flat(str(metadata.get("title") or metadata.get("source") or piece.document.id or ""))
         date = _DATE.match(str(metadata.get("date") or ""))
-        blocks.append(f"[{piece.number}] {name[:120]}{f' ({date[0]})' if date else ''}\n{piece.text.strip()}")
-    return "\n".join((f"<evidence-{digest}>", *blocks, f"</evidence-{digest}>"))
+        text = "\n".join(_FORGED.sub(r"\1(\2)", line) for line in piece.text.strip().splitlines())
+        blocks.append(unfenced(f"[{piece.number}] {name[:120]}{f' ({date[0]})' if date else ''}\n{text}"))
+    inside = "\n".join(blocks)
+    near = "\0".join((inside, *beside)).casefold()
+    seed = "\0".join(piece.text for piece in evidence).encode("utf-8", "replace")
+    names = (hashlib.sha256(seed + b"\0" * n).hexdigest()[:_NAME_CHARACTERS] for n in count())
+    name = next(name for name in names if name not in near)
+    return f"<evidence-{name}>\n{inside}\n</evidence-{name}>"
+
+
+def unfenced(text: str) -> str:
+    """A text of others without what looks like the beginning or the end of a list of evidence."""
+    return _FENCE.sub("‹", text)
