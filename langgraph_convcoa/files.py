@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import shutil
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -86,6 +87,36 @@ def remove_remains(target: str | Path) -> None:
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         with suppress(OSError):
             left.unlink()
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file of a folder and those below it, by its path in the folder.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a.txt").write_text("a")
+        >>> found = checksums(folder)
+        >>> {name: digest[:8] for name, digest in found.items()}, first_damaged(folder, found)
+        ({'a.txt': 'ca978112'}, None)
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): _digest(path) for path in files}
+
+
+def first_damaged(folder: Path, wanted: Mapping[str, str]) -> str | None:
+    """The first file that is missing or has another SHA-256 than it should; None where all are as they should be."""
+    for name, digest in wanted.items():
+        path = folder / name
+        # A name that leads elsewhere is none that was written here.
+        if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file() or _digest(path) != digest:
+            return name
+    return None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def flush_file(path: Path) -> None:

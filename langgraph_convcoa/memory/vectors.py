@@ -28,6 +28,9 @@ class QueryEncoder(Protocol):
     def encode_queries(self, texts: Sequence[str]) -> Vectors: ...
 
 
+_LONGEST_KEPT = 4_000
+
+
 class TextVectors:
     """Vectors of texts; without an encoder, or where it fails, of their hashed content words.
 
@@ -70,7 +73,7 @@ class TextVectors:
                 return self(texts)
             found |= dict(zip(missing, made, strict=True))
         with self._lock:
-            self._kept.update((text, found[text]) for text in dict.fromkeys(texts))
+            self._kept.update((text, found[text]) for text in dict.fromkeys(texts) if len(text) <= _LONGEST_KEPT)
         return np.stack([found[text] for text in texts]) if len(texts) else np.zeros((0, 0), dtype=np.float32)
 
     def similarity(self, left: Sequence[str], right: Sequence[str]) -> Vectors:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,8 +33,9 @@ Update = dict[str, Any]
 """The part of the state that a node changes."""
 
 
-_CHECKERS, _CHECKER_SECONDS = 32, 120.0
-"""Checkers that are kept from node to node of a turn, and how long."""
+_CHECKERS, _CHECKER_SECONDS = 2_000_000, 120.0
+"""Characters that the kept checkers verify against, from node to node of a turn, and how long they are kept."""
+_OF_A_CHECKER = 50_000
 LOOKED = -1
 """The index of what was found for the question itself."""
 
@@ -50,6 +51,10 @@ class Call(NamedTuple):
 Steps = Generator[Call, Any, Update]
 """A node that calls a model or an action: it yields the calls and returns its update."""
 Counting = Callable[[str, RunnableConfig], AbstractContextManager[tuple[RunnableConfig, dict[str, NodeUsage]]]]
+
+
+def _characters(checker: Checker) -> int:
+    return _OF_A_CHECKER + sum(len(reference.text) for reference in checker.references.references)
 
 
 class TurnRuntime:
@@ -69,7 +74,7 @@ class TurnRuntime:
         self._reasoner_for = reasoner_for
         self._defaults = defaults
         self._lock = threading.Lock()
-        self._checkers: TTLCache[Any, Checker] = TTLCache(_CHECKERS, _CHECKER_SECONDS)
+        self._checkers: TTLCache[Any, Checker] = TTLCache(_CHECKERS, _CHECKER_SECONDS, getsizeof=_characters)
 
     def settings(self) -> ConvCoAContext:
         """The settings of the present run; the graph's own where a person edits the state between two nodes."""
@@ -123,7 +128,8 @@ class TurnRuntime:
         with self._lock:
             known = self._checkers.get(key)
         checker = known or Checker.of(evidence, history, asked, threshold, similarity)
-        with self._lock:
+        # One that is larger than all of the cache is not kept.
+        with self._lock, suppress(ValueError):
             self._checkers[key] = checker
         return checker
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
+from langgraph_convcoa.text.kept import kept_by_characters
 from langgraph_convcoa.text.questions import NEGATIONS, PERSONAL, WH, answer_type
 from langgraph_convcoa.text.words import content_items, content_words, stem, words
 
@@ -120,7 +120,7 @@ class Meaning:
     news: bool
 
 
-@lru_cache(maxsize=8192)
+@kept_by_characters(500_000)
 def meaning(question: str) -> Meaning:
     """What a question asks.
 

@@ -11,6 +11,7 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Literal
 
+from langgraph_convcoa.text.kept import kept_by_characters
 from langgraph_convcoa.text.questions import WH, bare
 from langgraph_convcoa.text.words import STOP_WORDS, content_tokens, number_form, stem
 
@@ -276,7 +277,7 @@ class Held:
 _ENDINGS = ("s", "th", "st", "nd", "rd")
 
 
-@lru_cache(maxsize=4_096)
+@kept_by_characters(500_000)
 def _contents(text: str) -> tuple[frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
     tokens = content_tokens(text[:100_000])
     raws = [plain(token.raw) for token in tokens]

@@ -7,6 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from functools import lru_cache
 
+from langgraph_convcoa.text.kept import kept_by_characters
 from langgraph_convcoa.text.numbers import normalize
 from langgraph_convcoa.text.questions import NEGATIONS
 from langgraph_convcoa.text.words import content_tokens, words
@@ -70,7 +71,7 @@ class Facts:
     softly: bool
 
 
-@lru_cache(maxsize=16384)
+@kept_by_characters(1_000_000)
 def facts_of(text: str) -> Facts:
     """The facts of a sentence; its function words where it has nothing else.
 

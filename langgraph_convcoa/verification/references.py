@@ -6,13 +6,14 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
+from langgraph_convcoa.text.kept import kept_by_characters
 from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.text.words import Item, content_items, content_tokens, sentences
 
@@ -20,6 +21,8 @@ _AUXILIARY = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|will|would|should|must|may|might)\b", re.IGNORECASE
 )
 _ASSERTION_ITEMS = 4
+_KEPT_CHARACTERS = 1_000_000
+"""Segments take some sixty times the memory of their text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Segment:
     asserts: bool
 
 
-@lru_cache(maxsize=4096)
+@kept_by_characters(_KEPT_CHARACTERS)
 def segments(text: str) -> tuple[Segment, ...]:
     r"""The sentences of a text, line by line, that hold a word. Kept for texts that come again.
 

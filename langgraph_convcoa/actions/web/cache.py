@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,9 @@ from langgraph_convcoa.files import prepare_sqlite, sqlite_connection
 _log = logging.getLogger(__name__)
 _APPLICATION_ID = 0x434F5745
 _SCHEMA = ("CREATE TABLE entries (key TEXT PRIMARY KEY, expires REAL, value TEXT)",)
-_IN_MEMORY = 500
+_IN_MEMORY = 20_000_000
+"""Characters."""
+_OF_AN_ENTRY = 200
 _ON_DISK = 20_000
 _PRUNE_EVERY = 200
 _TIMEOUT = 5.0
@@ -42,7 +46,7 @@ class WebCache:
         self.path = None if path is None else Path(path)
         self._now = now
         self._lock = threading.Lock()
-        self._memory: LRUCache[str, tuple[float, str]] = LRUCache(_IN_MEMORY)
+        self._memory: LRUCache[str, tuple[float, str]] = LRUCache(_IN_MEMORY, lambda entry: len(entry[1]) + _OF_AN_ENTRY)
         self._writes = 0
         if path is None:
             return
@@ -66,7 +70,7 @@ class WebCache:
         if entry is None or entry[0] <= self._now():
             return None
         with self._lock:
-            self._memory[key] = entry
+            self._remember(key, entry)
         return json.loads(entry[1])
 
     def put(self, key: str, value: Any, seconds: float) -> None:
@@ -74,23 +78,36 @@ class WebCache:
             return
         entry = (self._now() + seconds, json.dumps(value, ensure_ascii=False))
         with self._lock:
-            self._memory[key] = entry
+            self._remember(key, entry)
         if self.path is not None:
             self._write(self.path, key, entry)
+
+    def _remember(self, key: str, entry: tuple[float, str]) -> None:
+        # One that is larger than all of the memory is not kept there.
+        with suppress(ValueError):
+            self._memory[key] = entry
 
     def _read(self, path: Path, key: str) -> tuple[float, str] | None:
         try:
             with sqlite_connection(path, timeout=_TIMEOUT) as connection:
                 row = connection.execute("SELECT expires, value FROM entries WHERE key = ?", (key,)).fetchone()
-            return None if row is None else (float(row[0]), json.dumps(json.loads(row[1]), ensure_ascii=False))
-        except (sqlite3.Error, ValueError) as error:
+            if row is None:
+                return None
+            digest, _, value = row[1].partition("\n")
+            if digest != _digest(key, float(row[0]), value):
+                # Also of a release that kept no digests: the web is asked anew.
+                return None
+            json.loads(value)
+            return float(row[0]), value
+        except (sqlite3.Error, ValueError, TypeError, AttributeError, RecursionError) as error:
             _log.warning("The web cache %s cannot be read (%s); going on without it.", path, error)
             return None
 
     def _write(self, path: Path, key: str, entry: tuple[float, str]) -> None:
         try:
             with sqlite_connection(path, timeout=_TIMEOUT) as connection:
-                values = (key, entry[0], entry[1].encode("utf-8", "replace").decode("utf-8"))
+                value = entry[1].encode("utf-8", "replace").decode("utf-8")
+                values = (key, entry[0], f"{_digest(key, entry[0], value)}\n{value}")
                 connection.execute("INSERT OR REPLACE INTO entries (key, expires, value) VALUES (?, ?, ?)", values)
                 if self._writes % _PRUNE_EVERY == 0:
                     connection.execute("DELETE FROM entries WHERE expires <= ?", (self._now(),))
@@ -99,3 +116,8 @@ class WebCache:
             self._writes += 1
         except sqlite3.Error as error:
             _log.warning("The web cache %s cannot be written (%s); going on without it.", path, error)
+
+
+def _digest(key: str, expires: float, value: str) -> str:
+    """SHA-256 of an entry, by which a damaged one is known."""
+    return hashlib.sha256(f"{key}\n{expires!r}\n{value}".encode("utf-8", "replace")).hexdigest()

@@ -190,6 +190,9 @@ class ExtractiveReasoner(Reasoner):
         return [replace(c, share=coverage.shares[c.document]) for c in ranked], ""
 
 
+_LONGEST_KEPT = 2_000
+
+
 class _Remembering:
     """An encoder that keeps the vectors of the last sentences: `correct` and `answer` ask for the same ones."""
 
@@ -207,7 +210,7 @@ class _Remembering:
         if new := [text for text in texts if text not in known]:
             known |= zip(new, np.asarray(self._encoder.encode_passages(new)), strict=True)
         with self._lock:
-            self._vectors.update(known)
+            self._vectors.update((text, vector) for text, vector in known.items() if len(text) <= _LONGEST_KEPT)
         return np.stack([known[text] for text in texts])
 
 

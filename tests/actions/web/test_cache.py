@@ -45,7 +45,7 @@ def test_a_file_is_shared_and_outlives_its_cache(tmp_path: Path) -> None:
 
 
 def test_old_entries_leave_the_file_and_memory_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_cache, "_IN_MEMORY", 3)
+    monkeypatch.setattr(web_cache, "_IN_MEMORY", 3 * 201)
     monkeypatch.setattr(web_cache, "_ON_DISK", 5)
     monkeypatch.setattr(web_cache, "_PRUNE_EVERY", 1)
     clock = Clock()
@@ -59,6 +59,27 @@ def test_old_entries_leave_the_file_and_memory_stays_small(tmp_path: Path, monke
     assert keys == {"4", "5", "6", "7", "8"}
     assert len(cache._memory) == 3
     assert cache.get("5") == 5
+
+
+def test_a_damaged_entry_and_one_without_a_digest_are_asked_anew(tmp_path: Path) -> None:
+    path = tmp_path / "web.sqlite"
+    WebCache(path).put("a", {"text": "It is 300 m long."}, 60)
+    WebCache(path).put("b", {"text": "It is red."}, 60)
+    change = [
+        "UPDATE entries SET value = replace(value, '300', '900') WHERE key = 'a'",
+        "UPDATE entries SET value = (SELECT value FROM entries WHERE key = 'b') WHERE key = 'a'",
+        "UPDATE entries SET expires = expires + 1 WHERE key = 'a'",
+        """UPDATE entries SET value = '{"text": "of an older release"}' WHERE key = 'a'""",
+        "UPDATE entries SET value = NULL WHERE key = 'a'",
+        "UPDATE entries SET value = x'00ff' WHERE key = 'a'",
+    ]
+    for statement in change:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(statement)
+        assert WebCache(path).get("a") is None, statement
+        assert WebCache(path).get("b") == {"text": "It is red."}
+        WebCache(path).put("a", {"text": "It is 300 m long."}, 60)
+        assert WebCache(path).get("a") == {"text": "It is 300 m long."}
 
 
 def test_another_file_is_refused_and_left_alone(tmp_path: Path) -> None:

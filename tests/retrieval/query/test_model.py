@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
@@ -131,6 +134,57 @@ def test_damaged_folders(tmp_path: Path) -> None:
     (tmp_path / "m" / "config.json").write_text("{")
     with pytest.raises(RetrievalError, match="is damaged"):
         RetrieverModel.load(tmp_path / "m")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), part=st.sampled_from(["weights", "encoder"]))
+def test_any_flipped_bit_of_a_saved_model_is_found(saved_parts: Path, place: float, bit: int, part: str) -> None:
+    file = next(saved_parts.glob("*.safetensors" if part == "weights" else "encoder/*.safetensors"))
+    data = file.read_bytes()
+    damaged = bytearray(data)
+    damaged[int(place * len(data))] ^= 1 << bit
+    file.write_bytes(damaged)
+    try:
+        with pytest.raises(RetrievalError, match="damaged"):
+            RetrieverModel.load(saved_parts)
+    finally:
+        file.write_bytes(data)
+    assert RetrieverModel.load(saved_parts).weights is not None
+
+
+@pytest.fixture(scope="module")
+def saved_parts(tmp_path_factory: pytest.TempPathFactory, bert: SentenceTransformerEncoder) -> Path:
+    folder = tmp_path_factory.mktemp("parts") / "model"
+    replace(model(), encoder_folder=Path(bert.model_name)).save(folder)
+    return folder
+
+
+def test_a_model_without_checksums_is_read_and_a_missing_file_is_told(saved_parts: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(saved_parts, folder)
+    config = json.loads((folder / "config.json").read_text())
+    # The card may be edited.
+    (folder / "README.md").write_text("Another card.")
+    assert RetrieverModel.load(folder).card == "Another card."
+    next((folder / "encoder").glob("*.safetensors")).unlink()
+    with pytest.raises(RetrievalError, match=r"encoder/.*is missing or is not what was saved.*copy or train it again"):
+        RetrieverModel.load(folder)
+    del config["files"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert RetrieverModel.load(folder).weights is not None
+    config["files"] = {"../../outside": "0" * 64}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(RetrievalError, match="outside is missing"):
+        RetrieverModel.load(folder)
+
+
+def test_a_damaged_encoder_is_refused(tmp_path: Path, bert: SentenceTransformerEncoder) -> None:
+    bert.save(tmp_path / "encoder")
+    assert SentenceTransformerEncoder(str(tmp_path / "encoder"), "cpu").dimension == bert.dimension
+    file = next((tmp_path / "encoder").glob("*.safetensors"))
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(RetrievalError, match="The encoder is damaged"):
+        _ = SentenceTransformerEncoder(str(tmp_path / "encoder"), "cpu").dimension
 
 
 def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
