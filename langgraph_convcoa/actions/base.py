@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
-
-from langchain_core.documents import Document
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from langgraph_convcoa.errors import InputError
+
+if TYPE_CHECKING:
+    from langchain_core.documents import Document
 
 
 class ActionInputError(InputError):

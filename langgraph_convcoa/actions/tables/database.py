@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.engine import Result, Table, TableError, columns_of, first_line, interrupted_after
-from langgraph_convcoa.files import open_sqlite
+from langgraph_convcoa.actions.tables.engine import (
+    Result,
+    Samples,
+    Table,
+    TableError,
+    columns_of,
+    first_line,
+    interrupted_after,
+)
 from langgraph_convcoa.redaction import redact
 
 if TYPE_CHECKING:
@@ -26,7 +31,6 @@ _CONNECT_SECONDS = 10
 _FRESH_SECONDS = 60.0
 _MOST_MILLISECONDS = 2_000_000_000
 """A little less than PostgreSQL takes for a limit of time."""
-_LONGEST_SQLITE_VALUE = 1_000_000
 _CANCELLED = ("57014", "25P03")
 _SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 
@@ -34,16 +38,15 @@ _SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 class DatabaseTables:
     """Tables of a database that queries can read and nothing else.
 
-    SQLite files are opened read-only with an authorizer that lets only these tables be read; PostgreSQL and MySQL run a query
-    in a read-only transaction with a time limit. Other databases rely on the SQL guard: give a user who may only read.
-    `names` are the tables that may be read ("table", "schema.table"; None: all of the default schema). No message of a
-    TableError shows user, password or options.
+    PostgreSQL and MySQL run a query in a read-only transaction with limits on time and memory. Other databases rely on the SQL
+    guard: give a user who may only read. `names` are the tables that may be read ("table", "schema.table"; None: all of the
+    default schema). No message of a TableError shows user, password or options.
     """
 
     def __init__(self, url: str | URL, names: Sequence[str] | None = None) -> None:
-        self._url = _parsed(url)
+        self._url = parsed_url(url)
         self._names = list(names) if names is not None else None
-        self._file = Path(self._url.database or "") if self._url.get_backend_name() == "sqlite" else None
+        self._unsampled: set[tuple[str, str]] = set()
         self.dialect = _DIALECTS.get(self._url.get_backend_name(), self._url.get_backend_name())
         self.source = _shown(self._url)
         self._engine = self._create_engine()
@@ -66,13 +69,12 @@ class DatabaseTables:
 
         try:
             with self._read_only(seconds) as connection:
-                self._restrict(connection)
                 raw = connection.connection.driver_connection
                 interrupt = getattr(raw, "interrupt", None) or getattr(raw, "cancel", None) or (lambda: None)
                 late = False
                 try:
                     # A server keeps to the time itself; the second of grace is for its answer.
-                    with interrupted_after(seconds if self._file is not None else seconds + 1.0, interrupt) as event:
+                    with interrupted_after(seconds + 1.0, interrupt) as event:
                         try:
                             streamed = connection.execution_options(stream_results=True, no_parameters=True)
                             with streamed.exec_driver_sql(sql) as cursor:
@@ -95,17 +97,7 @@ class DatabaseTables:
     def _create_engine(self) -> SQLEngine:
         from sqlalchemy import create_engine
         from sqlalchemy.exc import SQLAlchemyError
-        from sqlalchemy.pool import NullPool
 
-        if self._file is not None:
-            path = self._file
-            if not path.is_file():
-                raise TableError(f"there is no SQLite database at {path}: check the path")
-            return create_engine(
-                "sqlite://",
-                creator=lambda: open_sqlite(path.resolve(), "ro", timeout=5.0, any_thread=True),
-                poolclass=NullPool,
-            )
         limits = {"connect_timeout": _CONNECT_SECONDS} if self.dialect == "postgres" else {}
         try:
             return create_engine(self._url, pool_pre_ping=True, pool_size=2, connect_args=limits)
@@ -123,7 +115,6 @@ class DatabaseTables:
                 "SET SESSION sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES'",
                 "SET SESSION TRANSACTION READ ONLY",
             ),
-            "sqlite": ("PRAGMA query_only = ON",),
         }
         with self._engine.connect() as connection:
             try:
@@ -133,24 +124,6 @@ class DatabaseTables:
             finally:
                 if not connection.closed and not connection.invalidated:
                     connection.rollback()
-
-    def _restrict(self, connection: Connection) -> None:
-        """Let SQLite read these tables only, and no value of more than a megabyte."""
-        if self._file is None:
-            return
-        raw = connection.connection.driver_connection
-        assert isinstance(raw, sqlite3.Connection)
-        raw.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_SQLITE_VALUE)
-        raw.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        names = {table.name.casefold() for table in self._tables}
-
-        def allow(action: int, first: str | None, second: str | None, database: str | None, view: str | None) -> int:
-            if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION):
-                return sqlite3.SQLITE_OK
-            inside = not first or first.casefold() in names or (view or "").casefold() in names
-            return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_READ and inside else sqlite3.SQLITE_DENY
-
-        raw.set_authorizer(allow)
 
     def _read(self) -> list[Table]:
         from sqlalchemy.exc import SQLAlchemyError
@@ -167,21 +140,22 @@ class DatabaseTables:
         from sqlalchemy import inspect
 
         about = inspect(connection)
-        self.default_schema = about.default_schema_name or "" if self._file is None else "main"
+        self.default_schema = about.default_schema_name or ""
         wanted = self._names if self._names is not None else [*about.get_table_names(), *about.get_view_names()]
         tables = []
+        samples = Samples()
         for full in wanted:
             schema, _, name = full.rpartition(".")
             if not about.has_table(name, schema or None):
                 continue
-            tables.append(self._table(connection, about, name, schema))
+            tables.append(self._table(connection, about, name, schema, samples))
         if not tables and self._names is not None:
             raise TableError(f"there is no table {' or '.join(map(repr, self._names))[:200]} in {self.source}: check the name")
         if not tables:
             raise TableError(f"there is no table in {self.source} that this user may read")
         return tables
 
-    def _table(self, connection: Connection, about: Any, name: str, schema: str) -> Table:
+    def _table(self, connection: Connection, about: Any, name: str, schema: str, samples: Samples) -> Table:
         from sqlalchemy import column, select, table
         from sqlalchemy.exc import DBAPIError
 
@@ -191,12 +165,19 @@ class DatabaseTables:
         except NotImplementedError:
             comment = ""
         query: Any = select(*(column(c["name"]) for c in columns)).select_from(table(name, schema=schema or None))
-        try:
-            with connection.begin_nested() if self.dialect == "postgres" else nullcontext():
-                rows: Sequence[Any] = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
-        except DBAPIError:
-            # A table that this user may not read is described without values; a query then says so.
-            rows = ()
+        rows: Sequence[Any] = ()
+        seconds = samples.seconds
+        if seconds > 0 and (schema, name) not in self._unsampled:
+            try:
+                with connection.begin_nested() if self.dialect == "postgres" else nullcontext():
+                    if self.dialect == "postgres":
+                        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, int(seconds * 1000))}")
+                    rows = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
+            except DBAPIError:
+                # A slow view, or a table that this user may not read, is described without values; a query then says so.
+                self._unsampled.add((schema, name))
+            if self.dialect == "postgres":
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = {_CONNECT_SECONDS * 3000}")
         described = [(c["name"], str(c["type"]), c.get("comment") or "") for c in columns]
         return Table(name, columns_of(described, rows), self.source, schema, comment)
 
@@ -231,7 +212,8 @@ def _postgres_limits(milliseconds: int) -> str:
     return f"SELECT {named}, CASE WHEN pg_catalog.current_setting('is_superuser') = 'on' THEN {files} END"
 
 
-def _parsed(url: str | URL) -> URL:
+def parsed_url(url: str | URL) -> URL:
+    """A URL as SQLAlchemy reads it, with psycopg as the driver of PostgreSQL where it is there."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -247,7 +229,5 @@ def _parsed(url: str | URL) -> URL:
 
 def _shown(url: URL) -> str:
     """The URL without user, password and options."""
-    if url.get_backend_name() == "sqlite":
-        return str(url.database or "sqlite")
     host = f"{url.host or 'localhost'}{f':{url.port}' if url.port else ''}"
     return f"{url.get_backend_name()}://{host}/{url.database or ''}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,6 +105,27 @@ def interrupted_after(seconds: float, interrupt: Callable[[], None]) -> Iterator
     finally:
         done.set()
         watcher.join()
+
+
+class Samples:
+    """The time that reading values of tables for their description may take: a second for each, three for all."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + 3.0
+
+    @property
+    def seconds(self) -> float:
+        """What the next table may take; 0 or less when the time is up."""
+        return min(1.0, self._end - time.monotonic())
+
+    @contextmanager
+    def limited(self, interrupt: Callable[[], None]) -> Iterator[bool]:
+        """A block that reads the values of one table, and is interrupted; False: the time is up."""
+        if self.seconds <= 0:
+            yield False
+            return
+        with interrupted_after(self.seconds, interrupt):
+            yield True
 
 
 def columns_of(described: Iterable[tuple[str, str, str]], rows: Sequence[Sequence[object]]) -> tuple[Column, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
 import tempfile
@@ -11,7 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.engine import Result, Table, TableError, columns_of, first_line, interrupted_after
+from langgraph_convcoa.actions.tables.engine import (
+    Result,
+    Samples,
+    Table,
+    TableError,
+    columns_of,
+    first_line,
+    interrupted_after,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,6 +29,7 @@ _READERS = dict.fromkeys(("csv", "tsv"), "read_csv") | dict.fromkeys(("json", "j
 _READERS["parquet"] = "read_parquet"
 _EXCEL = ("xlsx", "xlsm")
 _SAMPLED_ROWS = 1_000
+_MOST_EMPTY_CELLS = 2_000_000
 _ABOUT_COLUMNS = """SELECT schema_name, table_name, column_name, data_type, comment FROM duckdb_columns()
     WHERE database_name = current_database() AND NOT internal ORDER BY table_oid, column_index"""
 _NO_FILES = (
@@ -27,6 +37,7 @@ _NO_FILES = (
     "enable_external_access = false",
     "disabled_filesystems = 'LocalFileSystem'",
 )
+_ABOUT_VIEWS = "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = current_database() AND NOT internal"
 _ABOUT_TABLES = """SELECT table_name, comment FROM duckdb_tables()
     WHERE database_name = current_database() AND NOT internal AND comment IS NOT NULL"""
 
@@ -37,7 +48,8 @@ class DuckDBTables:
     Once the tables are there, files of the machine, extensions and settings are out of reach, and every query runs in a
     read-only transaction; nothing is written to disk beyond `memory_limit`. `files` are by the name of their table (each sheet
     of several becomes `name_sheet`); a `database` in their place is opened read-only. Of a database, `names` ("table",
-    "schema.table"; None: all) are copied into memory, and the file is closed.
+    "schema.table"; None: all) are copied into memory, and the file is closed. `sample_views` is False where values of views
+    are not wanted. `EngineProcess` runs this in a process with limits.
     """
 
     dialect = "duckdb"
@@ -49,6 +61,7 @@ class DuckDBTables:
         *,
         database: Path | None = None,
         names: Sequence[str] | None = None,
+        sample_views: bool = True,
         memory_limit: str = "1GB",
         threads: int = 2,
     ) -> None:
@@ -56,6 +69,7 @@ class DuckDBTables:
         self._files = dict(files or {})
         self._database = database
         self._names = names
+        self._sample_views = sample_views
         self._read_from = [database] if database is not None and names is not None else list(self._files.values())
         self._limits = {"memory_limit": memory_limit, "threads": str(threads)}
         self._sources: dict[str, str] = {}
@@ -141,7 +155,7 @@ class DuckDBTables:
                 with tempfile.TemporaryDirectory() as folder:
                     sheet = Path(folder) / "sheet.csv"
                     with sheet.open("w", encoding="utf-8", newline="") as file:
-                        csv.writer(file).writerows(rows)
+                        csv.writer(file).writerows(_filled(rows, path))
                     self._create(table, "read_csv", sheet, path)
         else:
             self._create(name, _READERS[kind], path, path)
@@ -189,15 +203,23 @@ class DuckDBTables:
             raise TableError(f"the tables of {self.source} cannot be read: {first_line(error)}") from None
 
     def _described(self) -> list[Table]:
+        import duckdb
+
         comments = dict(self._connection.execute(_ABOUT_TABLES).fetchall())
         grouped: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
         for schema, table, column, type_, comment in self._connection.execute(_ABOUT_COLUMNS).fetchall():
             grouped.setdefault((schema, table), []).append((column, type_, comment or ""))
+        views = set(self._connection.execute(_ABOUT_VIEWS).fetchall())
+        samples = Samples()
         tables = []
         for (schema, name), columns in grouped.items():
             where = f"{_identifier(schema)}.{_identifier(name)}"
-            # The names come from the catalogue, not from a query.
-            rows = self._connection.execute(f"SELECT * FROM {where} LIMIT {_SAMPLED_ROWS}").fetchall()  # noqa: S608
+            rows: Sequence[Sequence[Any]] = []
+            if self._sample_views or (schema, name) not in views:
+                with samples.limited(self._connection.interrupt) as allowed, contextlib.suppress(duckdb.Error):
+                    # The names come from the catalogue, not from a query.
+                    query = f"SELECT * FROM {where} LIMIT {_SAMPLED_ROWS}"  # noqa: S608
+                    rows = self._connection.execute(query).fetchall() if allowed else []
             source, shown_schema = self._sources.get(name, self.source), "" if schema == "main" else schema
             tables.append(Table(name, columns_of(columns, rows), source, shown_schema, comments.get(name, "")))
         if not tables:
@@ -261,6 +283,19 @@ def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]
             yield (name if len(sheets) == 1 else f"{name}_{table_name(sheet.title)}"), sheet.iter_rows(values_only=True)
     finally:
         book.close()
+
+
+def _filled(rows: Iterable[Sequence[Any]], path: Path) -> Iterator[Sequence[Any]]:
+    """The rows of a sheet; one cell far from the others makes millions of empty ones, which are refused."""
+    cells = filled = 0
+    for row in rows:
+        cells += len(row)
+        filled += len(row) - row.count(None)
+        if cells > _MOST_EMPTY_CELLS and cells > 100 * filled:
+            raise TableError(
+                f"a sheet of {path} has {cells} cells, nearly all of them empty: delete those outside of the table"
+            )
+        yield row
 
 
 def _stamp(paths: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:

@@ -8,9 +8,10 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
-from langgraph_convcoa.actions.tables.database import DatabaseTables
+from langgraph_convcoa.actions.tables.database import DatabaseTables, parsed_url
 from langgraph_convcoa.actions.tables.engine import Engine, TableError
-from langgraph_convcoa.actions.tables.files import DuckDBTables, kind_of, table_name
+from langgraph_convcoa.actions.tables.files import kind_of, table_name
+from langgraph_convcoa.actions.tables.process import EngineProcess
 from langgraph_convcoa.errors import InputError
 
 Sources = str | Path | Sequence[str | Path] | Mapping[str, str | Path]
@@ -30,18 +31,15 @@ def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: s
     engines: list[Engine] = []
     try:
         for name, source in named:
-            if (duckdb := _duckdb_file(source)) is not None:
-                engines.append(DuckDBTables(database=duckdb, names=tables, memory_limit=memory_limit, threads=threads))
+            if (found := _file_database(source)) is not None:
+                kind, path = found
+                engines.append(EngineProcess(kind, database=path, names=tables, memory_limit=memory_limit, threads=threads))
             elif isinstance(source, str):
                 engines.append(DatabaseTables(source, tables))
-            elif _database_kind(source) == "sqlite":
-                from sqlalchemy import URL
-
-                engines.append(DatabaseTables(URL.create("sqlite", database=str(source)), tables))
             else:
                 files[_free_name(name, files)] = source
         if files:
-            engines.insert(0, DuckDBTables(files, memory_limit=memory_limit, threads=threads))
+            engines.insert(0, EngineProcess("duckdb", files=files, memory_limit=memory_limit, threads=threads))
         _check_names(engines, tables or ())
     except BaseException:
         for engine in engines:
@@ -94,15 +92,21 @@ def _database_kind(path: Path) -> str:
     return "duckdb" if head[8:12] == b"DUCK" else ""
 
 
-def _duckdb_file(source: str | Path) -> Path | None:
+def _file_database(source: str | Path) -> tuple[str, Path] | None:
+    """The kind ("duckdb", "sqlite") and the path of a database that is a file, however it is named."""
     if isinstance(source, Path):
-        return source if _database_kind(source) == "duckdb" else None
-    if not source.lower().startswith("duckdb://"):
+        kind = _database_kind(source)
+        return (kind, source) if kind else None
+    if source.lower().startswith("duckdb://"):
+        kind, path = "duckdb", Path(source.split(":///", 1)[-1])
+    elif source.lower().startswith("sqlite"):
+        kind, path = "sqlite", Path(parsed_url(source).database or "")
+    else:
         return None
-    path = Path(source.split(":///", 1)[-1])
     if not path.is_file():
-        raise TableError(f"there is no DuckDB database at {path}: write duckdb:///path/to/file.duckdb")
-    return path
+        name = {"duckdb": "DuckDB", "sqlite": "SQLite"}[kind]
+        raise TableError(f"there is no {name} database at {path}: write {kind}:///path/to/file")
+    return kind, path
 
 
 def _free_name(name: str, taken: Mapping[str, Path]) -> str:

@@ -1,0 +1,186 @@
+"""An engine over files in a process of its own, which is killed when a query outlasts its time and started again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from langgraph_convcoa.actions.base import ActionInputError
+from langgraph_convcoa.actions.tables.engine import Column, Result, Table, TableError
+from langgraph_convcoa.actions.tables.worker import GRACE_SECONDS, receive, result_of, send
+
+_START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS = 60.0, 120.0, 4.0
+"""Limits for starting the process, reading files, and opening a database with values of its views."""
+_KEPT = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "LANG", "LC_ALL", "HOME", "TZ")
+_ERRORS = {"ActionInputError": ActionInputError, "TableError": TableError, "TimeoutError": TimeoutError}
+
+
+class _EndedError(Exception):
+    """The process ended before it answered."""
+
+
+class EngineProcess:
+    """`DuckDBTables` or `SQLiteTables` in a process: `kind` is "duckdb" or "sqlite", the rest is what these take.
+
+    Queries take turns. The process sees no variable of the environment that could be a secret; what a query or a view of the
+    file does to it ends with it.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        files: Mapping[str, Path] | None = None,
+        database: Path | None = None,
+        names: Sequence[str] | None = None,
+        memory_limit: str = "1GB",
+        threads: int = 2,
+    ) -> None:
+        self.dialect, self.default_schema = kind, "main"
+        self.source = str(database) if database else ", ".join(map(str, (files or {}).values()))
+        self._opening: dict[str, Any] = {
+            "kind": kind,
+            "files": {name: str(path) for name, path in (files or {}).items()},
+            "database": str(database) if database else "",
+            "names": list(names) if names is not None else None,
+            "memory_limit": memory_limit,
+            "threads": threads,
+            "sample_views": True,
+            "seconds": _DATABASE_SECONDS if database and (names is None or kind == "sqlite") else _FILE_SECONDS,
+        }
+        self._folder = Path.cwd()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._closed = False
+        self._tables: list[Table] = []
+        self._start()
+
+    def tables(self) -> list[Table]:
+        """The tables, as they are now."""
+        with self._lock:
+            self._started()
+            try:
+                self._take(self._ask({"seconds": self._opening["seconds"]}, float(self._opening["seconds"])))
+            except _EndedError:
+                self._start()
+            return self._tables
+
+    def run(self, sql: str, max_rows: int, seconds: float) -> Result:
+        """See `Engine.run`."""
+        if not self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
+            raise TimeoutError(f"the tables of {self.source} answered other queries for {seconds:g} s")
+        try:
+            self._started()
+            try:
+                return result_of(self._ask({"sql": sql, "max_rows": max_rows, "seconds": seconds}, seconds))
+            except _EndedError as error:
+                raise ActionInputError(f"the query ended the database ({error}): write a simpler one") from None
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def _started(self) -> None:
+        if self._closed:
+            raise TableError(f"the tables of {self.source} are closed: open them again")
+        if self._process is None or self._owner != os.getpid():
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            self._open()
+        except _EndedError:
+            if not self._opening["sample_views"]:
+                raise TableError(f"{self.source} cannot be opened: it takes too long or too much memory") from None
+            # A view may take for ever: without values of views a database opens at once.
+            self._opening["sample_views"] = False
+            self._start()
+
+    def _open(self) -> None:
+        self._end()
+        code = f"import sys; sys.path[:] = {sys.path!r}; from langgraph_convcoa.actions.tables.worker import main; main()"
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and nothing of a query
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: value for name, value in os.environ.items() if name in _KEPT},
+            cwd=self._folder,
+            start_new_session=True,
+        )
+        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(self, _stop, self._process, self._owner)
+        try:
+            self._take(self._ask(self._opening, _START_SECONDS + float(self._opening["seconds"])))
+        except TableError:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._finalizer()
+            self._process = None
+
+    def _take(self, reply: Mapping[str, Any]) -> None:
+        if reply["tables"] is not None:
+            self._tables = [
+                Table(**{**table, "columns": tuple(Column(**{**c, "samples": tuple(c["samples"])}) for c in table["columns"])})
+                for table in reply["tables"]
+            ]
+
+    def _ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """The reply to a message; the process is killed when it takes longer than `seconds` and a little."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        late = threading.Event()
+
+        def kill() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(min(seconds + GRACE_SECONDS + 0.5, threading.TIMEOUT_MAX), kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            send(process.stdin, message)
+            reply = receive(process.stdout)
+        except (OSError, ValueError):
+            reply = None
+        finally:
+            timer.cancel()
+        if reply is None:
+            code = process.wait()
+            self._end()
+            if "sql" in message and (late.is_set() or code == -_ALARM):
+                raise TimeoutError(f"the query took more than {seconds:g} s")
+            raise _EndedError("out of memory" if not late.is_set() else "out of time")
+        if "error" in reply:
+            raise _ERRORS[reply["error"]](reply["text"])
+        return reply
+
+
+_ALARM = 14
+"""SIGALRM, which the process sets for itself."""
+
+
+def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
+    """End a process of this one, not of the one that this was forked from."""
+    if owner == os.getpid():
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()

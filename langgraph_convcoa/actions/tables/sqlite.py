@@ -1,0 +1,125 @@
+"""SQLite engine: tables of a file that is opened read-only, with an authorizer that lets only these tables be read."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from langgraph_convcoa.actions.base import ActionInputError
+from langgraph_convcoa.actions.tables.engine import (
+    Result,
+    Samples,
+    Table,
+    TableError,
+    columns_of,
+    first_line,
+    interrupted_after,
+)
+from langgraph_convcoa.files import open_sqlite
+
+_SAMPLED_ROWS = 200
+_FRESH_SECONDS = 60.0
+_LONGEST_VALUE = 1_000_000
+_ABOUT_TABLES = """SELECT name, type FROM sqlite_master
+    WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"""
+
+
+class SQLiteTables:
+    """Tables of an SQLite file that queries can read and nothing else.
+
+    `names` are those that may be read (None: all). A value may be a megabyte at most; functions that are not harmless in views
+    are refused. `sample_views` is False where values of views are not wanted.
+    """
+
+    dialect = "sqlite"
+    default_schema = "main"
+
+    def __init__(self, path: Path, names: Sequence[str] | None = None, *, sample_views: bool = True) -> None:
+        self.source = str(path)
+        self._path = path.resolve()
+        self._names = {name.casefold().removeprefix("main.") for name in names} if names is not None else None
+        self._sample_views = sample_views
+        self._unsampled: set[str] = set()
+        self._tables = self._read()
+
+    def tables(self) -> list[Table]:
+        """The tables with a few values of each column; read again every minute, since others may change them."""
+        if time.monotonic() - self._read_at > _FRESH_SECONDS:
+            self._tables = self._read()
+        return self._tables
+
+    def run(self, sql: str, max_rows: int, seconds: float) -> Result:
+        """See `Engine.run`."""
+        with self._opened() as connection, interrupted_after(seconds, connection.interrupt) as late:
+            connection.set_authorizer(self._allow)
+            try:
+                cursor = connection.execute(sql)
+                columns = [column[0] for column in cursor.description or ()]
+                return Result.of(columns, cursor.fetchmany(max_rows + 1), max_rows)
+            except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+                if late.is_set():
+                    raise TimeoutError(f"the query took more than {seconds:g} s") from None
+                raise ActionInputError(f"the query failed: {first_line(error)}") from None
+
+    def close(self) -> None:
+        """A connection lasts as long as a query."""
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = open_sqlite(self._path, "ro", timeout=5.0, any_thread=True)
+        except (sqlite3.Error, OSError) as error:
+            raise TableError(f"{self.source} cannot be read: {first_line(error)}; check the file") from None
+        try:
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            for setting in ("query_only = ON", "trusted_schema = OFF", "temp_store = MEMORY"):
+                connection.execute(f"PRAGMA {setting}")
+            yield connection
+        finally:
+            connection.close()
+
+    def _allow(self, action: int, first: str | None, second: str | None, database: str | None, view: str | None) -> int:
+        if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION):
+            return sqlite3.SQLITE_OK
+        names = {table.name.casefold() for table in self._tables}
+        inside = not first or first.casefold() in names or (view or "").casefold() in names
+        return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_READ and inside else sqlite3.SQLITE_DENY
+
+    def _read(self) -> list[Table]:
+        samples = Samples()
+        tables = []
+        try:
+            with self._opened() as connection:
+                for name, kind in connection.execute(_ABOUT_TABLES).fetchall():
+                    if self._names is None or name.casefold() in self._names:
+                        skip = name in self._unsampled or (kind == "view" and not self._sample_views)
+                        tables.append(self._table(connection, name, samples, skip=skip))
+        except (sqlite3.Error, UnicodeError) as error:
+            raise TableError(f"{self.source} cannot be read: {first_line(error)}; check the file") from None
+        if not tables:
+            called = f" {' or '.join(map(repr, sorted(self._names)))[:200]}" if self._names is not None else ""
+            raise TableError(f"there is no table{called} in {self.source}: check the name")
+        self._read_at = time.monotonic()
+        return tables
+
+    def _table(self, connection: sqlite3.Connection, name: str, samples: Samples, *, skip: bool) -> Table:
+        quoted = '"' + name.replace('"', '""') + '"'
+        try:
+            about = connection.execute(f"PRAGMA table_info({quoted})").fetchall()
+        except sqlite3.Error:
+            # A view of what is no longer there has no columns.
+            about = []
+        rows: Sequence[Sequence[object]] = []
+        if about and not skip:
+            columns = ", ".join('"' + row[1].replace('"', '""') + '"' for row in about)
+            with samples.limited(connection.interrupt) as allowed:
+                try:
+                    query = f"SELECT {columns} FROM {quoted} LIMIT {_SAMPLED_ROWS}"  # noqa: S608 - names of the catalogue
+                    rows = connection.execute(query).fetchall() if allowed else []
+                except sqlite3.Error:
+                    self._unsampled.add(name)
+        return Table(name, columns_of([(row[1], str(row[2]).upper(), "") for row in about], rows), self.source)

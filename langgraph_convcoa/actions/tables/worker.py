@@ -1,0 +1,160 @@
+"""The process in which files' databases run: one engine, asked over pipes in JSON, with limits of the system on its memory.
+
+A message is its length in 8 bytes, then JSON. The first one says what to open; the process ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, Any
+
+from langgraph_convcoa.actions.base import ActionInputError
+from langgraph_convcoa.actions.tables.engine import Engine, Result, Table, TableError
+
+GRACE_SECONDS = 1.5
+"""How long after its time a query that heeds no interrupt goes on."""
+_LONGEST_TEXT, _LONGEST_RESULT = 4_000, 32_000_000
+_OVERHEAD = 400 * 2**20
+"""What the interpreter, DuckDB's threads and a result take beside the tables."""
+_UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
+
+
+def send(pipe: IO[bytes], message: Mapping[str, Any]) -> None:
+    """Write one message."""
+    data = json.dumps(message, ensure_ascii=True).encode()
+    pipe.write(len(data).to_bytes(8, "big") + data)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> dict[str, Any] | None:
+    """Read one message; None at the end of the pipe."""
+    head = pipe.read(8)
+    data = pipe.read(int.from_bytes(head, "big")) if len(head) == 8 else b""
+    return dict(json.loads(data)) if data else None
+
+
+def result_of(message: Mapping[str, Any]) -> Result:
+    """A result as it was sent: other values than numbers, dates with a time and texts are texts.
+
+    Example:
+        >>> result_of({"columns": ["n"], "rows": [[{"decimal": "1.50"}]], "more": False}).rows
+        ((Decimal('1.50'),),)
+    """
+    rows = tuple(tuple(_value(cell) for cell in row) for row in message["rows"])
+    return Result(tuple(message["columns"]), rows, message["more"])
+
+
+def _value(cell: Any) -> Any:
+    if isinstance(cell, dict):
+        [(kind, text)] = cell.items()
+        return Decimal(text) if kind == "decimal" else datetime.datetime.fromisoformat(text)
+    return cell
+
+
+def _sent(result: Result) -> dict[str, Any]:
+    rows: list[list[Any]] = []
+    size = 0
+    for row in result.rows:
+        rows.append([_cell(value) for value in row])
+        size += sum(len(cell) + 8 if isinstance(cell, str) else 40 for cell in rows[-1])
+        if size > _LONGEST_RESULT:
+            break
+    return {"columns": result.columns, "rows": rows, "more": result.more or len(rows) < len(result.rows)}
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Decimal) and value.is_finite():
+        return {"decimal": str(value)}
+    if isinstance(value, datetime.datetime):
+        return {"datetime": value.isoformat()}
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"({len(value)} bytes)"
+    return str(value)[:_LONGEST_TEXT]
+
+
+def main() -> None:
+    """Answer until the standard input ends; what else is printed goes nowhere."""
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    engine: Engine | None = None
+    sent: list[Table] | None = None
+    while (request := receive(requests)) is not None:
+        try:
+            if engine is None:
+                _limit_memory(str(request.get("memory_limit", "")))
+                engine = _open(request)
+            with _deadline(float(request["seconds"])):
+                if "sql" in request:
+                    reply = _sent(engine.run(request["sql"], request["max_rows"], float(request["seconds"])))
+                else:
+                    tables = engine.tables()
+                    reply = {"tables": None if tables is sent else [asdict(table) for table in tables]}
+                    sent = tables
+        except (ActionInputError, TableError, TimeoutError) as error:
+            reply = {"error": type(error).__name__, "text": str(error)}
+        except MemoryError:
+            reply = {"error": "ActionInputError", "text": "the query needs more memory than there is for the tables"}
+        except Exception as error:  # noqa: BLE001 - told to the process that asked
+            reply = {"error": "TableError", "text": f"the tables cannot be read: {type(error).__name__}: {error}"[:500]}
+        try:
+            send(replies, reply)
+        except BrokenPipeError:
+            return
+
+
+def _open(request: Mapping[str, Any]) -> Engine:
+    names, views = request["names"], bool(request["sample_views"])
+    path = Path(request["database"]) if request["database"] else None
+    if request["kind"] == "sqlite":
+        from langgraph_convcoa.actions.tables.sqlite import SQLiteTables
+
+        return SQLiteTables(path or Path(), names, sample_views=views)
+    from langgraph_convcoa.actions.tables.files import DuckDBTables
+
+    files = {name: Path(file) for name, file in request["files"].items()}
+    limits = {"memory_limit": request["memory_limit"], "threads": int(request["threads"])}
+    return DuckDBTables(files, database=path, names=names, sample_views=views, **limits)
+
+
+@contextlib.contextmanager
+def _deadline(seconds: float) -> Any:
+    """End the process when a query goes on for longer, even if whoever asked has ended."""
+    timer = getattr(signal, "setitimer", None)
+    if timer is not None:
+        timer(signal.ITIMER_REAL, min(seconds, 1e6) + GRACE_SECONDS)
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer(signal.ITIMER_REAL, 0)
+
+
+def _limit_memory(limit: str) -> None:
+    """Keep the process to the memory of the tables and what it needs itself, where the system can (Linux)."""
+    found = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(I?)B?\s*", limit.upper())
+    if found is None or sys.platform == "win32":
+        return
+    import resource
+
+    size = int(float(found[1]) * _UNITS[found[2]] * (1.1 if found[3] else 1)) + _OVERHEAD
+    for kind, most in ((resource.RLIMIT_DATA, size), (resource.RLIMIT_FSIZE, size), (resource.RLIMIT_CORE, 0)):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(kind, (most, most))
+
+
+if __name__ == "__main__":
+    main()
