@@ -25,6 +25,10 @@ class _EndedError(Exception):
     """The process ended before it answered."""
 
 
+class _FullError(Exception):
+    """The process has no memory left, and was ended."""
+
+
 class EngineProcess:
     """`DuckDBTables` or `SQLiteTables` in a process: `kind` is "duckdb" or "sqlite", the rest is what these take.
 
@@ -57,7 +61,7 @@ class EngineProcess:
         self._folder = Path.cwd()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
+        self._owner, self._used = 0, False
         self._closed = False
         self._tables: list[Table] = []
         self._start()
@@ -77,11 +81,20 @@ class EngineProcess:
         if not self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
             raise TimeoutError(f"the tables of {self.source} answered other queries for {seconds:g} s")
         try:
-            self._started()
-            try:
-                return result_of(self._ask({"sql": sql, "max_rows": max_rows, "seconds": seconds}, seconds))
-            except _EndedError as error:
-                raise ActionInputError(f"the query ended the database ({error}): write a simpler one") from None
+            for fresh in (False, True):
+                self._started()
+                fresh = fresh or not self._used
+                self._used = True
+                try:
+                    return result_of(self._ask({"sql": sql, "max_rows": max_rows, "seconds": seconds}, seconds))
+                except _EndedError as error:
+                    failure = f"the query ended the database ({error}): write a simpler one"
+                except _FullError as error:
+                    failure = str(error)
+                if fresh:
+                    break
+            # Memory that queries before this one had taken was not why it failed.
+            raise ActionInputError(failure)
         finally:
             self._lock.release()
 
@@ -119,7 +132,7 @@ class EngineProcess:
             cwd=self._folder,
             start_new_session=True,
         )
-        self._owner = os.getpid()
+        self._owner, self._used = os.getpid(), False
         self._finalizer = weakref.finalize(self, _stop, self._process, self._owner)
         try:
             self._take(self._ask(self._opening, _START_SECONDS + float(self._opening["seconds"])))
@@ -167,6 +180,9 @@ class EngineProcess:
             if "sql" in message and (late.is_set() or code == -_ALARM):
                 raise TimeoutError(f"the query took more than {seconds:g} s")
             raise _EndedError("out of memory" if not late.is_set() else "out of time")
+        if reply.get("full") and "sql" in message:
+            self._end()
+            raise _FullError(reply["text"])
         if "error" in reply:
             raise _ERRORS[reply["error"]](reply["text"])
         return reply

@@ -105,9 +105,10 @@ def main() -> None:
                     reply = {"tables": None if tables is sent else [asdict(table) for table in tables]}
                     sent = tables
         except (ActionInputError, TableError, TimeoutError) as error:
-            reply = {"error": type(error).__name__, "text": str(error)}
+            reply = {"error": type(error).__name__, "text": str(error), "full": "Out of Memory" in str(error)}
         except MemoryError:
-            reply = {"error": "ActionInputError", "text": "the query needs more memory than there is for the tables"}
+            text = "the query needs more memory than there is for the tables"
+            reply = {"error": "ActionInputError", "text": text, "full": True}
         except Exception as error:  # noqa: BLE001 - told to the process that asked
             reply = {"error": "TableError", "text": f"the tables cannot be read: {type(error).__name__}: {error}"[:500]}
         try:
