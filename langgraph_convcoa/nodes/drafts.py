@@ -19,16 +19,16 @@ from langgraph_convcoa.verification.support import Similarity
 _MARK = re.compile(MARK)
 _AFTER_STOP = re.compile(rf"((?<![.!?。！？])[.!?。！？]++[\"”’)]*+)((?:\s*+{MARK.replace('(', '(?:', 1)})++)")
 _STOP = re.compile(r"(?<![.!?。！？])[.!?。！？]++[\"”’)]*+\Z")
-_POLAR = re.compile(r"\W*+(?:yes|no)\W*+", re.IGNORECASE)
-_YES = re.compile(r"\W*(?:yes|no)\b[.,:;–—-]*\s+(?=\w)", re.IGNORECASE)
-_ELSEWHERE = re.compile("“(.*)” stands elsewhere in the evidence")
+_POLAR = re.compile(r"\A\W*+(?:yes|no)\W*+", re.IGNORECASE)
+_YES = re.compile(r"\A\W*+(?:yes|no)\b[.,:;–—-]*+\s++(?=\w)", re.IGNORECASE)
+_ELSEWHERE = re.compile(r"\A“(.*)” stands elsewhere in the evidence")
 _SOURCES = re.compile(r"\b(?:passages?|documents?|evidence|sources?|texts?)\b", re.IGNORECASE)
 _TELL = (
     "(?:say|mention|give|name|list|tell|state|describe|specify|compare|provide|include|contain|hold|show|explain|address|cover"
     "|indicate|discuss|define|report|identify|offer)(?:e?s)?"
 )
 _SILENCE = re.compile(
-    rf"\W*(?:(?:but|however|otherwise|still|though),?\s+)?"
+    rf"\A\W*+(?:(?:but|however|otherwise|still|though),?\s+)?"
     rf"(?:(?P<who>(?:the|these|none of the)\s+(?:\w+\s+)?{_SOURCES.pattern})|they|it)\s+"
     rf"(?:(?:do|does|did)(?:\s+not|n['’]t)\s+(?:\w+\s+)?(?:{_TELL}|rank|speak|answer|settle|go)|{_TELL}\s+(?:no|nothing|none|neither))\b"
     rf"(?:[^:;]*|[^:;]*\bbut\s+(?:they|it)\s+[^:;]*:)\Z",
@@ -79,6 +79,7 @@ class Checker:
     threshold: float | None = None
     similarity: Similarity | None = None
     _known: dict[str, list[Checked]] = field(default_factory=dict, compare=False, repr=False)
+    _sentences: dict[tuple[str, str, SentenceVerdict], Checked] = field(default_factory=dict, compare=False, repr=False)
     _lines: dict[int, str] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -113,7 +114,10 @@ class Checker:
         position = 0
         for n, verdict in enumerate(verdicts):
             end = verdict.end if n + 1 < len(verdicts) else len(text)
-            checked.append(self._checked(text[position : verdict.start], text[verdict.start : end], verdict))
+            key = (text[position : verdict.start], text[verdict.start : end], verdict)
+            if key not in self._sentences:
+                self._sentences[key] = self._checked(*key)
+            checked.append(self._sentences[key])
             position = end
         return checked
 

@@ -13,7 +13,7 @@ from langgraph_convcoa.memory.knowledge_set import Citation
 from langgraph_convcoa.text.words import sentences
 
 _MARK = re.compile(r"\[(\d+)\]")
-_LEADING_MARKS = re.compile(r"(?:\s*+\[\d++\])++[\s.!?。！？]*+")
+_LEADING_MARKS = re.compile(r"\A(?:\s*+\[\d++\])++[\s.!?。！？]*+")
 
 
 def answer_message(

@@ -158,6 +158,8 @@ def meaning(question: str) -> Meaning:
 
 def words_agree(first: str, second: str) -> bool:
     """The part of `asks_the_same` that needs no vectors."""
+    if max(len(first), len(second)) > LONGEST_COMPARED:
+        return False
     one, other = meaning(first), meaning(second)
     if one.leans or other.leans or one.news or other.news or _signs(first) != _signs(second):
         return False

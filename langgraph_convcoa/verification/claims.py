@@ -41,6 +41,7 @@ BROKEN = 0.25
 """What is left of the score of a sentence with a number, a name or a "not" that the evidence does not hold so."""
 LIFT = (0.55, 0.75)
 """Similarity of meaning that begins to lift a paraphrase, and the one that lifts it above the threshold."""
+_MOST_KNOWN = 4_000
 LIFT_SEGMENTS = 4
 """Segments whose similarity is asked for, those closest in words."""
 
@@ -100,7 +101,12 @@ def verify_sentences(
             found.append(SentenceVerdict(*place, 0.0, None, "", 0.0, False, False))
             continue
         facts = facts_of(statement.claim)
-        support = _support_of(facts, prepared, context | before)
+        key = (statement.claim, context | before)
+        support = prepared.known.get(key)
+        if support is None:
+            if len(prepared.known) >= _MOST_KNOWN:
+                prepared.known.clear()
+            support = prepared.known[key] = _support_of(facts, prepared, context | before)
         found.append(support.verdict(*place, prepared, least))
         if similarity is not None and not found[-1].supported and not support.broken and support.nearest:
             open_claims.append((len(found) - 1, support))

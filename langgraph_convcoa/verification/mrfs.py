@@ -51,9 +51,9 @@ CLAIM_SHARE = 0.3
 """What the verdict on its numbers, names and negation (`verify_sentences`) counts in the score of a statement's sentence."""
 NOTHING_CLAIMED = 0.5
 """The score of a text that claims nothing, such as "The documents do not say": neither faithful nor unfaithful."""
-_POLAR = re.compile(r"\s*(yes|no)[\s.,!]*", re.IGNORECASE)
+_POLAR = re.compile(r"\A\s*+(yes|no)[\s.,!]*+", re.IGNORECASE)
 _KEPT = GUESS_THRESHOLD + 0.01
-_OPEN_QUESTION = re.compile(rf"\W*(?:{WH})\b", re.IGNORECASE)
+_OPEN_QUESTION = re.compile(rf"\A\W*+(?:{WH})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

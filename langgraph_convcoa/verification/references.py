@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
@@ -111,6 +112,8 @@ class References:
     owners: tuple[int, ...] = field(repr=False)
     where: dict[str, list[int]] = field(repr=False)
     sizes: NDArray[np.float64] = field(repr=False)
+    known: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What of earlier claims is known: an answer is verified again with each sentence that is added to it."""
 
     @classmethod
     def of(cls, references: Sequence[str | Document] | References, history: Sequence[tuple[str, str]] = ()) -> References:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from langgraph_convcoa.text.citations import MARK
+from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.questions import NEGATIONS
 from langgraph_convcoa.text.words import content_tokens, sentences
 
@@ -14,7 +15,7 @@ _MARK = re.compile(rf"(?<!\s)\s*+{MARK}")
 _LEADING_MARKS = re.compile(rf"(?:\s*+{MARK})++[.,;]?")
 _LIST_NUMBER = re.compile(r"\s*(?:[-*•#>]+\s*)?\(?\d{1,2}[.)]\s*")
 _LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]*\)")
-_DECORATION = re.compile(r"\*\*|__|`|^\s*(?:#+|>|[-*•–]|\(?\d{1,2}[.)]|\|)\s+", re.MULTILINE)
+_DECORATION = re.compile(r"\*\*|__|`|^[^\S\n]*+(?:#++|>|[-*•–]|\(?\d{1,2}[.)]|\|)\s+", re.MULTILINE)
 
 _EVIDENCE = (
     r"(?:passages?|documents?|documentation|evidence|sources?|excerpts?|texts?|context|information|materials?|articles?|"
@@ -196,7 +197,8 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _claim(sentence: str) -> str:
     raw = _MARK.sub("", sentence)
-    plain = _DECORATION.sub("", _LINK.sub(r"\1", raw)).strip()
+    # On one line with single spaces: the rules below are meant for those, and take long over runs of white space.
+    plain = flat(_DECORATION.sub("", _LINK.sub(r"\1", raw)))
     if not content_tokens(plain) and not re.search(r"\b(?:yes|no)\b", plain, re.IGNORECASE):
         return ""
     numbers = any(character.isdigit() for character in plain)

@@ -9,12 +9,15 @@ from itertools import groupby
 
 from langchain_core.documents import Document
 
+from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.questions import AUXILIARIES, PERSONAL, WH
 from langgraph_convcoa.text.terms import Held, Term, find_terms
 from langgraph_convcoa.text.words import content_words
 
 NOTHING = "I found nothing about this in the documents."
 """The answer where nothing was found; the nearest passage may follow."""
+_LONGEST = 500
+"""Characters of a question that may be a bare pronoun with little around it."""
 _TITLES = ("title", "heading", "section")
 _LEADS = rf"(?:{WH}|{AUXILIARIES}|and|but|so|also|then|in|on|at|by|for|to|from|with|of|about|many|much|long|old|far|often)"
 _BARE_PRONOUN = re.compile(
@@ -124,7 +127,7 @@ def _about_subject(passages: Sequence[Held], anywhere: Held, history: Sequence[t
 
 def _bare_pronoun(question: str) -> str:
     """The pronoun of a question that nothing in it explains, or ""."""
-    found = _BARE_PRONOUN.match(question.strip())
+    found = _BARE_PRONOUN.match(flat(question[:_LONGEST]))
     if found is None:
         return ""
     word = found["word"].lower()

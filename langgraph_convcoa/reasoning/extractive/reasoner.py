@@ -38,6 +38,7 @@ _GREETS = (
     "hi|hiya|hello|hey|howdy|greetings|good (?:morning|afternoon|evening|day|night)|thx|cheers|bye|goodbye|see you|ok(?:ay)?"
     "|thanks?(?: you| a lot| so much)*|thank you(?: very much| so much)?|great|nice|cool"
 )
+_LONGEST_GREETING = 200
 _SMALL_TALK = re.compile(rf"\W*\b(?:{_GREETS})\b(?:\W*\b(?:{_GREETS}|there|everyone|all|how are you)\b)*\W*", re.IGNORECASE)
 _THANKS = re.compile(r"\b(?:thank|thanks|thx|cheers)\b", re.IGNORECASE)
 OFF_TOPIC = 0.6
@@ -221,7 +222,7 @@ def small_talk(question: str) -> bool:
         >>> [small_talk(text) for text in ("Hi!", "thanks a lot", "Hi, who introduced sparsemax?")]
         [True, True, False]
     """
-    return _SMALL_TALK.fullmatch(question.strip()) is not None
+    return len(question) <= _LONGEST_GREETING and _SMALL_TALK.fullmatch(question.strip()) is not None
 
 
 def _greeting(question: str, actions: dict[str, str]) -> str:
