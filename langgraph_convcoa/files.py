@@ -18,12 +18,12 @@ SqliteMode = Literal["rwc", "rw", "ro"]
 
 
 @contextmanager
-def replacing(target: str | Path) -> Iterator[Path]:
+def replacing(target: str | Path, *, private: bool = False) -> Iterator[Path]:
     """A temporary file in the target's folder that takes the target's place when the block ends without an error.
 
     The file has been made, empty; write to it by its path. It is flushed to the disk before it replaces the target and removed
     on an error; one of a killed process stays (`remove_remains`). It gets the target's permissions or, for a new target, those
-    of the umask. The folder is made when missing.
+    of the umask (`private`: its owner's alone). The folder is made when missing.
 
     Example:
         >>> import tempfile
@@ -37,7 +37,7 @@ def replacing(target: str | Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     try:
-        temporary.touch()
+        temporary.touch(0o600 if private else 0o666)
         mode = (target if target.is_file() else temporary).stat().st_mode & 0o777
         yield temporary
         temporary.chmod(mode)
@@ -79,6 +79,22 @@ def replacing_folder(target: str | Path) -> Iterator[Path]:
         for remains in (partial, old):
             shutil.rmtree(remains, ignore_errors=True)
     flush_folder(target.parent)
+
+
+def private_folder(folder: str | Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner alone (0700); others stay as they are."""
+    folder = Path(folder).absolute()
+    for missing in [*(above for above in folder.parents if not above.exists())][::-1]:
+        missing.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def private_file(path: str | Path) -> None:
+    """Make an empty file for its owner alone (0600) where there is none, before a library makes it for everybody.
+
+    SQLite gives a database's logs the permissions of the database.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
 def remove_remains(target: str | Path) -> None:

@@ -102,8 +102,8 @@ def json_lines(path: Path) -> Iterator[Row]:
             where = f"{path}, line {number}"
             try:
                 value = json.loads(text)
-            except ValueError as error:
-                raise InputError(f"{where}: not JSON ({error}).") from None
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{where}: not JSON that can be read ({error}).") from None
             yield Row(value, where)
 
 
@@ -113,6 +113,8 @@ def json_document(path: Path) -> Any:
         return json.loads("".join(text for _, text in text_lines(path)))
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}).") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON that can be read ({error}).") from None
 
 
 def table_rows(path: Path, delimiter: str = "\t") -> Iterator[Row]:

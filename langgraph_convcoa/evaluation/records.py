@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from langgraph_convcoa.chain import ChainItem
 
@@ -75,9 +78,13 @@ class Answered:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Answered:
-        """The record of what `to_dict` gave, after JSON."""
-        sequences = {name: tuple(data[name]) for name in ("references", "gold", "passages", "chain")}
-        return cls(**{**data, **sequences, "costs": Costs(**data["costs"])})
+        """The record of what `to_dict` gave, after JSON; ValueError where it is none."""
+        return _checked().validate_python(data)
+
+
+@cache
+def _checked() -> TypeAdapter[Answered]:
+    return TypeAdapter(Answered)
 
 
 def found_gold(passages: Collection[str], gold: Collection[str]) -> bool:

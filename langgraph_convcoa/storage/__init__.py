@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from langgraph_convcoa.errors import StoreError
+from langgraph_convcoa.files import private_folder
 from langgraph_convcoa.storage.base import ConversationStore
 
 
@@ -41,8 +42,7 @@ def default_store() -> Path:
 
     folder = Path(os.environ.get("CONVCOA_DATA_DIR") or user_data_dir("langgraph-convcoa", appauthor=False))
     try:
-        # Conversations are their owner's business.
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(folder)
     except OSError as error:
         raise StoreError(f"the folder {folder} cannot be made ({error.strerror}): give a --store FILE") from error
     return folder / "conversations.sqlite"

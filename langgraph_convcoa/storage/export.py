@@ -60,10 +60,10 @@ def file_as_values(data: Any) -> dict[str, Any]:
         if name in data["state"]:
             try:
                 values[name] = adapter.validate_python(data["state"][name])
-            except (ValueError, KeyError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise InputError(f"the exported thread is damaged in {name!r}: export it again") from error
     ContextualKnowledgeSet.load(values.get("knowledge_set"))
-    return values
+    return _kept(values)
 
 
 def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +86,18 @@ def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
             {"type": "ai", "content": entry["answer"], "id": f"round-{number}-answer"},
         )
     ]
-    return {"knowledge_set": exported, "messages": adapters["messages"].validate_python(turns)}
+    return _kept({"knowledge_set": exported, "messages": adapters["messages"].validate_python(turns)})
+
+
+def _kept(values: dict[str, Any]) -> dict[str, Any]:
+    """The values, known to be what a store can hold: no number beyond 64 bits, and nothing nested without end."""
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    try:
+        JsonPlusSerializer().dumps_typed(values)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise InputError("the exported thread holds a number or text that no store can hold: export it again") from error
+    return values
 
 
 def read_thread_file(path: Path) -> Any:

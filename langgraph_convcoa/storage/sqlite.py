@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError
-from langgraph_convcoa.files import sqlite_connection, sqlite_stamp
+from langgraph_convcoa.files import private_file, sqlite_connection, sqlite_stamp
 from langgraph_convcoa.storage.base import FORMAT, ConversationStore, later_format
 
 if TYPE_CHECKING:
@@ -54,7 +54,10 @@ class SqliteStore(ConversationStore):
 
     def check(self) -> None:
         """See that the file can serve as a store before anything is written to it."""
-        path = self.path
+        with self.errors():
+            self._check(self.path)
+
+    def _check(self, path: Path) -> None:
         if find_spec("aiosqlite") is None or find_spec("langgraph.checkpoint.sqlite") is None:
             raise StoreError('an SQLite store needs the extra sqlite: pip install "langgraph-convcoa[sqlite]"')
         if path.is_dir():
@@ -63,7 +66,9 @@ class SqliteStore(ConversationStore):
             raise StoreError(f"the folder of the store {path} does not exist: make it, or give another file")
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise StoreError(f"the store {path} cannot be written: change its permissions, or give another file")
-        with self.errors(), sqlite_connection(path, timeout=WAIT_SECONDS, autocommit=True) as connection:
+        # Conversations are their owner's business.
+        private_file(path)
+        with sqlite_connection(path, timeout=WAIT_SECONDS, autocommit=True) as connection:
             connection.execute("BEGIN IMMEDIATE")
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             application, version = sqlite_stamp(connection)
@@ -106,7 +111,7 @@ class SqliteStore(ConversationStore):
         digest = hashlib.sha256(thread.encode("utf-8", "replace")).hexdigest()[:12]
         # By the file's real name: through a link it is the same store.
         store = await asyncio.to_thread(os.path.realpath, self.path)
-        lock = AsyncFileLock(f"{store}.{digest}.lock", timeout=wait, poll_interval=0.1)
+        lock = AsyncFileLock(f"{store}.{digest}.lock", timeout=wait, poll_interval=0.1, mode=0o600)
         with self.errors():
             try:
                 await lock.acquire()

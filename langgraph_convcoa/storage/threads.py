@@ -112,11 +112,11 @@ class StoredGraph:
         """Whether the thread's last checkpoint is other than that of a finished turn; cheaper than `_snapshot`."""
         with self._readable(thread):
             stored = await self._saver.aget_tuple(config_of(thread))
-        if stored is None:
-            return False
-        values = stored.checkpoint["channel_values"]
-        asked = values.get("asked_message_id") or "question" in values or "__start__" in values
-        return bool(stored.pending_writes or asked or stored.metadata.get(_FORMAT_KEY) != FORMAT)
+            if stored is None:
+                return False
+            values = stored.checkpoint["channel_values"]
+            asked = values.get("asked_message_id") or "question" in values or "__start__" in values
+            return bool(stored.pending_writes or asked or stored.metadata.get(_FORMAT_KEY) != FORMAT)
 
     @contextmanager
     def _readable(self, thread: str) -> Iterator[None]:

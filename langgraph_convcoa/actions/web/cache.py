@@ -16,7 +16,7 @@ from typing import Any
 from cachetools import LRUCache
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.files import prepare_sqlite, sqlite_connection
+from langgraph_convcoa.files import prepare_sqlite, private_file, private_folder, sqlite_connection
 
 _log = logging.getLogger(__name__)
 _APPLICATION_ID = 0x434F5745
@@ -51,11 +51,12 @@ class WebCache:
         if path is None:
             return
         try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            private_folder(Path(path).parent)
+            private_file(path)
             with sqlite_connection(path, timeout=_TIMEOUT) as connection:
                 application, _ = prepare_sqlite(connection, _APPLICATION_ID, 0, _SCHEMA)
         except OSError as error:
-            raise RetrievalError(f"The folder of the web cache {path} cannot be made: {error.strerror}.") from error
+            raise RetrievalError(f"The web cache {path} cannot be made: {error.strerror}.") from error
         except sqlite3.Error as error:
             raise RetrievalError(f"The web cache {path} cannot be used ({error}); delete it or name another file.") from error
         if application != _APPLICATION_ID:

@@ -198,6 +198,9 @@ class Fetcher:
                 return await self._follow(client, self.guard.check_url(url), clock)
         except TimeoutError as error:
             raise PageError(f"the page took longer than {self.limits.seconds:g} s") from error
+        except (httpx.InvalidURL, ValueError) as error:
+            # As an answer is received whose Location httpx cannot follow, such as data: or a broken name.
+            raise PageError("the page redirects to what is no web address") from error
         except httpx.TransportError as error:
             raise PageError(f"the connection failed ({type(error).__name__})") from error
 
@@ -265,7 +268,7 @@ class Fetcher:
     async def _rules(self, client: httpx.AsyncClient, place: httpx.URL) -> RobotFileParser:
         try:
             status, body = await self._robots_txt(client, place)
-        except (httpx.TransportError, PageError, TimeoutError):
+        except (httpx.TransportError, httpx.InvalidURL, ValueError, PageError, TimeoutError):
             status, body = 503, b""
         # A site whose rules cannot be asked for allows nothing: RFC 9309, section 2.3.1.4.
         closed = status >= 500 or status == 429

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache
-from langgraph_convcoa.files import remove_remains, replacing
+from langgraph_convcoa.files import private_file, private_folder, remove_remains, replacing
 
 MAY_CHANGE = ("methods", "sweeps", "rows", "judge", "judge_base_url", "judge_by")
 """Settings of which an answer does not depend: more rows may join a run, and a judge one that has none."""
@@ -45,8 +45,8 @@ class RunFolder:
         if self.path.exists() and not known and (not self.path.is_dir() or _foreign(self.path)):
             raise InputError(f"{self.path} exists and holds no run: name another folder with --out")
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = FileLock(self.path / _LOCK, timeout=0)
+            private_folder(self.path)
+            self._lock = FileLock(self.path / _LOCK, timeout=0, mode=0o600)
             self._lock.acquire()
         except Timeout as error:
             raise InputError(f"another process is writing to {self.path}: wait for it, or name another folder") from error
@@ -100,7 +100,7 @@ class RunFolder:
     def write_judgements(self, lines: Iterable[str]) -> None:
         """Write a judge's verdicts on the answers, in place of earlier ones, all at once."""
         try:
-            with replacing(self.path / _JUDGEMENTS) as part:
+            with replacing(self.path / _JUDGEMENTS, private=True) as part:
                 part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace", newline="\n")
         except OSError as error:
             raise self._unwritable(error) from error
@@ -133,9 +133,11 @@ class RunFolder:
             for number, line in enumerate(stream, 1):
                 try:
                     yield place, line, Answered.from_dict(json.loads(line))
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, RecursionError) as error:
                     where = f"{self._file}, line {number}"
-                    raise InputError(f"{where}: not an answer of a run ({error}): start again with --fresh") from error
+                    raise InputError(
+                        f"{where}: not an answer of a run ({_first_line(error)}): start again with --fresh"
+                    ) from error
                 place += len(line)
 
     def _open(self, known: bool, fresh: bool) -> BinaryIO:
@@ -147,9 +149,10 @@ class RunFolder:
                 self._compare()
             for name in (_SETTINGS, _ANSWERS, _JUDGEMENTS):
                 remove_remains(self.path / name)
-            with replacing(self.path / _SETTINGS) as part:
+            with replacing(self.path / _SETTINGS, private=True) as part:
                 part.write_text(json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             self._drop_torn_line()
+            private_file(self._file)
             return self._file.open("ab")
         except OSError as error:
             raise self._unwritable(error) from error
@@ -158,7 +161,7 @@ class RunFolder:
         path = self.path / _SETTINGS
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path} is damaged ({error}): start again with --fresh, or name another folder") from error
         if not isinstance(found, dict):
             found = {"format": found}
@@ -189,6 +192,10 @@ class RunFolder:
 
     def _unwritable(self, error: OSError) -> InputError:
         return InputError(f"the run cannot be kept in {self.path} ({error.strerror or error}): name another folder with --out")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _foreign(path: Path) -> bool:

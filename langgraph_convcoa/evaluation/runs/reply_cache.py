@@ -18,7 +18,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.methods.base import SAMPLE
-from langgraph_convcoa.files import open_sqlite, prepare_sqlite
+from langgraph_convcoa.files import open_sqlite, prepare_sqlite, private_file
 
 KEPT = "convcoa_kept"
 """In a generation's info where the reply is a cached one: when it was asked for and when it came, in seconds since 1970."""
@@ -50,6 +50,7 @@ class ReplyCache(BaseCache):
         self._asked: dict[bytes, float] = {}
         try:
             # Autocommit: each reply is a transaction of its own.
+            private_file(self.path)
             self._file = open_sqlite(self.path, autocommit=True, any_thread=True)
             if prepare_sqlite(self._file, *_STAMP, [_TABLE]) != _STAMP:
                 self._file.close()
@@ -85,7 +86,7 @@ class ReplyCache(BaseCache):
         text, asked, came = row
         try:
             messages = messages_from_dict(json.loads(text))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise self._unusable(error) from error
         return [ChatGeneration(message=message, generation_info={KEPT: [asked, came]}) for message in messages]
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.files import prepare_sqlite, sqlite_connection
+from langgraph_convcoa.files import prepare_sqlite, private_file, private_folder, sqlite_connection
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.progress import Progress, track
 
@@ -43,7 +43,8 @@ class PatternCache:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(self.path.parent)
+            private_file(self.path)
         except OSError as error:
             raise RetrievalError(f"The folder of the pattern cache {self.path} cannot be made: {error.strerror}.") from error
         with self._connect() as connection:

@@ -54,7 +54,7 @@ def check_files(folder: Path) -> None:
         return
     try:
         damaged = first_damaged(folder, json.loads((folder / CHECKSUMS).read_text(encoding="utf-8")))
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise RetrievalError(f"{folder / CHECKSUMS} cannot be read; copy the encoder again.") from error
     if damaged is not None:
         fault = f"{folder / damaged} is missing or is not what was saved (another SHA-256 than in {CHECKSUMS})"

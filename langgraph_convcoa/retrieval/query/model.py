@@ -269,7 +269,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     except OSError as error:
         reason = f"{folder} holds no model ({path.name}: {error.strerror})"
         raise RetrievalError(f"{reason}; train one: convcoa train DATA --out {folder}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RetrievalError(f"{path} is damaged ({error}); copy or train the model again.") from error
     if not isinstance(config, dict) or config.get("format") != _FORMAT:
         raise RetrievalError(f"{folder} holds no model of a retriever; name a folder that convcoa train made.")

@@ -129,7 +129,7 @@ class QueryEncoder:
                 raise RetrievalError(f"The query encoder {path} is damaged: it is not what was saved; copy it again.")
             reading = Reading(**json.loads(head["reading"]))
             return cls(base or head["base"], Differences(tensors, head["base_hash"]), reading, device=device)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RetrievalError(f"The head of the query encoder {path} cannot be read ({error}); copy it again.") from error
 
     def save(self, path: str | Path) -> None:

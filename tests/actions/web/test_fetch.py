@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import pytest
 
 from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits, PageError, RawPage
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.actions.web.url_guard import Guard
+from langgraph_convcoa.errors import InputError, RetrievalError
 from tests.actions.web.site import Served, Site
 
 PAGE = Served("<p>Hello.</p>")
@@ -110,3 +112,30 @@ async def test_other_types_are_not_downloaded(kind: str) -> None:
 def test_limits_out_of_range_are_told(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
         FetchLimits(**wrong)  # type: ignore[arg-type]
+
+
+_PLACES = """
+data: data:, data:text/html,x data:text/html;base64,eA== javascript:alert(1) mailto:a@b.c file:///etc/passwd file: ftp://a.org/
+about:blank blob:https://a.org/1 tel:1 urn:x:y http: http:// http:/// https: //: // //@ //[ //[::1 //[::g]/ //a:b@c/ //a:99999/
+//a:-1/ //a:x/ ?\x00 # http://% http://%00/ http://%zz/ http://xn--/ http://xn--a-/ http://..../ http://a..b/ http://[fe80::1%25eth0]/
+http://1.2.3.4.5/ http://0x7f.1/ http://[::]/ http://localhost/ ws://a.org/ HTTP://LOCALHOST http:a.org :// :a
+::: ../../.. gopher://a/ dict://a/ ldap://a/ jar:http://a/!/b view-source:http://a/ http://user@/ http://@/ http://?x http://#x
+""".split()  # noqa: SIM905
+
+
+@pytest.mark.parametrize("robots", [False, True])
+def test_a_redirect_to_anything_is_an_error_of_the_page(robots: bool) -> None:
+    assert len(_PLACES) >= 50
+
+    async def fetch_each() -> list[str]:
+        async def fetched(place: str) -> str:
+            moved = httpx.MockTransport(lambda request: httpx.Response(302, headers=[(b"location", place.encode())]))
+            fetcher = Fetcher(Guard(), FetchLimits(seconds=5), respect_robots=robots)
+            async with httpx.AsyncClient(transport=moved) as client:
+                with pytest.raises(RetrievalError) as caught:
+                    await fetcher.fetch(client, "https://example.org/a")
+            return str(caught.value)
+
+        return [await fetched(place) for place in _PLACES]
+
+    assert [told for told in asyncio.run(fetch_each()) if not told or "\n" in told] == []
