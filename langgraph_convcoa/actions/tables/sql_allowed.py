@@ -95,10 +95,12 @@ def check_node(node: exp.Expr, dialect: str) -> None:
 
 def _check_texts(node: exp.Expr) -> None:
     """What is written as it stands, without quotes around it, must be plain words or a number."""
+    if isinstance(node, exp.Identifier) or (isinstance(node, exp.Literal) and node.is_string):
+        return
     for key, value in node.args.items():
-        if isinstance(node, exp.Identifier) or (isinstance(node, exp.Literal) and node.is_string):
-            continue
-        form = _NUMBER if isinstance(node, exp.Literal) else _KEY if isinstance(node, exp.JSONPathKey) else _PLAIN
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and text and form.fullmatch(text) is None:
-                raise ActionInputError(f"{text[:60]!r} cannot stand there in a query ({type(node).__name__} {key.strip('_')})")
+        for text in value if type(value) is list else (value,):
+            if type(text) is str and text:
+                form = _NUMBER if isinstance(node, exp.Literal) else _KEY if isinstance(node, exp.JSONPathKey) else _PLAIN
+                if form.fullmatch(text) is None:
+                    where = f"{type(node).__name__} {key.strip('_')}"
+                    raise ActionInputError(f"{text[:60]!r} cannot stand there in a query ({where})")

@@ -101,8 +101,9 @@ def _check_tree(
 
 
 def _written(root: exp.Expr, dialect: str) -> str:
+    """The SQL of a query, names quoted; its parse may change by that."""
     try:
-        return str(root.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE))
+        return str(root.sql(dialect=dialect, identify=True, comments=False, unsupported_level=ErrorLevel.RAISE, copy=False))
     except sqlglot.errors.UnsupportedError as error:
         raise ActionInputError(f"the query cannot be run: {first_line(error)}") from None
 

@@ -5,6 +5,9 @@ Bounds on its tokens hold before the parser starts, whose time is exponential in
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cache
+
 import sqlglot
 from sqlglot import exp
 
@@ -13,6 +16,8 @@ from langgraph_convcoa.actions.tables.engine import first_line
 
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
 _MOST_TOKENS, _DEEPEST_BRACKETS, _DEEPEST_TREE = 6_000, 30, 200
+_STEPS, _STEPS_OF_TOKEN = 2_000, 40
+"""Steps that the parser may take, in all and for each token; ordinary queries take three for a token."""
 _DEEPEST_TYPES = 3
 """Brackets after the name of a type are parsed twice, as a type and as a function: each level doubles the time."""
 _OPENING, _CLOSING = (
@@ -36,7 +41,8 @@ def parse_select(sql: str, dialect: str) -> exp.Query:
     if "\x00" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
         raise ActionInputError("the query has characters that no database takes: write it as plain text")
     try:
-        tokens = sqlglot.tokenize(sql, read=dialect)
+        reader = sqlglot.Dialect.get_or_raise(dialect)
+        tokens = reader.tokenize(sql)
         kinds = [token.token_type.name for token in tokens]
         while kinds and kinds[-1] == "SEMICOLON":
             kinds.pop()
@@ -46,7 +52,8 @@ def parse_select(sql: str, dialect: str) -> exp.Query:
             first = tokens[0].text[:40].upper() if tokens else "nothing"
             raise ActionInputError(f"only a SELECT is run, not {first}")
         _check_nesting(kinds, [token.text.upper() for token in tokens], dialect)
-        [root] = [statement for statement in sqlglot.parse(sql, read=dialect) if statement is not None]
+        parser = _bounded(reader.parser(), len(tokens))
+        [root] = [statement for statement in parser.parse(tokens, sql) if statement is not None]
     except ActionInputError:
         raise
     except RecursionError:
@@ -63,10 +70,33 @@ def _too_deep() -> ActionInputError:
     return ActionInputError("the query is nested too deeply: write a simpler one")
 
 
+def _bounded(parser: sqlglot.Parser, tokens: int) -> sqlglot.Parser:
+    """A parser that gives up when it goes back over its tokens again and again (nested joins, types, lambdas)."""
+    steps, advance = _STEPS + _STEPS_OF_TOKEN * tokens, parser._advance
+
+    def counted(times: int = 1) -> None:
+        nonlocal steps
+        steps -= 1
+        if steps < 0:
+            raise _too_deep()
+        advance(times)
+
+    with suppress(AttributeError):  # where the parser is compiled
+        parser._advance = counted
+    return parser
+
+
+@cache
+def _types(dialect: str) -> frozenset[str]:
+    """The kinds of tokens that begin a type."""
+    kinds = sqlglot.Dialect.get_or_raise(dialect).parser_class.TYPE_TOKENS
+    return frozenset(kind.name for kind in kinds) - {"VAR", "IDENTIFIER"}
+
+
 def _check_nesting(kinds: list[str], words: list[str], dialect: str) -> None:
     if len(kinds) > _MOST_TOKENS:
         raise ActionInputError(f"the query has more than {_MOST_TOKENS} words and signs: write a shorter one")
-    types = {kind.name for kind in sqlglot.Dialect.get_or_raise(dialect).parser_class.TYPE_TOKENS} - {"VAR", "IDENTIFIER"}
+    types = _types(dialect)
     opened: list[bool] = []
     prefixes = 0
     for number, kind in enumerate(kinds):

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlglot
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlglot.parser import Parser
 
 from langgraph_convcoa.actions.base import ActionInputError
@@ -89,6 +92,7 @@ OPENERS = {
         "x COLLATE ": "",
         "": "::INT",
     },
+    **{"JOIN sales ": "", "JOIN GROUP ": "", "sales JOIN sales ON JOIN ": "", "LEFT JOIN (sales": ")", "x -> (": ")"},
     **{"FILTER(": ")", "IF(1, ": ", 2)", "(1, ": ")", "x BETWEEN ": " AND 2", "SUM(": ") OVER (PARTITION BY x)", "x IS ": ""},
 }
 
@@ -107,12 +111,34 @@ def test_the_parser_takes_few_steps_however_deep_a_text_is_nested(dialect: str, 
     assert len(OPENERS) >= 50
     for opener, closer in OPENERS.items():
         for depth in (3, 26, 900):
-            for form in ("SELECT {} FROM sales", "SELECT * FROM {}"):
+            for form in ("SELECT {} FROM sales", "SELECT * FROM sales {}"):
                 steps = 0
                 sql = form.format(opener * depth + "x" + closer * depth)
                 with pytest.raises(ActionInputError):
                     check_query(sql, dialect, SALES, max_rows=5)
                 assert steps < 40_000, sql[:100]
+
+
+SOUP = (
+    """SELECT FROM WHERE sales many secrets region year ( ) ( ) , . * + - || = < AND OR NOT CASE WHEN THEN ELSE END 1 'a' "q" AS x
+    JOIN ON USING LEFT UNION ALL GROUP BY ORDER LIMIT WITH c AS SUM( COUNT( DATE DATE( DECIMAL( CAST( INT) EXTRACT( YEAR INTERVAL
+    :: [ ] { } : ARRAY[ STRUCT( ROW( EXISTS IN BETWEEN LIKE OVER FILTER VALUES LATERAL UNNEST( TABLE PIVOT WINDOW NULL -> ->> ? $1
+    ; -- /* */ E'x' U&'x' $a$ 1e5 COLLATE TRIM( BOTH REPLACE( EXCLUDE COLUMNS( FETCH FIRST CUBE( pg_sleep( ctid"""
+).split()
+
+
+@given(
+    words=st.lists(st.sampled_from(SOUP), max_size=60), times=st.sampled_from([1, 1, 30]), dialect=st.sampled_from(DIALECTS)
+)
+@settings(max_examples=200, deadline=5_000, suppress_health_check=list(HealthCheck))
+def test_words_in_any_order_are_refused_or_read_what_is_given(words: list[str], times: int, dialect: str) -> None:
+    try:
+        query = check_query("SELECT region " + " ".join(words * times), dialect, SALES, max_rows=5)
+    except ActionInputError:
+        return
+    assert [table.name for table in query.tables] == ["sales"]
+    read = {table.name for table in sqlglot.parse_one(query.executed, read=dialect).find_all(sqlglot.exp.Table)}
+    assert all(name == "sales" or name.startswith("convcoa_cte_") for name in read)
 
 
 @pytest.fixture(scope="module", params=["duckdb", "sqlite", pytest.param("postgres", marks=SLOW)])
