@@ -47,7 +47,8 @@ class DataAnalysis:
     Args:
         sources: CSV, TSV, Parquet, JSON, Excel, SQLite or DuckDB files, folders of them, or SQLAlchemy URLs; one or several. A
             mapping gives the tables their names.
-        tables: Of databases: which tables may be read ("table", "schema.table"); all of the default schema where left out.
+        tables: Of databases: which tables may be read ("table", "schema.table"); all of the default schema where left out (of
+            DuckDB: of every schema). Those of a DuckDB file are copied into memory.
         name: What the planner and the chain call this action.
         description: What the tables are about, for the planner, in front of their columns.
         sample_values: Show the planner, and so the model's provider, a few values of each column.

@@ -119,12 +119,11 @@ def test_the_parser_takes_few_steps_however_deep_a_text_is_nested(dialect: str, 
                 assert steps < 40_000, sql[:100]
 
 
-SOUP = (
-    """SELECT FROM WHERE sales many secrets region year ( ) ( ) , . * + - || = < AND OR NOT CASE WHEN THEN ELSE END 1 'a' "q" AS x
-    JOIN ON USING LEFT UNION ALL GROUP BY ORDER LIMIT WITH c AS SUM( COUNT( DATE DATE( DECIMAL( CAST( INT) EXTRACT( YEAR INTERVAL
-    :: [ ] { } : ARRAY[ STRUCT( ROW( EXISTS IN BETWEEN LIKE OVER FILTER VALUES LATERAL UNNEST( TABLE PIVOT WINDOW NULL -> ->> ? $1
-    ; -- /* */ E'x' U&'x' $a$ 1e5 COLLATE TRIM( BOTH REPLACE( EXCLUDE COLUMNS( FETCH FIRST CUBE( pg_sleep( ctid"""
-).split()
+SOUP = """SELECT FROM WHERE sales many secrets region year ( ) ( ) , . * + - || = < AND OR NOT CASE WHEN THEN ELSE END 1 'a'
+    "q" AS x JOIN ON USING LEFT UNION ALL GROUP BY ORDER LIMIT WITH c AS SUM( COUNT( DATE DATE( DECIMAL( CAST( INT) EXTRACT(
+    YEAR INTERVAL :: [ ] { } : ARRAY[ STRUCT( ROW( EXISTS IN BETWEEN LIKE OVER FILTER VALUES LATERAL UNNEST( TABLE PIVOT WINDOW
+    NULL -> ->> ? $1 ; -- /* */ E'x' U&'x' $a$ 1e5 COLLATE TRIM( BOTH REPLACE( EXCLUDE COLUMNS( FETCH FIRST CUBE( pg_sleep(
+    ctid""".split()  # noqa: SIM905
 
 
 @given(
