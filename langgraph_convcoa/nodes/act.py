@@ -12,7 +12,7 @@ from langgraph.types import Command
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.runner import reason_of
-from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, Update, emit_progress, plain_and_async
+from langgraph_convcoa.nodes.runtime import Call, Node, Steps, TurnRuntime, Update, emit_progress
 from langgraph_convcoa.state import ActionState, Finding
 from langgraph_convcoa.usage import node_usage
 
@@ -34,7 +34,7 @@ def act_node(turn: TurnRuntime, name: str) -> Any:
         emit_progress(state["index"], state, "found", reason=f"{len(documents)} pieces of evidence")
         return _finding(state, time.perf_counter() - start, documents)
 
-    return plain_and_async(name, act)
+    return Node(name, act)
 
 
 def action_failed(turn: TurnRuntime, state: ActionState, error: NodeError) -> Command[Literal["verify"]]:

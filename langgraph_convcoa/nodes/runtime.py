@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from cachetools import TTLCache
 from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import get_runtime
 from langgraph.types import Send
 
@@ -93,7 +93,7 @@ class TurnRuntime:
         """The node of the graph for a function of this package; the model calls of one that yields them are counted."""
         if not inspect.isgeneratorfunction(work):
             return partial(work, self)
-        return plain_and_async(name, partial(work, self), self.attempts.counting)
+        return Node(name, partial(work, self), self.attempts.counting)
 
     def send(self, state: ConvCoAState, index: int, step: PlannedNode | ChainItem) -> Send:
         """A branch to an action that looks one sub-question up."""
@@ -140,17 +140,21 @@ class TurnRuntime:
         return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)
 
 
-def plain_and_async(name: str, work: Callable[[Any, RunnableConfig], Steps], counting: Counting | None = None) -> Any:
+class Node(Runnable[Any, Update]):
     """A node in both forms from one generator, whose own steps the async form runs in a thread: they may take a while.
 
     `work` takes the state and the configuration for its calls; `counting` counts the model calls made under that
     configuration, and the update then carries their costs.
     """
-    count = counting or (lambda _, config: nullcontext((config, {})))
 
-    def plain(state: Any, config: RunnableConfig) -> Update:
-        with count(name, config) as (inner, costs):
-            steps = work(state, inner)
+    def __init__(self, name: str, work: Callable[[Any, RunnableConfig], Steps], counting: Counting | None = None) -> None:
+        self.name = name
+        self._work = work
+        self._count = counting or (lambda _, config: nullcontext((config, {})))
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Update:
+        with self._count(str(self.name), config or {}) as (inner, costs):
+            steps = self._work(input, inner)
             step = _advance(partial(next, steps))
             while isinstance(step, Call):
                 try:
@@ -160,9 +164,9 @@ def plain_and_async(name: str, work: Callable[[Any, RunnableConfig], Steps], cou
                 step = _advance(resume)
         return {**step, "costs": {**step.get("costs", {}), **costs}} if costs else step
 
-    async def awaited(state: Any, config: RunnableConfig) -> Update:
-        with count(name, config) as (inner, costs):
-            steps = work(state, inner)
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Update:
+        with self._count(str(self.name), config or {}) as (inner, costs):
+            steps = self._work(input, inner)
             step = await asyncio.to_thread(_advance, partial(next, steps))
             while isinstance(step, Call):
                 try:
@@ -171,8 +175,6 @@ def plain_and_async(name: str, work: Callable[[Any, RunnableConfig], Steps], cou
                     resume = partial(steps.throw, error)
                 step = await asyncio.to_thread(_advance, resume)
         return {**step, "costs": {**step.get("costs", {}), **costs}} if costs else step
-
-    return RunnableLambda(plain, afunc=awaited, name=name)
 
 
 def _advance(resume: Callable[[], Call]) -> Call | Update:

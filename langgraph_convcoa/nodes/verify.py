@@ -103,7 +103,8 @@ def verify_chain(
     for index, node in enumerate(nodes):
         here = evidence.found[index]
         # What the question itself found may support a guess too.
-        documents = [*here.documents, *(d for d in evidence.looked if d not in here.documents)]
+        own = {document.id for document in here.documents}
+        documents = [*here.documents, *(document for document in evidence.looked if document.id not in own)]
         item: ChainItem = {
             **node,
             "answer": "",

@@ -14,7 +14,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from langgraph_convcoa.verification.facts import Facts, facts_of, same_name
+from langgraph_convcoa.verification.facts import Facts, facts_of, names_like, same_name
 from langgraph_convcoa.verification.references import References
 from langgraph_convcoa.verification.statements import statements
 from langgraph_convcoa.verification.support import SentenceSupport, Similarity
@@ -205,13 +205,15 @@ class _Table:
         rows = [fact.is_number or fact.is_name or fact.form in facts.openers & names for fact in facts.facts]
         strict = np.array(rows, dtype=bool)
         weights = np.where(strict, STRICT_WEIGHT, 1.0)
-        initials = [frozenset(short for short, _ in segment.initials) for segment in evidence]
-        within = np.array([[_holds(fact.form, name, facts, s, i) for s, i in zip(evidence, initials, strict=True)]
-                           for fact, name in zip(facts.facts, rows, strict=True)], dtype=float)  # fmt: skip
-        titles = {owner: references.references[owner].about for owner in owners.tolist()}
-        titled = np.array(
-            [[same_name(fact.form, titles[owner]) for owner in owners.tolist()] for fact in facts.facts], dtype=float
-        )
+        wanted = [_variants(fact.form, facts) if name else {fact.form} for fact, name in zip(facts.facts, rows, strict=True)]
+        within = np.array([[not forms.isdisjoint(segment.forms) for segment in evidence] for forms in wanted], dtype=float)
+        for n, segment in enumerate(evidence):
+            for short, _ in segment.initials:
+                within[[name and fact.form == short for fact, name in zip(facts.facts, rows, strict=True)], n] = 1.0
+        titled = np.zeros_like(within)
+        for owner in set(owners.tolist()):
+            if title := references.references[owner].about:
+                titled[:, owners == owner] = np.array([[same_name(fact.form, title)] for fact in facts.facts])
         held = np.maximum(within, titled)
         return cls(facts, weights / weights.sum(), strict, held, within, titled, owners, weights @ held / weights.sum())
 
@@ -355,17 +357,12 @@ def _nearness(segment: Facts, wanted: Sequence[str], places: Sequence[int]) -> f
     return sum(near.get(form, 0.0) for form in wanted) / len(wanted)
 
 
-def _holds(form: str, strict: bool, claim: Facts, segment: Facts, initials: frozenset[str]) -> bool:
-    if form in segment.forms:
-        return True
-    if not strict:
-        return False
+def _variants(form: str, claim: Facts) -> Set[str]:
+    """A number or a name of a claim and the forms that may stand for it."""
     if form[0].isdigit():
         # "Season 9" is the ninth season.
-        return (form[:-2] if form.endswith("th") else f"{form}th") in segment.forms
-    if form in initials or same_name(form, segment.forms):
-        return True
-    return any(form in forms and short in segment.forms for short, forms in claim.initials)
+        return {form, form[:-2] if form.endswith("th") else f"{form}th"}
+    return names_like(form).union(short for short, forms in claim.initials if form in forms)
 
 
 def _lift(

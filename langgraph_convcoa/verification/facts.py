@@ -141,18 +141,16 @@ def same_name(form: str, held: Set[str]) -> bool:
         >>> same_name("norwegian", {"norway"}), same_name("american", {"america"}), same_name("austria", {"australia"})
         (False, True, False)
     """
-    if form in held:
-        return True
-    if len(form) < _LEAST_LETTERS:
-        return False
-    return not held.isdisjoint(_kin(form))
+    return not names_like(form).isdisjoint(held)
 
 
 @lru_cache(maxsize=8_192)
-def _kin(form: str) -> frozenset[str]:
-    """What differs from a name in a suffix alone."""
+def names_like(form: str) -> frozenset[str]:
+    """A name, and what differs from it in a suffix alone."""
+    if len(form) < _LEAST_LETTERS:
+        return frozenset((form,))
     shorter = {form.removesuffix(suffix) for suffix in _SUFFIXES if form.endswith(suffix)}
-    return frozenset({form + suffix for suffix in _SUFFIXES} | {name for name in shorter if len(name) >= _LEAST_LETTERS})
+    return frozenset({form + suffix for suffix in ("", *_SUFFIXES)} | {n for n in shorter if len(n) >= _LEAST_LETTERS})
 
 
 _LEAST_LETTERS = 4

@@ -97,11 +97,13 @@ class Parts:
     verdicts: tuple[SentenceVerdict | None, ...] = ()
     silent: bool = False
 
-    def score(self, references: References, weights: Weights) -> tuple[float, list[SentenceSupport]]:
-        """The score in [0, 1] and the support of each sentence."""
+    def score(self, references: References, weights: Weights) -> tuple[float, list[SentenceSupport], float]:
+        """The score in [0, 1], the support of each sentence, and the relevance, which is the score but for a sentence with a
+        question.
+        """
         supports = [support_of(c, p, references, weights) for c, p in zip(self.claims, self.parts, strict=True)]
         if self.silent:
-            return NOTHING_CLAIMED, supports
+            return NOTHING_CLAIMED, supports, NOTHING_CLAIMED
         if self.gates is None and self.verdicts:
             supports = [
                 replace(s, score=(1 - CLAIM_SHARE) * s.score + CLAIM_SHARE * v.score) if v else s
@@ -109,29 +111,25 @@ class Parts:
             ]
         total = sum(s.weight for s in supports)
         score = sum(s.score * s.weight for s in supports) / total if total else 0.0
-        if self.gates is None or not score:
-            return score, supports
+        if self.gates is None:
+            return score, supports, score
+        sure = self._relevance(score, weights)
         judged = [verdict for verdict in self.verdicts if verdict]
-        least, sure = weakest(judged), self.relevance(references, weights)
+        least = weakest(judged)
+        if not score:
+            return score, supports, sure if judged else score
         if least is None:
             gated = [support_of(c, p, references, weights, self.gates) for c, p in zip(self.claims, self.parts, strict=True)]
-            return sure, gated
+            return sure, gated, sure
         # A sentence says itself what it is about: what the evidence supports stands, whatever the question.
         if least.supported:
-            return _KEPT + (1 - _KEPT) * sure, list(judged)
-        return GUESS_THRESHOLD * min(least.score / CLAIM_THRESHOLD, 1.0), list(judged)
+            return _KEPT + (1 - _KEPT) * sure, list(judged), sure
+        return GUESS_THRESHOLD * min(least.score / CLAIM_THRESHOLD, 1.0), list(judged), sure
 
-    def relevance(self, references: References, weights: Weights) -> float:
-        """How sure a guess is the answer to its question, in [0, 1]: no surer than its support, and than that it answers the
-        question where it is supported; without a question its score.
-        """
-        if self.gates is None:
-            return self.score(references, weights)[0]
+    def _relevance(self, score: float, weights: Weights) -> float:
+        """No surer than the support of a guess, and than that it answers the question where it is supported."""
         if not self.answers:
             return 0.0
-        supports = [support_of(c, p, references, weights) for c, p in zip(self.claims, self.parts, strict=True)]
-        total = sum(s.weight for s in supports)
-        score = sum(s.score * s.weight for s in supports) / total if total else 0.0
         held = np.stack([parts @ np.array(weights) for parts in self.parts]).max(axis=0)
         return min(score, max(min(float(held[place]), sure) for place, sure in self.answers)) * self.factor
 
@@ -188,8 +186,7 @@ def conv_mrfs(
     question = (question or "").strip()
     checked = check_weights(weights or WEIGHTS)
     parts = candidate_parts(candidate, prepared, question, similarity)
-    score, supports = parts.score(prepared, checked)
-    relevance = parts.relevance(prepared, checked) if any(parts.verdicts) and question else score
+    score, supports, relevance = parts.score(prepared, checked)
     if threshold is None:
         threshold = GUESS_THRESHOLD if question else THRESHOLD
     best = max(supports, key=lambda s: s.score * s.weight, default=None)
