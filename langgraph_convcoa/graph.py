@@ -131,7 +131,7 @@ def build_graph(
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
     graph.add_conditional_edges("plan", partial(gated(after_plan), turn), [*names, "verify", "approve"])
-    ways_on = [*deeper, *(["repair"] if mended else []), "correct", "answer", "approve"]
+    ways_on = [*(names if hasattr(own, "finds") else deeper), *(["repair"] if mended else []), "correct", "answer", "approve"]
     graph.add_conditional_edges("verify", partial(gated(after_verify), turn), ways_on)
     if mended:
         again = [*dict.fromkeys((*mended, *deeper)), "correct", "answer", "approve"]

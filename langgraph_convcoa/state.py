@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
@@ -39,7 +39,7 @@ class Plan(TypedDict):
 class Finding(TypedDict):
     """What one action brought back for one sub-question; `index` -1 is what was found for the question itself.
 
-    `repairable` says that another action input may mend the error.
+    `repairable` says that another action input may mend the error; `action`, where given, which one it was.
     """
 
     index: int
@@ -48,6 +48,7 @@ class Finding(TypedDict):
     error: str
     repairable: bool
     seconds: float
+    action: NotRequired[str]
 
 
 class ConvCoAInput(TypedDict, total=False):

@@ -79,5 +79,6 @@ def _finding(
         "error": error,
         "repairable": repairable,
         "seconds": seconds,
+        "action": state["action"],
     }
     return {"findings": [finding], "costs": {state["action"]: node_usage(seconds, retrievals=1)}}

@@ -97,9 +97,9 @@ def _uncited(items: Sequence[ChainItem], documents: Mapping[str, Document], cita
 
 def _evidence_memory(state: ConvCoAState, actions: Sequence[str], number: int, capacity: int) -> list[RememberedEvidence]:
     """The evidence memory after this turn: the best of each look-up. Results of a query answer that query only."""
-    nodes = state["plan"]["nodes"]
+    planned = dict(enumerate(node["action"] for node in state["plan"]["nodes"]))
     found = [
-        (nodes[finding["index"]]["action"] if 0 <= finding["index"] < len(nodes) else actions[0], document)
+        (finding.get("action") or planned.get(finding["index"], actions[0]), document)
         for finding in state["findings"]
         for document in finding["documents"][:_REMEMBERED_PER_LOOK]
         if "query" not in document.metadata

@@ -204,6 +204,8 @@ class Found:
 
     documents: list[Document] = field(default_factory=list)
     error: str = ""
+    action: str = ""
+    """The one that was asked last."""
 
 
 @dataclass(frozen=True)
@@ -236,11 +238,15 @@ def evidence_of(findings: Sequence[Finding]) -> Evidence:
         for document in own:
             numbered.setdefault(str(document.id), document)
     found: defaultdict[int, Found] = defaultdict(Found)
+    came_back = {finding["index"] for finding in findings if not finding["error"]}
     for finding, own in sorted(named, key=lambda pair: (pair[0]["index"], -pair[0]["depth"])):
         here = found[finding["index"]]
         known = {document.id for document in here.documents}
         here.documents += [document for document in own if document.id not in known]
-        here.error = here.error or finding["error"]
+        here.action = here.action or finding.get("action", "")
+        # What only lacked its input is no failure where another look came back.
+        if not (finding.get("repairable") and finding["index"] in came_back):
+            here.error = here.error or finding["error"]
     return Evidence(list(numbered.values()), found)
 
 

@@ -23,6 +23,7 @@ from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.usage import node_usage
 from langgraph_convcoa.verification.mrfs import ConvMRFS, conv_mrfs
+from langgraph_convcoa.verification.references import References
 
 
 def verify(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Update:
@@ -57,11 +58,12 @@ def verify(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
 
 def after_verify(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
     """What failed goes back once, with another input or to look deeper; then on to `correct`, or past it."""
-    if state["depth"] == 1 and turn.settings().max_corrections:
-        if broken_inputs(state) and isinstance(turn.reasoner("repair"), InputRepairer):
+    if turn.settings().max_corrections:
+        first = state["depth"] == 1
+        if first and broken_inputs(state) and isinstance(turn.reasoner("repair"), InputRepairer):
             return "repair"
-        if deeper := _deeper(turn, state):
-            return deeper
+        if again := [*(_deeper(turn, state) if first else []), *_elsewhere(turn, state)]:
+            return again
     return _on(turn, state)
 
 
@@ -89,6 +91,24 @@ def _deeper(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
     ]
 
 
+def _elsewhere(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
+    """Without a model: what was not found goes to the next action that was not asked yet, one after another."""
+    finds, names = getattr(turn.reasoner("plan"), "finds", None), list(turn.actions.actions)
+    if finds is None or len(names) == 1:
+        return []
+    evidence, history = evidence_of(state["findings"]), pairs_of(state)
+    sends = []
+    for index, (item, node) in enumerate(zip(state["items"], state["plan"]["nodes"], strict=False)):
+        first = node["action"]
+        others = [name for name in names if name != first]
+        # One that looks deeper was asked twice.
+        asked = state["depth"] - 1 - turn.actions.deepens(first)
+        is_open = item["status"] in ("unsupported", "failed") and 0 <= asked < len(others)
+        if is_open and not finds(item["sub_question"], evidence.found[index].documents, history):
+            sends.append(turn.send(state, index, {**item, "action": others[asked]}))
+    return sends
+
+
 def verify_chain(
     nodes: Sequence[PlannedNode],
     evidence: Evidence,
@@ -98,6 +118,7 @@ def verify_chain(
 ) -> tuple[list[ChainItem], list[int]]:
     """Judge every guess that was not recalled: (items, indexes of those that another answer is to be written for)."""
     known = {answer["index"]: answer for answer in recalled}
+    prepared: dict[tuple[str | None, ...], References] = {}
     items: list[ChainItem] = []
     unsolved: list[int] = []
     for index, node in enumerate(nodes):
@@ -107,6 +128,7 @@ def verify_chain(
         documents = [*here.documents, *(document for document in evidence.looked if document.id not in own)]
         item: ChainItem = {
             **node,
+            "action": here.action or node["action"],
             "answer": "",
             "status": "unsupported",
             "score": 0.0,
@@ -119,7 +141,11 @@ def verify_chain(
             item["reason"] = f"round {earlier['round']} answered it" if earlier["round"] > 0 else "another thread answered it"
             continue
         guess = node["guess_answer"]
-        verdict = judge(guess, documents, node["sub_question"], history, settings) if guess else None
+        verdict = None
+        if guess:
+            ids = tuple(document.id for document in documents)
+            references = prepared.get(ids) or prepared.setdefault(ids, References.of(documents, history))
+            verdict = judge(guess, references, node["sub_question"], (), settings)
         if verdict is not None and verdict.faithful:
             item |= {"answer": without_marks(guess), "status": "kept", "score": verdict.score, "reason": verdict.quote}
             put_first(item, documents, verdict)
@@ -185,7 +211,9 @@ def _question_item(turn: TurnRuntime, state: ConvCoAState, evidence: Evidence) -
     }
 
 
-def judge(candidate: str, evidence: Sequence[Document], question: str, history: History, settings: ConvCoAContext) -> ConvMRFS:
+def judge(
+    candidate: str, evidence: Sequence[Document] | References, question: str, history: History, settings: ConvCoAContext
+) -> ConvMRFS:
     """The faith score of an answer to a sub-question, in the form that the settings ask for."""
     return conv_mrfs(
         candidate,

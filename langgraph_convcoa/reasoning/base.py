@@ -150,8 +150,9 @@ class Reasoner(Protocol):
     """Plans, and corrects what verification did not settle. Subclass it and write the two plain methods; the async ones then
     run them in a thread.
 
-    Nothing is looked up before the plan of a reasoner that has an attribute `plans_over_evidence = False`. `config` is the
-    node's configuration: hand it to every model call, so that callbacks, usage counts and streams work.
+    Nothing is looked up before the plan of a reasoner that has an attribute `plans_over_evidence = False`. Where one has a
+    method `finds(question, evidence, history) -> bool`, a sub-question of which that says no goes to the next action. `config`
+    is the node's configuration: hand it to every model call, so that callbacks, usage counts and streams work.
     """
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain: ...

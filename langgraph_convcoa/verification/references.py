@@ -74,7 +74,7 @@ def segment_of(text: str, start: int, items: tuple[Item, ...]) -> Segment:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Reference:
     """One reference text.
 
@@ -119,16 +119,10 @@ class References:
     def of(cls, references: Sequence[str | Document] | References, history: Sequence[tuple[str, str]] = ()) -> References:
         if isinstance(references, References) and not history:
             return references
+        given = references.references if isinstance(references, References) else map(_reference, references)
         # Only what was answered is evidence; what was asked says what the answer is about.
-        earlier = [_reference(answer, question, True) for question, answer in history]
-        if isinstance(references, References):
-            return cls._joined((*references.references, *earlier))
-        return cls._joined((*(_reference(*_text_and_title(reference)) for reference in references), *earlier))
-
-    @classmethod
-    @lru_cache(maxsize=64)
-    def _joined(cls, found: tuple[Reference, ...]) -> References:
-        """Kept for texts that come again: the guesses, the answer and the citations of a turn have the same ones."""
+        earlier = [Reference(answer, segments(answer), _forms(question), earlier=True) for question, answer in history]
+        found = (*given, *earlier)
         every = [(owner, segment) for owner, reference in enumerate(found) for segment in reference.segments]
         where: dict[str, list[int]] = {}
         for n, (_, segment) in enumerate(every):
@@ -147,14 +141,12 @@ class References:
         return bisect_left(self.owners, reference), bisect_left(self.owners, reference + 1)
 
 
-def _text_and_title(reference: str | Document) -> tuple[str, str]:
+def _reference(reference: str | Document) -> Reference:
     if isinstance(reference, str):
-        return reference, ""
-    title = reference.metadata.get("title")
-    return reference.page_content, title if isinstance(title, str) else ""
+        return Reference(reference, segments(reference))
+    title, text = reference.metadata.get("title"), reference.page_content
+    return Reference(text, segments(text), _forms(title) if isinstance(title, str) else frozenset())
 
 
-@lru_cache(maxsize=1024)
-def _reference(text: str, about: str, earlier: bool = False) -> Reference:
-    forms = frozenset(item.form for item in content_items(about)) if content_tokens(about) else frozenset[str]()
-    return Reference(text, segments(text), forms, earlier)
+def _forms(text: str) -> frozenset[str]:
+    return frozenset(item.form for item in content_items(text)) if content_tokens(text) else frozenset()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from typer.testing import CliRunner
@@ -284,3 +285,60 @@ def test_the_command_line_says_what_to_give(arguments: list[str], message: str) 
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "hunter2" not in done.output
+
+
+class Shelf:
+    """An action that finds the same every time."""
+
+    def __init__(self, name: str, *finds: str | Exception) -> None:
+        self.name, self.description = name, f"the {name}"
+        self.finds, self.asked = finds, 0
+
+    async def retrieve(self, request: ActionRequest) -> list[Document]:
+        self.asked += 1
+        for found in self.finds:
+            if isinstance(found, Exception):
+                raise found
+        return [Document(str(text), id=f"{self.name}-{n}") for n, text in enumerate(self.finds)]
+
+
+FOUNDED = "The Tay Bridge was opened in 1878."
+OFF_TOPIC = "Sparsemax maps onto the simplex."
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize(
+    ("shelves", "asked", "answered_by"),
+    [
+        ([("a", FOUNDED), ("b", FOUNDED), ("c",)], [1, 0, 0], "a"),
+        ([("a", OFF_TOPIC), ("b", FOUNDED), ("c", FOUNDED)], [1, 1, 0], "b"),
+        ([("a",), ("b", OFF_TOPIC), ("c", FOUNDED)], [1, 1, 1], "c"),
+        ([("a", TimeoutError("too late")), ("b", FOUNDED), ("c",)], [1, 1, 0], "b"),
+        ([("a", OFF_TOPIC), ("b", ActionInputError("needs arguments")), ("c", FOUNDED)], [1, 1, 1], "c"),
+        ([("a", OFF_TOPIC), ("b",), ("c", ActionInputError("needs arguments"))], [1, 1, 1], ""),
+        ([("a",), ("b",), ("c", ActionInputError("needs arguments"))], [1, 1, 1], ""),
+    ],
+)
+async def test_without_a_model_what_is_not_found_is_looked_up_elsewhere(
+    shelves: list[tuple[Any, ...]], asked: list[int], answered_by: str, asynchronous: bool
+) -> None:
+    """One action after another, and no further one once there is an answer."""
+    actions = [Shelf(*shelf) for shelf in shelves]
+    out = await run(build_graph(actions=actions), "When was the Tay Bridge opened?", asynchronous)
+    assert [action.asked for action in actions] == asked
+    [item] = out["chain"]
+    if answered_by:
+        assert (item["action"], item["status"]) == (answered_by, "filled")
+        assert "1878" in out["answer"]
+        assert out["citations"][0]["id"] == f"{answered_by}-0"
+    else:
+        assert item["status"] == "unsupported"
+        assert out["answer"].startswith("I found nothing")
+
+
+async def test_a_model_chooses_its_actions_itself() -> None:
+    first, second = Shelf("a", OFF_TOPIC), Shelf("b", FOUNDED)
+    chosen = plan(node("When was the Tay Bridge opened?", action="a"))
+    model = ScriptedModel(by_prompt=lambda prompt: chosen if "[Actions]" in prompt or "actions" in prompt.lower() else "{}")
+    await run(build_graph(model=model, actions=[first, second]), "When was the Tay Bridge opened?", True)
+    assert (first.asked, second.asked) == (1, 0)

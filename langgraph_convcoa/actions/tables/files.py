@@ -7,6 +7,7 @@ import csv
 import re
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,12 @@ _ABOUT_TABLES = """SELECT table_name, comment FROM duckdb_tables()
     WHERE database_name = current_database() AND NOT internal AND comment IS NOT NULL"""
 
 
+def _close(connections: list[duckdb.DuckDBPyConnection]) -> None:
+    """The references go too: a connection object that lives until Python exits makes DuckDB report leaks."""
+    while connections:
+        connections.pop().close()
+
+
 class DuckDBTables:
     """Tables of files, or of a DuckDB database, that queries can read and nothing else.
 
@@ -74,15 +81,18 @@ class DuckDBTables:
         self._limits = {"memory_limit": memory_limit, "threads": str(threads)}
         self._sources: dict[str, str] = {}
         self._lock = threading.Lock()
+        self._closed = False
+        self._connections: list[duckdb.DuckDBPyConnection] = []
+        # Closed at Python's end too: threads of a connection that is still open then bring the process down, now and then.
+        weakref.finalize(self, _close, self._connections)
         self._open()
 
     def tables(self) -> list[Table]:
         """The tables with a few values of each column; files that changed are read again."""
         with self._lock:
-            self._check_open()
             if self._stamp != _stamp(self._read_from):
-                self._connection.close()
-                self._open()
+                _close(self._connections)
+            self._opened()
             return self._tables
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
@@ -90,8 +100,7 @@ class DuckDBTables:
         import duckdb
 
         with self._lock:
-            self._check_open()
-            cursor = self._connection.cursor()
+            cursor = self._opened().cursor()
         try:
             with interrupted_after(seconds, cursor.interrupt) as late:
                 try:
@@ -109,14 +118,19 @@ class DuckDBTables:
     def close(self) -> None:
         """Free the memory of the tables."""
         with self._lock:
-            # The reference goes too: beside torch, a connection that lives until Python exits makes DuckDB report leaks.
-            connection = self.__dict__.pop("_connection", None)
-            if connection is not None:
-                connection.close()
+            self._closed = True
+            _close(self._connections)
 
-    def _check_open(self) -> None:
-        if "_connection" not in self.__dict__:
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        return self._connections[0]
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        if self._closed:
             raise TableError(f"the tables of {self.source} are closed: open them again")
+        if not self._connections:
+            self._open()
+        return self._connection
 
     def _open(self) -> None:
         import duckdb
@@ -126,7 +140,7 @@ class DuckDBTables:
         self._stamp = _stamp(self._read_from)
         whole = self._database if self._names is None else None
         try:
-            self._connection = duckdb.connect(str(whole or ":memory:"), read_only=whole is not None, config=settings)
+            self._connections.append(duckdb.connect(str(whole or ":memory:"), read_only=whole is not None, config=settings))
             if self._database is not None and whole is None:
                 path = str(self._database).replace("'", "''")
                 self._connection.execute(f"ATTACH '{path}' AS given (READ_ONLY)")
@@ -143,7 +157,7 @@ class DuckDBTables:
             self._connection.execute("SET lock_configuration = true")
             self._tables = self._described()
         except BaseException:
-            self._connection.close()
+            _close(self._connections)
             raise
 
     def _read(self, name: str, path: Path) -> None:

@@ -92,6 +92,10 @@ class ExtractiveReasoner(Reasoner):
         alone = all(stands_alone(part) for part in parts)
         return ActionChain(optimized_question=request.question, nodes=nodes, self_contained=alone)
 
+    def finds(self, question: str, evidence: Sequence[Document], history: History) -> bool:
+        """Whether the evidence holds something to answer from; where not, the next action is asked."""
+        return bool(self._ranked(question, history, evidence)[0])
+
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
         """The best sentence for each item, or unsupported with the reason; and the answer from the best sentences of all."""
         if small_talk(request.question):
@@ -195,23 +199,27 @@ _LONGEST_KEPT = 2_000
 
 
 class _Remembering:
-    """An encoder that keeps the vectors of the last sentences: `correct` and `answer` ask for the same ones."""
+    """An encoder that keeps the vectors of the last texts: `correct` and `answer` ask for the same ones."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder = encoder
-        self._vectors: LRUCache[str, NDArray[Any]] = LRUCache(2_000)
+        self._vectors: LRUCache[tuple[bool, str], NDArray[Any]] = LRUCache(2_000)
         self._lock = threading.Lock()
 
     def encode_queries(self, texts: Sequence[str], /) -> NDArray[Any]:
-        return self._encoder.encode_queries(texts)
+        return self._encoded(texts, True)
 
     def encode_passages(self, texts: Sequence[str], /) -> NDArray[Any]:
+        return self._encoded(texts, False)
+
+    def _encoded(self, texts: Sequence[str], queries: bool) -> NDArray[Any]:
         with self._lock:
-            known = {text: self._vectors[text] for text in texts if text in self._vectors}
-        if new := [text for text in texts if text not in known]:
-            known |= zip(new, np.asarray(self._encoder.encode_passages(new)), strict=True)
+            known = {text: self._vectors[queries, text] for text in texts if (queries, text) in self._vectors}
+        if new := [text for text in dict.fromkeys(texts) if text not in known]:
+            encode = self._encoder.encode_queries if queries else self._encoder.encode_passages
+            known |= zip(new, np.asarray(encode(new)), strict=True)
         with self._lock:
-            self._vectors.update((text, vector) for text, vector in known.items() if len(text) <= _LONGEST_KEPT)
+            self._vectors.update(((queries, text), vector) for text, vector in known.items() if len(text) <= _LONGEST_KEPT)
         return np.stack([known[text] for text in texts])
 
 

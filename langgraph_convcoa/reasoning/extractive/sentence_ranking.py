@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from langgraph_convcoa.reasoning.extractive.query import Query, Token, tokens_of, with_roots
 from langgraph_convcoa.reasoning.extractive.weights import SENTENCE_FEATURES, SENTENCE_WEIGHTS, SENTENCE_WEIGHTS_ENCODER
+from langgraph_convcoa.text.kept import kept_by_characters
 from langgraph_convcoa.text.questions import fits
 from langgraph_convcoa.text.words import content_words, sentences
 
 MAX_SENTENCE = 80
 """Tokens of the longest piece that is taken as a sentence; longer ones are cut."""
-ENCODED = 20
+ENCODED = 8
 """Sentences whose similarity of meaning is asked for; the words choose them."""
 LEANING_TYPE_WEIGHT = 2.0
 REPEATED_WEIGHT = 1.5
@@ -29,6 +30,7 @@ LACKING_WEIGHT = 1.5
 """What it costs a sentence, with its neighbours and title, that they lack words of the question where others hold all
 (`COMPLETE`). Set by hand, for a few passages about one thing: "opened" must not stand for "closed" because it came first."""
 COMPLETE = 0.99
+_KEPT_CHARACTERS = 500_000
 _NEAR = SENTENCE_FEATURES.index("question words in the sentence and its neighbours")
 _TYPE = SENTENCE_FEATURES.index("a word of the wanted type")
 
@@ -156,11 +158,17 @@ def passage_score(document: Document) -> float:
 
 def _passage(document: Document) -> _Passage:
     metadata = document.metadata
-    cut = [piece for sentence in sentences(document.page_content) for piece in _pieces(sentence.text)]
-    parts = [(text, tokens, frozenset(stem for token in tokens for stem in token.stems)) for text, tokens in cut]
+    parts = _sentences(document.page_content)
     title = frozenset(with_roots(content_words(str(metadata.get("title") or ""))))
     stems = title.union(*(part[2] for part in parts))
     return _Passage(parts, title, stems, " ".join(str(metadata.get("quote") or "").split()))
+
+
+@kept_by_characters(_KEPT_CHARACTERS)
+def _sentences(text: str) -> list[tuple[str, tuple[Token, ...], frozenset[str]]]:
+    """Kept for passages that come again: for the answer after its sub-questions, and for what is asked next."""
+    cut = [piece for sentence in sentences(text) for piece in _pieces(sentence.text)]
+    return [(piece, tokens, frozenset(stem for token in tokens for stem in token.stems)) for piece, tokens in cut]
 
 
 def _pieces(text: str) -> list[tuple[str, tuple[Token, ...]]]:

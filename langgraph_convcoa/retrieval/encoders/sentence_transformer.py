@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -166,8 +166,7 @@ class SentenceTransformerEncoder(Encoder):
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
         with track(progress, len(texts), "Encoding") as advance:
-            for start in range(0, len(order), self.batch_size):
-                batch = order[start : start + self.batch_size]
+            for batch in _batches(order, [len(text) for text in texts], self.batch_size):
                 device_type = torch.device(self._load().device).type
                 half = torch.autocast(device_type, dtype=torch.bfloat16) if bfloat16 else nullcontext()
                 with self._lock, half, silence():
@@ -222,3 +221,15 @@ class SentenceTransformerEncoder(Encoder):
             return f"folder:{digest.hexdigest()}"
         config = getattr(getattr(self._load()[0], "auto_model", None), "config", None)
         return f"{self.model_name}@{getattr(config, '_commit_hash', None)}"
+
+
+def _batches(order: Sequence[int], lengths: Sequence[int], size: int) -> Iterator[list[int]]:
+    """Parts of at most `size` places, longest texts first; short texts are not padded to twice their length and more."""
+    batch: list[int] = []
+    for place in order:
+        if batch and (len(batch) == size or lengths[batch[0]] > 2 * lengths[place]):
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch

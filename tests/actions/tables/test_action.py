@@ -6,6 +6,8 @@ import asyncio
 import datetime
 import logging
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -122,6 +124,29 @@ def test_cells_are_short_and_plain() -> None:
     text = evidence_from(wide, "SELECT 1", "t", "data").page_content
     assert len(text) < 11_000
     assert "there are more" in text
+
+
+def test_tables_that_are_left_open_are_closed_at_the_end_of_python(sales: Path) -> None:
+    """DuckDB's threads bring a process down now and then that ends with an open connection."""
+    script = f"""
+import atexit, pathlib
+atexit.register(lambda: print(len(left._connections)))
+from langgraph_convcoa.actions.tables.files import DuckDBTables
+left = DuckDBTables({{"sales": pathlib.Path({str(sales)!r})}})
+print(left.run("SELECT COUNT(*) FROM sales", 5, 5.0).rows)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split("\n")[:2], done.stderr) == (0, ["((3,),)", "0"], "")
+
+
+def test_a_file_that_was_broken_for_a_while_is_read_again(sales: Path) -> None:
+    tables = DuckDBTables({"sales": sales})
+    sales.write_text("")
+    for _ in range(2):
+        with pytest.raises(TableError, match="empty"):
+            tables.tables()
+    sales.write_text(CSV)
+    assert tables.run("SELECT COUNT(*) FROM sales", 5, 5.0).rows == ((3,),)
 
 
 def test_closed_tables_say_so(sales: Path) -> None:
