@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-slow lint types doctest validate check lines bench docs pictures notebooks format clean help
+.PHONY: demo test test-slow fuzz lint types doctest validate check lines bench docs pictures notebooks format clean help
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -20,6 +20,9 @@ test: $(VENV)/.dev ## The suite to run all day.
 
 test-slow: $(VENV)/.dev ## What takes longer: real servers, subprocesses, Studio.
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal --durations 15
+
+fuzz: $(VENV)/.dev ## Fuzzing with 10,000 examples a test: an hour or two.
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --timeout 7200
 
 doctest: $(VENV)/.dev ## Run the examples in the docstrings.
 	$(BIN)/python -m pytest --doctest-modules langgraph_convcoa

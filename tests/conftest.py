@@ -21,7 +21,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes on a busy machine says nothing.
 settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# `make fuzz` asks for more examples than a run of the tests does.
+settings.register_profile("fuzz", deadline=None, max_examples=10_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "untimed"))
 
 
 @pytest.fixture(autouse=True)

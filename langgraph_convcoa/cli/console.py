@@ -5,20 +5,21 @@ Sub-questions, warnings and errors go to standard error, answers and results to 
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.status import Status
 from rich.text import Text
 
 from langgraph_convcoa.cli.approve import ask_decisions
-from langgraph_convcoa.text.terminal import one_line, printable
+from langgraph_convcoa.text.clean import flat
+from langgraph_convcoa.text.terminal import json_text, one_line, printable
 
 if TYPE_CHECKING:
     from langgraph_convcoa.cli.session import Session
@@ -36,12 +37,12 @@ _REPORT_WIDTH = 140
 
 def warn(message: str) -> None:
     """Print a one-line warning on standard error."""
-    typer.echo(f"warning: {' '.join(message.split())}", err=True)
+    typer.echo(f"warning: {flat(printable(message))}", err=True)
 
 
 def report(error: ConvCoAError) -> None:
     """Print an error that the user can mend, in one line on standard error."""
-    typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+    typer.echo(f"error: {flat(printable(str(error)))}", err=True)
 
 
 def citation_line(number: int, citation: Mapping[str, Any]) -> str:
@@ -80,9 +81,17 @@ def usage_line(usage: Mapping[str, Any]) -> str:
     )
 
 
+class _SafeConsole(Console):
+    """A console that shows no character which a terminal would obey, whatever is printed: names of files, texts, tables."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
 def consoles() -> tuple[Console, Console]:
     """Standard output and standard error: text as it is, lines left to the terminal to wrap, colours to what it can do."""
-    out, err = (Console(stderr=n, soft_wrap=True, highlight=False, markup=False, emoji=False) for n in (False, True))
+    out, err = (_SafeConsole(stderr=n, soft_wrap=True, highlight=False, markup=False, emoji=False) for n in (False, True))
     return out, err
 
 
@@ -106,7 +115,7 @@ def print_json(value: Any, indent: int | None = 2) -> None:
     """Print JSON on standard output, in ASCII where that can take nothing else."""
     out, _ = consoles()
     unicode_out = out.encoding.startswith("utf")
-    out.out(json.dumps(value, ensure_ascii=not unicode_out, indent=indent))
+    out.out(json_text(value, ascii_only=not unicode_out, indent=indent))
 
 
 def run_turn(session: Session, question: str | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retri
 from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexFolder, PassageCount, names_of, option, panel
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods
+from langgraph_convcoa.text.terminal import printable
 
 if TYPE_CHECKING:
     from langgraph_convcoa.evaluation.reports.figures import Prices
@@ -156,7 +157,7 @@ def qa(
         retry_failed=retry_failed,
         **({} if k is None else {"k": k}),
     )
-    report = evaluate_methods(plan, cache=open_cache(), notify=lambda text: typer.echo(text, err=True))
+    report = evaluate_methods(plan, cache=open_cache(), notify=lambda text: typer.echo(printable(text), err=True))
     print_report(report, as_json)
     if report.partial:
         warn(f"the report is partial: {report.answered} of {report.planned} answers are there")

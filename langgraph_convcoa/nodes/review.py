@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.asked import LONGEST_QUESTION
+from langgraph_convcoa.text.clean import clean
 
 PLAN, ANSWER, CORRECT = "plan", "answer", "correct"
 REVIEWED_NODES = (PLAN, CORRECT, ANSWER)
@@ -222,7 +223,7 @@ def _text(value: Any, what: str) -> str:
         raise InputError(f"{what} must be text, not {type(value).__name__}")
     if len(value) > LONGEST_QUESTION:
         raise InputError(f"{what} has {len(value):,} characters, {LONGEST_QUESTION:,} at most")
-    return value.encode("utf-8", "replace").decode()
+    return clean(value)
 
 
 def _named(reviews: Sequence[Review]) -> str:

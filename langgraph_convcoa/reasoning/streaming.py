@@ -79,7 +79,7 @@ class FinalAnswerReader:
         self._held = self._held[len(value) :]
         broken = not value and not self._ended and len(self._held) > 2 * _LONGEST_ESCAPE
         try:
-            self._answer += json.loads(f'"{value}"', strict=False)
+            self._answer += clean(json.loads(f'"{value}"', strict=False))
         except ValueError:
             broken = True
         if broken:
@@ -87,7 +87,7 @@ class FinalAnswerReader:
             self._answer, self._ended = "", True
         if len(self._answer) > LONGEST_ANSWER:
             self._answer, self._ended = cut_answer(self._answer), True
-        return clean(self._answer), self._ended
+        return self._answer, self._ended
 
 
 def _is_escape(value: str, place: int) -> bool:

@@ -40,6 +40,7 @@ from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 from langgraph_convcoa.retrieval.scoring.topk import check_settings
 from langgraph_convcoa.retrieval.searcher import Hit, Scoring, find, hit_document
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
+from langgraph_convcoa.text.clean import clean
 
 _LOGGER = logging.getLogger(__name__)
 # How often a search begins again because a passage that it found was deleted meanwhile.
@@ -476,7 +477,7 @@ def _query_text(query: str) -> str:
     """A question as it is encoded; InputError where it is no text or empty."""
     if not isinstance(query, str):
         raise InputError(f"The question must be a string, not {type(query).__name__}.")
-    text = query.strip().encode("utf-8", "replace").decode()
+    text = clean(query).strip()
     if not text:
         raise InputError("The question is empty; write one.")
     return text

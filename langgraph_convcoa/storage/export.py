@@ -6,11 +6,14 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.storage.base import FORMAT, later_format
+from langgraph_convcoa.text.clean import clean_value, flat
+from langgraph_convcoa.text.terminal import json_text, printable
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 KIND = "langgraph_convcoa thread"
 
 
+@cache
 def lasting_fields() -> dict[str, TypeAdapter[Any]]:
     """The fields of the state that outlast a turn, with their types."""
     from pydantic import TypeAdapter
@@ -49,6 +53,7 @@ def file_as_values(data: Any) -> dict[str, Any]:
     """
     from langgraph_convcoa.memory.knowledge_set import ROOT, ContextualKnowledgeSet
 
+    data = clean_value(data)
     if isinstance(data, dict) and ROOT in data:
         return _from_knowledge_set(data)
     if not isinstance(data, dict) or data.get("kind") != KIND or not isinstance(data.get("state"), dict):
@@ -112,7 +117,7 @@ def read_thread_file(path: Path) -> Any:
 
 def write_thread_file(data: Mapping[str, Any], path: Path) -> None:
     """Write an exported thread: as Markdown where the file's name ends in .md, else as JSON."""
-    text = thread_as_markdown(data) if path.suffix == ".md" else json.dumps(data, ensure_ascii=False, indent=2) + "\n"
+    text = thread_as_markdown(data) if path.suffix == ".md" else json_text(data, indent=2) + "\n"
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -138,10 +143,10 @@ def thread_as_markdown(data: Mapping[str, Any]) -> str:
     from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 
     knowledge = ContextualKnowledgeSet.load(data["state"].get("knowledge_set"))
-    parts = [f"# {' '.join(str(data['thread']).split())}"]
+    parts = [f"# {flat(str(data['thread']))}"]
     for entry in knowledge.rounds:
-        parts += [f"## {' '.join(entry['original_question'].split())}", entry["answer"].strip()]
+        parts += [f"## {flat(entry['original_question'])}", entry["answer"].strip()]
         cited = entry["convcoa"]["citations"] if "convcoa" in entry else []
-        lines = [f"- [{n}] {c['source'] or c['id']}: {' '.join(c['quote'].split())}" for n, c in enumerate(cited, start=1)]
+        lines = [flat(f"- [{n}] {c['source'] or c['id']}: {c['quote']}") for n, c in enumerate(cited, start=1)]
         parts += ["\n".join(lines)] if lines else []
-    return "\n\n".join(parts) + "\n"
+    return printable("\n\n".join(parts)) + "\n"

@@ -32,7 +32,8 @@ def clean(text: str) -> str:
 
 
 def clean_value(value: Any, depth: int = 0) -> Any:
-    r"""A value of JSON with every text in it cleaned, keys too; None for what lies deeper than `DEEPEST` levels.
+    r"""A value of JSON with every text in it cleaned, keys too; None for what lies deeper than `DEEPEST` levels, and for
+    whole numbers of more than 64 bits, which no store holds.
 
     Example:
         >>> clean_value({"a": ["\x00", 1.5]}) == {"a": ["\ufffd", 1.5]}
@@ -41,7 +42,7 @@ def clean_value(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return clean(value)
     if not isinstance(value, Mapping | list | tuple):
-        return value
+        return value if not isinstance(value, int) or -(2**63) <= value < 2**63 else None
     if depth >= DEEPEST:
         return None
     if isinstance(value, Mapping):

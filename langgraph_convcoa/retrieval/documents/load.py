@@ -21,6 +21,7 @@ from langgraph_convcoa.retrieval.documents.formats import Piece, read_csv, read_
 from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
 from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 from langgraph_convcoa.retrieval.progress import track
+from langgraph_convcoa.text.clean import clean
 
 logger = logging.getLogger(__name__)
 
@@ -225,8 +226,8 @@ def _document(piece: Piece, name: str, seen: Counter[str]) -> Document:
 
 
 def _storable(text: str) -> str:
-    """The text without lone surrogates, which no file or terminal takes, and with plain line ends."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    """The text as every store takes it, with plain line ends."""
+    return clean(text).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _reason(error: Exception) -> str:

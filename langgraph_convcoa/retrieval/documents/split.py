@@ -12,10 +12,10 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.text.clean import clean
 from langgraph_convcoa.text.words import sentences
 
 _LOGGER = logging.getLogger(__name__)
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _PARAGRAPH = re.compile(r"\S.*?(?=\n[^\S\n]*\n|\Z)", re.DOTALL)
 _WORD = re.compile(r"\S+")
 _CHARACTERS = 16
@@ -59,7 +59,7 @@ def pattern_text(passage: Document) -> str:
 def passage_title(passage: Document) -> str:
     """The title that is encoded with a passage, at most 200 characters of it."""
     title = passage.metadata.get("title")
-    return _clean(" ".join(title[: 4 * _TITLE_CHARACTERS].split())[:_TITLE_CHARACTERS]) if isinstance(title, str) else ""
+    return clean(" ".join(title[: 4 * _TITLE_CHARACTERS].split())[:_TITLE_CHARACTERS]) if isinstance(title, str) else ""
 
 
 def windows(text: str, size: int = 3, stride: int = 2) -> list[Span]:
@@ -94,7 +94,7 @@ def identify(documents: Iterable[Document]) -> list[Document]:
     seen: set[str] = set()
     empty = 0
     for document in documents:
-        text = _clean(document.page_content)
+        text = clean(document.page_content)
         if not text.strip():
             empty += 1
             continue
@@ -120,11 +120,6 @@ def _check_ids(documents: Iterable[Document]) -> None:
         if document.id in seen:
             raise RetrievalError(f"The document id {document.id!r} is used twice; give every document an id of its own.")
         seen.add(document.id)
-
-
-def _clean(text: str) -> str:
-    """Lone surrogates, which no tokenizer takes, as replacement characters; offsets stay as they are."""
-    return _SURROGATE.sub("\ufffd", text)
 
 
 def _parts(document: Document, encoder: Encoder) -> Iterator[Document]:

@@ -257,7 +257,7 @@ def test_a_line_separator_inside_a_json_string_does_not_end_the_line(tmp_path: P
 
 def test_a_lone_surrogate_is_replaced(tmp_path: Path) -> None:
     path = write(tmp_path, "a.json", r'["ok \ud800 still"]')
-    assert load_documents(path)[0].page_content == "ok ? still"
+    assert load_documents(path)[0].page_content == "ok \ufffd still"
 
 
 @pytest.mark.parametrize(
