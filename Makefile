@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-slow fuzz lint types doctest validate check lines bench docs pictures notebooks format clean help
+.PHONY: demo test test-slow fuzz lint types doctest validate check lines bench docs pictures notebooks format clean help bench-load
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -59,6 +59,10 @@ lines: ## Lines of Python in the package, in all and by room.
 
 bench: $(VENV)/.dev ## The overhead of a turn.
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only
+
+bench-load: $(VENV)/.dev ## Turns a second of 50 conversations, and the memory of 2,000 turns with 50 kB of evidence.
+	$(BIN)/python -m tests.benchmarks.load turns
+	$(BIN)/python -m tests.benchmarks.load memory
 
 format: $(VENV)/.dev ## Mend style and formatting.
 	$(BIN)/ruff check --fix .

@@ -124,8 +124,12 @@ def first_damaged(folder: Path, wanted: Mapping[str, str]) -> str | None:
     """The first file that is missing or has another SHA-256 than it should; None where all are as they should be."""
     for name, digest in wanted.items():
         path = folder / name
-        # A name that leads elsewhere is none that was written here.
-        if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file() or _digest(path) != digest:
+        try:
+            # A name that leads elsewhere is none that was written here.
+            sound = path.resolve().is_relative_to(folder.resolve()) and path.is_file() and _digest(path) == digest
+        except (OSError, ValueError):
+            sound = False
+        if not sound:
             return name
     return None
 

@@ -171,9 +171,10 @@ class RunFolder:
         of_judge = ("judge", "judge_base_url") if had_judge and has_judge else ()
         fixed = [name for name in other if name not in MAY_CHANGE or name in of_judge]
         if fixed:
+            name = " ".join(fixed[0].split())
             then, now = (json.dumps(settings.get(fixed[0])) for settings in (found, self.settings))
             raise InputError(
-                f"the run in {self.path} was made with {fixed[0]} = {then}, not {now}: give the same settings to resume it, "
+                f"the run in {self.path} was made with {name} = {then}, not {now}: give the same settings to resume it, "
                 "name another folder with --out, or start again with --fresh"
             )
         if had_judge and not has_judge:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import logging
 import os
 import re
@@ -161,6 +162,12 @@ def read_pieces(path: str, suffix: str, limit: int) -> tuple[list[dict[str, Any]
     """The texts of a file as JSON data, and how many bytes of the limit they used: what a worker does."""
     with Path(path).open("rb") as stream:
         pieces, used = _parsed(stream, suffix, limit)
+    return [asdict(piece) for piece in pieces], used
+
+
+def read_bytes(data: bytes, suffix: str, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """As `read_pieces`, of the bytes of a file."""
+    pieces, used = _parsed(io.BytesIO(data), suffix, limit)
     return [asdict(piece) for piece in pieces], used
 
 

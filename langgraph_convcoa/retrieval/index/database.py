@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
+from pydantic import TypeAdapter
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import sqlite_connection, sqlite_stamp
@@ -30,6 +33,7 @@ STORED_TYPES: dict[PatternType, str] = {"float32": "<f4", "int8": "i1"}
 
 _APPLICATION_ID = 0x434F4349
 _VALUES_PER_QUERY = 500
+_FILE = re.compile(r"patterns\.\d+\.bin")
 _SCHEMA = (
     "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), body TEXT NOT NULL, checksum INTEGER NOT NULL)",
     "CREATE TABLE blocks (first INTEGER PRIMARY KEY, sizes BLOB NOT NULL, keys BLOB NOT NULL, scales BLOB NOT NULL,"
@@ -159,7 +163,7 @@ class Transaction:
         with self._decoding("its head"):
             if row is None or _checksum(row[0]) != row[1]:
                 raise damaged(self._folder, "its head does not match its checksum")
-            return Head(**json.loads(row[0]))
+            return _head(row[0])
 
     def put_head(self, head: Head) -> None:
         """Store the head as that of one more commit."""
@@ -266,8 +270,22 @@ class Transaction:
         """Errors of decoding as damage: a changed bit may make a value one of another type."""
         try:
             yield
-        except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+        except (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError) as error:
             raise damaged(self._folder, f"{what} cannot be read: {type(error).__name__}") from error
+
+
+@cache
+def _heads() -> TypeAdapter[Head]:
+    return TypeAdapter(Head)
+
+
+def _head(text: str) -> Head:
+    """The head in a row; ValueError where it is none, also where only its checksum is right."""
+    head = _heads().validate_json(text, strict=True)
+    counts = (head.dimension - 1, head.rows, head.next_key - 1, head.commits)
+    if not all(0 <= count < 2**53 for count in counts) or (head.rows and not _FILE.fullmatch(head.file)):
+        raise ValueError("a count or the file is out of range")
+    return head
 
 
 @contextmanager
