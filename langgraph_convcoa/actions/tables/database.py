@@ -47,6 +47,7 @@ class DatabaseTables:
         self._url = parsed_url(url)
         self._names = list(names) if names is not None else None
         self._unsampled: set[tuple[str, str]] = set()
+        self._settings: frozenset[str] = frozenset()
         self.dialect = _DIALECTS.get(self._url.get_backend_name(), self._url.get_backend_name())
         self.source = _shown(self._url)
         self._engine = self._create_engine()
@@ -109,7 +110,7 @@ class DatabaseTables:
     def _read_only(self, seconds: float) -> Iterator[Connection]:
         milliseconds = max(1, int(min(seconds * 1000, _MOST_MILLISECONDS)))
         before = {
-            "postgres": ("SET TRANSACTION READ ONLY", _postgres_limits(milliseconds)),
+            "postgres": ("SET TRANSACTION READ ONLY",),
             "mysql": (
                 f"SET SESSION max_execution_time = {milliseconds}",
                 "SET SESSION sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES'",
@@ -120,6 +121,11 @@ class DatabaseTables:
             try:
                 for statement in before.get(self.dialect, ()):
                     connection.exec_driver_sql(statement)
+                if self.dialect == "postgres":
+                    if not self._settings:
+                        rows = connection.exec_driver_sql("SELECT name FROM pg_catalog.pg_settings")
+                        self._settings = frozenset(str(row[0]) for row in rows)
+                    connection.exec_driver_sql(_postgres_limits(milliseconds, self._settings))
                 yield connection
             finally:
                 if not connection.closed and not connection.invalidated:
@@ -192,8 +198,8 @@ class DatabaseTables:
         return redact(text, secrets).rstrip(". ")
 
 
-def _postgres_limits(milliseconds: int) -> str:
-    """One statement that sets, for a transaction, what a query may use, and how its strings are read.
+def _postgres_limits(milliseconds: int, there: frozenset[str]) -> str:
+    """One statement that sets, for a transaction, what a query may use, and how its strings are read: as far as it is there.
 
     Expressions are not compiled (no limit of time is kept to meanwhile); files for sorting are limited where the user may.
     """
@@ -207,7 +213,7 @@ def _postgres_limits(milliseconds: int) -> str:
         "hash_mem_multiplier": "1",
         "max_parallel_workers_per_gather": "2",
     }
-    named = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings.items())
+    named = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings.items() if name in there)
     files = "pg_catalog.set_config('temp_file_limit', '1GB', true)"
     return f"SELECT {named}, CASE WHEN pg_catalog.current_setting('is_superuser') = 'on' THEN {files} END"
 

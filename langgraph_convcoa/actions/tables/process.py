@@ -15,9 +15,9 @@ from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Column, Result, Table, TableError
 from langgraph_convcoa.actions.tables.worker import GRACE_SECONDS, receive, result_of, send
 
-_START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS = 60.0, 120.0, 4.0
-"""Limits for starting the process, reading files, and opening a database with values of its views."""
-_KEPT = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "LANG", "LC_ALL", "HOME", "TZ")
+_START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS, _PLAIN_SECONDS = 60.0, 120.0, 4.0, 30.0
+"""Limits for starting the process, reading files, and opening a database with values of its views and without."""
+_KEPT = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "LANG", "LC_ALL", "TZ")
 _ERRORS = {"ActionInputError": ActionInputError, "TableError": TableError, "TimeoutError": TimeoutError}
 
 
@@ -117,7 +117,7 @@ class EngineProcess:
             if not self._opening["sample_views"]:
                 raise TableError(f"{self.source} cannot be opened: it takes too long or too much memory") from None
             # A view may take for ever: without values of views a database opens at once.
-            self._opening["sample_views"] = False
+            self._opening |= {"sample_views": False, "seconds": max(_PLAIN_SECONDS, self._opening["seconds"])}
             self._start()
 
     def _open(self) -> None:

@@ -222,6 +222,19 @@ def test_a_hostile_statement_changes_and_reads_nothing(place: Place, sql: str) -
     assert not list(Path("/tmp").glob("convcoa-other*"))
 
 
+def test_a_backslash_in_a_text_is_a_backslash(place: Place) -> None:
+    """On every server: the role `analyst` has standard_conforming_strings off."""
+    assert "\\' || 'x" in place.ask("SELECT 'a\\'' || ''x' AS t FROM sales LIMIT 1")
+
+
+def test_a_server_is_asked_for_its_limits(place: Place) -> None:
+    [engine] = place.action._engines
+    if engine.dialect == "postgres":
+        shown = "current_setting('statement_timeout'), current_setting('work_mem'), current_setting('jit')"
+        more = "current_setting('standard_conforming_strings'), current_setting('transaction_read_only')"
+        assert engine.run(f"SELECT {shown}, {more}", 5, 7.0).rows == (("7s", "16MB", "off", "on", "on"),)
+
+
 UNGUARDED = [
     "DELETE FROM sales",
     "DROP TABLE sales",
