@@ -23,9 +23,11 @@ from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.words import content_words
 from langgraph_convcoa.verification.mrfs import conv_mrfs
+from langgraph_convcoa.verification.references import segments
 from langgraph_convcoa.verification.statements import is_sentence
 
 STANDS_IN = "the best evidence stands in"
+_SENTENCES_TRIED, _LONGEST_STAND_IN = 10, 300
 _LIST_MARK = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+")
 
 
@@ -205,8 +207,15 @@ def _best_sentence(open_item: Unsolved) -> str:
     """The sentence of the evidence that is closest to the sub-question; "" where only titles and headings are."""
     verdict = conv_mrfs(open_item.sub_question, open_item.evidence)
     quotes = [verdict.quote, *(str(document.metadata.get("quote") or "") for document in open_item.evidence)]
-    texts = [document.page_content[:300] for document in open_item.evidence]
+    texts = [text for document in open_item.evidence for text in _first_sentences(document)]
     return next((text for text in (*quotes, *texts) if not _is_heading(text, open_item.evidence)), "")
+
+
+def _first_sentences(document: Document) -> list[str]:
+    """The first sentences of a document; of the result of a query its beginning, which need not be one."""
+    if "query" in document.metadata:
+        return [document.page_content[:_LONGEST_STAND_IN]]
+    return [segment.text[:_LONGEST_STAND_IN] for segment in segments(document.page_content)[:_SENTENCES_TRIED]]
 
 
 def _is_heading(text: str, evidence: Sequence[Document]) -> bool:
@@ -219,7 +228,7 @@ def _is_heading(text: str, evidence: Sequence[Document]) -> bool:
         return True
     if any("query" in document.metadata and plain in document.page_content for document in evidence):
         return False
-    return plain[-1] not in ".!?。！？…" and not is_sentence(plain)
+    return plain[-1] in "?？" or (plain[-1] not in ".!。！…" and not is_sentence(plain))
 
 
 def numbers_of(evidence: Sequence[Document]) -> Mapping[str, int]:

@@ -78,7 +78,7 @@ def test_an_edited_plan_may_come_as_text_and_leave_out_what_is_empty(as_text: bo
 
 
 def test_text_that_no_store_can_keep_is_made_proper() -> None:
-    assert decide(edit("data_analysis", sub_question="a\ud800b"))[0].args["sub_question"] == "a?b"
+    assert decide(edit("data_analysis", sub_question="a\ud800b"))[0].args["sub_question"] == "a\ufffdb"
 
 
 @pytest.mark.parametrize(
