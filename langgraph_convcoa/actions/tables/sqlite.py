@@ -76,7 +76,7 @@ class SQLiteTables:
         try:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-            for setting in ("query_only = ON", "trusted_schema = OFF", "temp_store = MEMORY"):
+            for setting in ("query_only = ON", "trusted_schema = OFF"):
                 connection.execute(f"PRAGMA {setting}")
             yield connection
         finally:
