@@ -46,6 +46,7 @@ _IN_WORKER = {
     **dict.fromkeys((".json", ".csv", ".tsv"), 1_000_000),
 }  # fmt: skip
 """Formats whose parsers can take time and memory out of all proportion to a file, and the bytes from which on they can."""
+_IMPORT_SECONDS = 60.0
 _SECONDS, _SECONDS_PER_MB = 3.0, 30.0
 """A worker's time for a file: three seconds, and so many more for each megabyte of it."""
 
@@ -158,6 +159,15 @@ def _suffix(file: Path) -> str | None:
     return suffix if suffix in _READERS or suffix == ".pdf" else None
 
 
+def load_parser(suffix: str) -> None:
+    """Import what reads this kind of file, which is no file's own time."""
+    if suffix == ".pdf":
+        import pypdf  # noqa: F401
+    elif suffix in (".html", ".htm", ".md", ".markdown"):
+        import bs4  # noqa: F401
+        import markdown_it  # noqa: F401
+
+
 def read_pieces(path: str, suffix: str, limit: int) -> tuple[list[dict[str, Any]], int]:
     """The texts of a file as JSON data, and how many bytes of the limit they used: what a worker does."""
     with Path(path).open("rb") as stream:
@@ -194,6 +204,7 @@ def _read(file: Path, folder: Path | None, limit: int, workers: Workers) -> tupl
                 # Here too, so that a file that cannot be opened is told from one that cannot be read.
                 pass
             seconds = _SECONDS + _SECONDS_PER_MB * size / 1e6
+            workers.call(load_parser, suffix, seconds=_IMPORT_SECONDS)
             found, used = workers.call(read_pieces, str(file.absolute()), suffix, limit, seconds=seconds)
             pieces = [Piece(**piece) for piece in found]
         else:

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -20,9 +21,13 @@ from typing import IO, Any
 from langgraph_convcoa.errors import ConvCoAError, InputError
 
 _START_SECONDS = 120.0
+_PATIENCE = 4
+"""So many times the processor's seconds may pass by the clock, since a busy machine gives a worker a part of them only."""
 _CALLS = 500
 """After so many calls a worker is replaced: parsers keep caches, which would end in its limit of memory."""
 _LONGEST = 300_000_000
+_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH")
+"""Of the environment, what a worker gets; no key of a provider is among them."""
 _BYTES = "\x00bytes"
 _PACKAGE = __name__.partition(".")[0]
 _Answer = dict[str, Any]
@@ -79,7 +84,8 @@ class Workers:
         """What the function returns for these arguments.
 
         Raises:
-            LimitError: It took longer than `seconds` or more memory than there is, or ended its process.
+            LimitError: It took more than `seconds` of the processor (on Windows: of time) or too much memory, or ended its
+                process.
             ConvCoAError: As the function raises it; any other of its errors is a LimitError with its type.
         """
         worker = self._free.get()
@@ -109,7 +115,11 @@ class _Worker:
     def __init__(self, megabytes: int) -> None:
         code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({megabytes})"
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with no code of others
-            [sys.executable, "-I", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [sys.executable, "-I", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
         )
         self._owner = os.getpid()
         self._calls = 0
@@ -131,7 +141,7 @@ class _Worker:
             late.set()
             self._process.kill()
 
-        timer = threading.Timer(seconds, stop)
+        timer = threading.Timer(seconds * (_PATIENCE if os.name == "posix" else 1), stop)
         timer.daemon = True
         timer.start()
         self._sound = False
@@ -139,7 +149,9 @@ class _Worker:
             _send(self._process.stdin, [function.__module__, function.__qualname__, list(arguments), seconds, returns])
             answer: _Answer = _receive(self._process.stdout)
         except (OSError, EOFError, ValueError):
-            told = f"takes longer than {seconds:.3g} s to read" if late.is_set() else "ended the process that read it"
+            self._process.kill()
+            spent = self._process.wait() == -getattr(signal, "SIGXCPU", signal.SIGABRT)
+            told = f"takes longer than {seconds:.3g} s to read" if spent or late.is_set() else "ended the process that read it"
             return {"error": "", "message": told}
         finally:
             timer.cancel()
@@ -200,13 +212,13 @@ def _limit_memory(megabytes: int) -> None:
 
 
 def _limit_seconds(seconds: float) -> None:
-    """Seconds of the processor, after which the system ends a worker whose owner is gone."""
+    """Seconds of the processor, after which the system ends this worker, also where its owner is gone."""
     try:
         import resource
 
         used = resource.getrusage(resource.RUSAGE_SELF)
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 2, most))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 1, most))
     except (ImportError, OSError, ValueError):
         return
 

@@ -118,6 +118,16 @@ def test_memory_is_limited() -> None:
         assert workers.call(fill, 50, seconds=20) == 50_000_000
 
 
+def variables() -> list[str]:
+    return list(os.environ)
+
+
+def test_a_worker_has_no_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_PROVIDER_KEY", "x4y5z6")
+    with Workers() as workers:
+        assert "SOME_PROVIDER_KEY" not in workers.call(variables, seconds=20)
+
+
 def test_what_a_parser_prints_is_no_answer() -> None:
     with Workers() as workers:
         assert workers.call(say, "\x00" * 100, seconds=20) is None
