@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from langchain_core.documents import Document
@@ -106,6 +106,31 @@ def select(
                     "give every document an id of its own."
                 )
     return Selection([str(document.id) for document in identified], chosen, replaced, len(entries) - len(chosen))
+
+
+def distinct(ids: Iterable[str]) -> list[str]:
+    """Ids, each once, in order; a string is one id. InputError where they are none."""
+    if not isinstance(ids, Iterable):
+        raise InputError(f"The ids must be a list of texts, not {type(ids).__name__}.")
+    names = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"An id must be a text, not {name!r:.60}.")
+    return names
+
+
+def check_deletable(
+    ids: Iterable[str], there: Container[str], owners: Callable[[Sequence[str]], Mapping[str, str]]
+) -> list[str]:
+    """Those of the ids whose documents are there; InputError for the id of a passage of a longer one."""
+    names = distinct(ids)
+    unknown = [name for name in names if name not in there]
+    of = owners(unknown) if unknown else {}
+    for name in unknown:
+        if name in of:
+            reason = f"{name!r} is a passage of {of[name]!r}, which can only be deleted as a whole"
+            raise InputError(f"{reason}; nothing was deleted.")
+    return [name for name in names if name in there]
 
 
 def check_storable(document: Document) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
@@ -17,14 +17,12 @@ from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.documents.split import Span
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
-
-Filter = Mapping[str, Any] | Callable[[Document], bool]
-"""Metadata that must be equal (or one of a list, tuple or set of values), or a function of the passage."""
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 """Passages by their numbers in a view."""
@@ -136,8 +134,15 @@ class Corpus(Protocol):
         """`add_documents`, where a document takes the place of the one that has its id."""
 
     @abstractmethod
-    def delete(self, ids: Iterable[str]) -> None:
-        """Delete documents by their ids, all or none."""
+    def delete(self, ids: Iterable[str]) -> list[str]:
+        """Delete the documents of these ids that are there, at once, and return their ids.
+
+        InputError, with nothing deleted, where an id is that of a passage of a longer document.
+        """
+
+    @abstractmethod
+    def documents(self, ids: Iterable[str]) -> list[Document]:
+        """The documents, or passages of longer ones, of these ids that are there, in this order, to be the caller's."""
 
     def compact(self) -> None:
         """Free the space of what was deleted, where it takes any."""
@@ -153,25 +158,3 @@ def read(view: View, numbers: Numbers | None = None) -> Iterator[Passage]:
     chosen = view.numbers if numbers is None else numbers
     for start in range(0, len(chosen), _READ_AT_ONCE):
         yield from view.fetch(chosen[start : start + _READ_AT_ONCE].tolist())
-
-
-def allowed_passages(passages: Sequence[Document], condition: Filter | None) -> npt.NDArray[np.bool_] | None:
-    """(n,), True for the passages that meet the condition; None where there is none.
-
-    Example:
-        >>> passages = [Document("a", metadata={"year": 2016}), Document("b", metadata={"year": 2020}), Document("c")]
-        >>> allowed_passages(passages, {"year": [2016, 2017]}).tolist()
-        [True, False, False]
-    """
-    if condition is None:
-        return None
-    if callable(condition):
-        return np.array([bool(condition(passage)) for passage in passages], dtype=np.bool_)
-    return np.array([_has(passage.metadata, condition) for passage in passages], dtype=np.bool_)
-
-
-def _has(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(
-        metadata.get(key) in value if isinstance(value, list | tuple | set | frozenset) else metadata.get(key) == value
-        for key, value in wanted.items()
-    )

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.changes import content_digest, entries_of, select
-from langgraph_convcoa.retrieval.corpus import Corpus, Filter, Numbers, Passage, allowed_passages
-from langgraph_convcoa.retrieval.documents.split import Span, pattern_text, split_documents, windows
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.changes import check_deletable, content_digest, distinct, entries_of, select
+from langgraph_convcoa.retrieval.corpus import Corpus, Numbers, Passage
+from langgraph_convcoa.retrieval.documents.split import Span, pattern_text, rejoined, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.cache import encode_patterns as encode_texts
+from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
 from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
@@ -134,7 +137,8 @@ class MemoryCorpus(Corpus):
         >>> corpus, encoder = MemoryCorpus(), as_encoder(DeterministicFakeEmbedding(size=8))
         >>> corpus.add_documents([Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b")], encoder)
         ['a', 'b']
-        >>> corpus.delete(["a"])
+        >>> corpus.delete(["a", "z"])
+        ['a']
         >>> len(corpus), corpus.snapshot().keys.tolist()
         (1, [1])
     """
@@ -166,18 +170,36 @@ class MemoryCorpus(Corpus):
         """`add_documents`, where a document takes the place of the one that has its id."""
         return self._put(documents, True, encoder, cache, progress)
 
-    def delete(self, ids: Iterable[str]) -> None:
-        """Delete documents by their ids; nothing is deleted, with an InputError, where there is no such document."""
-        names = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
+    def delete(self, ids: Iterable[str]) -> list[str]:
+        """Delete the documents of these ids that are there, and return their ids."""
         with self._changing:
             there = self._documents()
-            unknown = next((name for name in names if name not in there), None)
-            if unknown is not None:
-                raise InputError(f"There is no document {unknown!r} in the memory; nothing was deleted.")
+            names = check_deletable(ids, there, lambda unknown: _owners(self._state, there, unknown))
             self._state = self._without(names, there)
+            return names
+
+    def documents(self, ids: Iterable[str]) -> list[Document]:
+        """The documents, or passages of longer ones, of these ids that are there."""
+        with self._changing:
+            state, there = self._state, self._documents()
+        passages = {str(passage.id): passage for passage in state.passages}
+        found = []
+        for name in distinct(ids):
+            if name in there:
+                found.append(rejoined(name, [state.passages[number] for number in there[name]]))
+            elif name in passages:
+                found.append(passages[name].model_copy(deep=True))
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy changes by itself: its keys are valid under a source of its own. Its BM25 and ANN indexes are built again.
+        return type(self), (replace(self._state, source=secrets.token_hex(16)),)
+
+    def __repr__(self) -> str:
+        return f"MemoryCorpus(passages={len(self)})"
 
     def _put(
-        self, given: Iterable[Document], replace: bool, encoder: Encoder, cache: PatternCache | None, progress: Progress
+        self, given: Iterable[Document], replacing: bool, encoder: Encoder, cache: PatternCache | None, progress: Progress
     ) -> list[str]:
         with self._changing:
             state, there = self._state, self._documents()
@@ -186,10 +208,8 @@ class MemoryCorpus(Corpus):
             def digests(ids: Sequence[str]) -> dict[str, bytes]:
                 return {name: content_digest(state.passages[i] for i in there[name]) for name in ids if name in there}
 
-            def owners(_ids: Sequence[str]) -> dict[str, str]:
-                return {str(state.passages[number].id): name for name, numbers in there.items() for number in numbers}
-
-            chosen = select(given, encoder, replace=replace, digests=digests, owners=owners)
+            owners = partial(_owners, state, there)
+            chosen = select(given, encoder, replace=replacing, digests=digests, owners=owners)
             if chosen.entries:
                 passages = [passage for entry in chosen.entries for passage in entry.passages]
                 added = encoded_memory(passages, encoder, state.patterns.dtype, cache, progress, first_key=self._next_key)
@@ -209,6 +229,11 @@ class MemoryCorpus(Corpus):
     def _without(self, names: Iterable[str], there: dict[str, list[int]]) -> Memory:
         gone = [number for name in names for number in there[name]]
         return self._state.select(np.setdiff1d(np.arange(len(self)), gone)) if gone else self._state
+
+
+def _owners(state: Memory, there: Mapping[str, Sequence[int]], _ids: Sequence[str]) -> dict[str, str]:
+    """The document of each passage."""
+    return {str(state.passages[number].id): name for name, numbers in there.items() for number in numbers}
 
 
 def window_text(passage: Document, span: Span) -> str:

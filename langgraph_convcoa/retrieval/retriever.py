@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,10 +20,12 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, ValidationError
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Filter, StaleSnapshot, View
+from langgraph_convcoa.retrieval.corpus import Asked, Corpus, StaleSnapshot, View
+from langgraph_convcoa.retrieval.editing import EditableRetriever, as_cache, checked_documents, text_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings, approximate_settings
 from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
@@ -47,17 +50,24 @@ _LOGGER = logging.getLogger(__name__)
 _ATTEMPTS = 5
 
 
-class HopfieldRetriever(BaseRetriever):
+class HopfieldRetriever(EditableRetriever):
     """Retrieve passages by sparse Hopfield association, in conversation, without a model call (Pan et al. 2024b, section 4).
 
     A passage is a set of patterns: one of the whole and one of each window of up to three sentences. Its score for a query
     state x is w <x, y_0> + sim(z, x), where z is what the windows give back to x. Earlier turns are a memory too, which pulls
     the state towards them: normalise(x + lambda sparsemax(beta_h x H^T) H). Make one with `from_documents` or `from_texts`.
 
+    A call may set `k`, `history`, `filter` and `score_threshold` in place of the retriever's: `invoke(question, k=3,
+    filter={"year": {"$gte": 2020}})`. With `filter={}` all passages are searched, with a threshold of -inf none is left out.
+
+    A score is from -(w + 1) to w + 1 + `lexical_weight`, which is -2 to 2.1 by default, and 0 is no likeness; trained weights
+    of the association may go beyond. Scores of one question can be compared, those of several only roughly.
+
     Every returned document is new, has an id, and in its metadata `source`, `score`, `quote`, the window that matched best,
     and `certified`: whether its ranking is certainly the exact one of all that is stored, as it always is unless `approximate`
-    is set or a vector store found the candidates. Of a query longer than the encoder reads (256 tokens by default) the start
-    counts.
+    is set or a vector store found the candidates. What depends on the question does not count when documents are compared: one
+    passage that two questions found is equal, so that `MultiQueryRetriever` returns it once. Of a query longer than the
+    encoder reads (256 tokens by default) the start counts.
 
     Attributes:
         k: How many documents are returned, at most.
@@ -67,12 +77,15 @@ class HopfieldRetriever(BaseRetriever):
         history_weight: lambda, how far earlier turns pull the query.
         history_beta: beta_h, inverse temperature of the association with earlier turns.
         score_threshold: Documents below this score are left out.
-        filter: Metadata that documents must have, or a function that says whether a document may be returned.
+        filter: Metadata that passages must have, or a function that says whether one may be returned. In a mapping a value
+            must be equal, a list has one that must be, and operators are LangChain's: `$eq`, `$ne`, `$gt`, `$gte`, `$lt`,
+            `$lte`, `$between`, `$in`, `$nin`, `$contains`, `$exists`; `$and`, `$or` and `$not` join filters.
         return_association: Put under `association` which windows matched: [{text, start, end, weight}].
         approximate: None searches everything, exactly. For corpora of millions of patterns, True or `ApproximateSettings`: an
             ANN index (HNSW) names candidates, which are scored exactly (extra `approximate`). Up to ten times as many passages
             as candidates (2,000) the search is exact all the same.
-        corpus: What is searched: a `MemoryCorpus`, an `Index` on disk or a `VectorStoreCorpus`. Copies share it.
+        corpus: What is searched: a `MemoryCorpus`, an `Index` on disk or a `VectorStoreCorpus`. `model_copy` shares it; a deep
+            copy or a pickle has passages in memory of its own, and opens an index on disk again.
         encoder: What encodes the queries, and encoded the corpus.
         model: What training gave the query's side: "default" (the model that comes with the package), "untrained", a folder
             that `convcoa train` made, or a `RetrieverModel`. When None, "default" with the default encoder, else "untrained".
@@ -102,9 +115,6 @@ class HopfieldRetriever(BaseRetriever):
     return_association: bool = False
     approximate: bool | ApproximateSettings | None = None
 
-    # Fields, so that `configurable_fields`, which makes a new object of an old one's fields, takes them along; never dumped.
-    corpus: SkipValidation[Corpus] = Field(repr=False, exclude=True)
-    encoder: SkipValidation[Encoder] = Field(repr=False, exclude=True)
     model: SkipValidation[RetrieverModel | str | Path | None] = Field(default=None, repr=False, exclude=True)
 
     _states: StateEncoder = PrivateAttr()
@@ -168,7 +178,7 @@ class HopfieldRetriever(BaseRetriever):
         ann = approximate_settings(retriever.approximate)
         if ann is not None:
             ANNIndex(1)
-        documents, store = _checked(documents), _cache(cache)
+        documents, store = checked_documents(documents), as_cache(cache)
         if path is None:
             memory = build_memory(documents, retriever.encoder, cache=store, progress=progress, dtype=dtype or "float32")
             retriever.corpus = corpus = MemoryCorpus(memory)
@@ -198,15 +208,7 @@ class HopfieldRetriever(BaseRetriever):
         Raises:
             InputError: There are not as many metadatas or ids as texts, or the texts are one string.
         """
-        if isinstance(texts, str):
-            raise InputError("The texts are one string; give a list of texts.")
-        bodies = list(texts)
-        data = [{} for _ in bodies] if metadatas is None else list(metadatas)
-        names = [None for _ in bodies] if ids is None else list(ids)
-        if not len(bodies) == len(data) == len(names):
-            raise InputError(f"There are {len(bodies)} texts, {len(data)} metadatas and {len(names)} ids; give one of each.")
-        documents = [Document(id=i, page_content=t, metadata=m) for t, m, i in zip(bodies, data, names, strict=True)]
-        return cls.from_documents(documents, **settings)
+        return cls.from_documents(text_documents(texts, metadatas, ids), **settings)
 
     @classmethod
     def from_vectorstore(
@@ -244,7 +246,7 @@ class HopfieldRetriever(BaseRetriever):
             >>> [document.page_content for document in retriever.invoke("Ada wrote it.")]
             ['Ada wrote it.']
         """
-        corpus = VectorStoreCorpus(store, encoder, candidates=candidates, search_kwargs=search_kwargs, cache=_cache(cache))
+        corpus = VectorStoreCorpus(store, encoder, candidates=candidates, search_kwargs=search_kwargs, cache=as_cache(cache))
         return cls(corpus=corpus, encoder=corpus.encoder, **settings)
 
     @classmethod
@@ -276,9 +278,12 @@ class HopfieldRetriever(BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun | None = None,
         k: int | None = None,
         history: History | None = None,
+        filter: Filter | None = None,
+        score_threshold: float | None = None,
     ) -> list[Document]:
-        asked = self._asked([query], [history], k)
-        return self._documents(asked, self.corpus.view(asked))
+        called = self._called(filter=filter, score_threshold=score_threshold)
+        asked = called._asked([query], [history], k)
+        return called._documents(asked, self.corpus.view(asked))
 
     async def _aget_relevant_documents(
         self,
@@ -287,28 +292,40 @@ class HopfieldRetriever(BaseRetriever):
         run_manager: AsyncCallbackManagerForRetrieverRun | None = None,
         k: int | None = None,
         history: History | None = None,
+        filter: Filter | None = None,
+        score_threshold: float | None = None,
     ) -> list[Document]:
-        asked = await run_in_executor(None, self._asked, [query], [history], k)
-        return await run_in_executor(None, self._documents, asked, await self.corpus.aview(asked))
+        called = self._called(filter=filter, score_threshold=score_threshold)
+        asked = await run_in_executor(None, called._asked, [query], [history], k)
+        return await run_in_executor(None, called._documents, asked, await self.corpus.aview(asked))
 
     def search_batch(
-        self, queries: Sequence[str], histories: Sequence[History | None] | None = None, k: int | None = None
+        self,
+        queries: Sequence[str],
+        histories: Sequence[History | None] | None = None,
+        k: int | None = None,
+        *,
+        filter: Filter | None = None,
+        score_threshold: float | None = None,
     ) -> list[list[tuple[str, float]]]:
-        """The ids and scores of the best passages for each of many queries, best first; no threshold is applied.
+        """The ids and scores of the best passages for each of many queries, best first.
 
         Args:
             queries: n questions.
             histories: n histories, or None where no question has one.
             k: How many passages a query; the retriever's k when None.
+            filter: In place of the retriever's.
+            score_threshold: In place of the retriever's.
 
         Raises:
-            InputError: A query is empty, a history or k cannot be used.
+            InputError: A query is empty, or a history or another option cannot be used.
         """
+        called = self._called(filter=filter, score_threshold=score_threshold)
         if isinstance(queries, str):
             raise InputError("The queries are one string; give a list of questions.")
-        asked = self._asked(queries, [None for _ in queries] if histories is None else histories, k)
+        asked = called._asked(queries, [None for _ in queries] if histories is None else histories, k)
         parts = [asked] if self.corpus.complete else [asked.one(row) for row in range(len(queries))]
-        found = [hits for part in parts for hits in self._search(part, self.corpus.view(part), None)[1]]
+        found = [hits for part in parts for hits in called._search(part, self.corpus.view(part))[1]]
         return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
     def history_aware(self) -> Runnable[dict[str, Any] | str, list[Document]]:
@@ -351,6 +368,11 @@ class HopfieldRetriever(BaseRetriever):
         """
         self.corpus.snapshot().check_encoder(self.encoder)
 
+    def _called(self, **options: Any) -> Self:
+        """The retriever with the settings that a call gives in place of its own."""
+        given = {name: value for name, value in options.items() if value is not None}
+        return self.model_copy(update=given) if given else self
+
     def _asked(self, queries: Sequence[str], histories: Sequence[History | None], k: int | None) -> Asked:
         """The questions with their query states, checked."""
         limit = self.k if k is None else k
@@ -368,13 +390,13 @@ class HopfieldRetriever(BaseRetriever):
         states = self._states.states(texts, earlier, **weights)
         return Asked(queries, earlier, states, limit, **weights)
 
-    def _search(self, asked: Asked, view: View, threshold: float | None) -> tuple[View, list[list[Hit]]]:
+    def _search(self, asked: Asked, view: View) -> tuple[View, list[list[Hit]]]:
         """The best passages for each question, and the state of the corpus that was searched."""
         scoring = self._scoring(asked.k)
         for attempt in range(_ATTEMPTS):
             view.check_encoder(self.encoder)
             try:
-                return view, find(self.corpus, view, asked, scoring, threshold)
+                return view, find(self.corpus, view, asked, scoring, self.score_threshold)
             except StaleSnapshot:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -382,7 +404,7 @@ class HopfieldRetriever(BaseRetriever):
         raise AssertionError
 
     def _documents(self, asked: Asked, view: View) -> list[Document]:
-        view, found = self._search(asked, view, self.score_threshold)
+        view, found = self._search(asked, view)
         scoring, association = self._scoring(asked.k), self.return_association
         return [hit_document(view, hit, asked.states[0], scoring, association=association) for hit in found[0]]
 
@@ -394,8 +416,11 @@ class HopfieldRetriever(BaseRetriever):
                 raise InputError(f"{name} must be a number of at least 0, not {getattr(self, name)}.")
         if math.isnan(self.history_beta) or self.history_beta < 0:
             raise InputError(f"history_beta must be from 0 to infinity, not {self.history_beta}.")
-        if self.score_threshold is not None and math.isnan(self.score_threshold):
-            raise InputError("score_threshold must be a number or None, not nan.")
+        threshold: object = self.score_threshold
+        if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(threshold)):
+            raise InputError(f"score_threshold must be a number or None, not {threshold!r:.60}.")
+        if self.filter is not None:
+            predicate(self.filter)
         return Scoring(
             beta=self.beta,
             passage_weight=self.passage_weight,
@@ -405,44 +430,19 @@ class HopfieldRetriever(BaseRetriever):
             weights=self.model.weights if isinstance(self.model, RetrieverModel) else None,
         )
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What it holds, and the settings that are not those by default."""
+        yield "corpus", self.corpus
+        yield "encoder", self.encoder
+        if self.model is not None:
+            yield "model", (self.model.source or "trained") if isinstance(self.model, RetrieverModel) else self.model
+        yield "k", self.k
+        for name, field in type(self).model_fields.items():
+            if name not in ("corpus", "encoder", "model", "k") and getattr(self, name) != field.default:
+                yield name, getattr(self, name)
+
     def _get_ls_params(self, **_kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(ls_retriever_name="hopfield", ls_embedding_provider=type(self.encoder).__name__)
-
-    def add_documents(
-        self, documents: Iterable[Document], *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """Add documents to the corpus; in an index on disk they are committed when this returns.
-
-        A document that is there already, with the same id and content, is passed over. Into an index they are read and
-        encoded batch by batch, and a run that was killed can be run again.
-
-        Returns:
-            The ids of the documents, in order; those without text are left out.
-
-        Raises:
-            InputError: An id or metadata cannot be stored, or the corpus is a vector store.
-            RetrievalError: An id is there with another content, the documents cannot be encoded, or the index cannot be
-                written to.
-        """
-        return self.corpus.add_documents(_checked(documents), self.encoder, cache=cache, progress=progress)
-
-    def update(
-        self, documents: Iterable[Document], *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """`add_documents`, where a document takes the place of the one that has its id."""
-        return self.corpus.update(_checked(documents), self.encoder, cache=cache, progress=progress)
-
-    def delete(self, ids: Iterable[str]) -> None:
-        """Delete documents by their ids.
-
-        Raises:
-            InputError: There is no such document, and nothing is deleted; or the corpus is a vector store.
-        """
-        self.corpus.delete(ids)
-
-    def compact(self) -> None:
-        """Free the space of deleted documents in an index on disk; in memory there is none to free."""
-        self.corpus.compact()
 
     def save_pretrained(self, path: str | Path, *, dtype: PatternType | None = None) -> None:
         """Save the corpus and the settings as an index, in place of one that is there, all at once or not at all.
@@ -481,26 +481,6 @@ def _query_text(query: str) -> str:
     if not text:
         raise InputError("The question is empty; write one.")
     return text
-
-
-def _checked(documents: Iterable[Document]) -> Iterable[Document]:
-    """The documents, each looked at when its turn comes, or all at once where they are all there."""
-    if not isinstance(documents, Iterable):
-        raise InputError(f"The documents must be a list or another iterable, not {type(documents).__name__}.")
-
-    def checked() -> Iterator[Document]:
-        for document in documents:
-            if not isinstance(document, Document):
-                raise InputError(
-                    f"A document must be a LangChain Document, not {type(document).__name__}; give plain texts to from_texts."
-                )
-            yield document
-
-    return list(checked()) if isinstance(documents, Sized) else checked()
-
-
-def _cache(cache: PatternCache | str | Path | None) -> PatternCache | None:
-    return PatternCache(cache) if isinstance(cache, str | Path) else cache
 
 
 def _plain(value: Any) -> Any:

@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Filter, Passage, View
+from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Passage, View
 from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, needs_graph
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
+
+_OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association"})
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,35 @@ class Hit(NamedTuple):
     score: float
     passage: Passage
     certified: bool
+
+
+class FoundMetadata(dict[str, Any]):
+    """Metadata of a passage that was found, which is compared without what the question made of it.
+
+    LangChain tells documents apart by `==` where it unites the results of several questions. Copies and pickles are plain.
+
+    Example:
+        >>> one, other = FoundMetadata(source="a", score=0.5), FoundMetadata(source="a", score=0.7)
+        >>> one == other, one == {"source": "b", "score": 0.5}
+        (True, False)
+    """
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, dict):
+            return NotImplemented
+        return _lasting(self) == _lasting(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+def _lasting(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if name not in _OF_THE_QUESTION}
 
 
 def find(corpus: Corpus, view: View, asked: Asked, scoring: Scoring, threshold: float | None = None) -> list[list[Hit]]:
@@ -92,4 +124,7 @@ def hit_document(view: View, hit: Hit, state: Vectors, scoring: Scoring, *, asso
             {"text": text, "start": start, "end": end, "weight": float(weight)}
             for text, (start, end), weight in zip(texts, spans, shares, strict=True)
         ]
-    return Document(id=passage.id, page_content=passage.page_content, metadata=metadata)
+    found = Document(id=passage.id, page_content=passage.page_content)
+    # Given to the constructor, it would be copied into a plain dict.
+    found.metadata = FoundMetadata(metadata)
+    return found

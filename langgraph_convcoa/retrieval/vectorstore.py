@@ -97,7 +97,10 @@ class VectorStoreCorpus(Corpus):
     def add_documents(self, *_arguments: Any, **_settings: Any) -> NoReturn:
         raise InputError("This retriever is over a vector store, which keeps the documents: save and change the store itself.")
 
-    update = delete = keep_settings = add_documents
+    update = delete = documents = keep_settings = add_documents
+
+    def __repr__(self) -> str:
+        return f"VectorStoreCorpus({type(self.store).__name__})"
 
     def _request(self, asked: Asked) -> tuple[str, list[float] | str]:
         """The store's method and what it is asked with: the query state in the store's space, or text."""

@@ -118,8 +118,11 @@ def test_from_nothing(encoder):
 def test_what_cannot_be_done_is_told(encoder):
     corpus = MemoryCorpus(build_memory([*numbered(0), Document("word " * 200, id="book")], encoder))
     memory = corpus.snapshot()
-    with pytest.raises(InputError, match="no document 'x'"):
-        corpus.delete(["d0", "x"])
+    assert corpus.delete(["x"]) == []
+    with pytest.raises(InputError, match="'book#1' is a passage of 'book', which can only be deleted as a whole"):
+        corpus.delete(["d0", "book#1"])
+    with pytest.raises(InputError, match="must be a list of texts, not int"):
+        corpus.delete(3)
     with pytest.raises(RetrievalError, match="'d0' is there already with another content"):
         corpus.add_documents([Document("Other.", id="d0")], encoder)
     with pytest.raises(RetrievalError, match="is that of a passage of 'book'"):

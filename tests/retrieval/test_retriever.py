@@ -38,6 +38,11 @@ def ids(documents):
     return [document.id for document in documents]
 
 
+def whole(documents):
+    """All that documents hold; by themselves they are compared without their scores."""
+    return [(document.id, document.page_content, dict(document.metadata)) for document in documents]
+
+
 def test_a_document_carries_id_source_score_and_quote(retriever):
     found = retriever.invoke("who proposed sparsemax?")
     assert ids(found)[0] == "sparsemax"
@@ -88,7 +93,9 @@ def test_a_follow_up_needs_its_history(retriever):
 
 def test_history_weight_zero_is_no_history(encoder):
     retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, history_weight=0)
-    assert retriever.invoke("when was it published?", history=HISTORY) == retriever.invoke("when was it published?")
+    assert whole(retriever.invoke("when was it published?", history=HISTORY)) == whole(
+        retriever.invoke("when was it published?")
+    )
 
 
 async def test_async_gives_the_same_off_the_event_loop(retriever, encoder):
@@ -211,7 +218,7 @@ def test_a_history_that_ends_with_the_question_itself_does_not_count_it(retrieve
     messages = [HumanMessage(HISTORY[0][0]), AIMessage(HISTORY[0][1])]
     question = {"input": "who published?", "chat_history": messages}
     repeated = {"input": "who published?", "chat_history": [*messages, HumanMessage("who published?")]}
-    assert retriever.history_aware().invoke(repeated) == retriever.history_aware().invoke(question)
+    assert whole(retriever.history_aware().invoke(repeated)) == whole(retriever.history_aware().invoke(question))
 
 
 def as_dicts(question, answer):
@@ -250,12 +257,14 @@ async def test_a_chat_history_in_any_form(retriever, history, asynchronous):
 
 def test_dict_messages_are_a_history_of_the_retriever_too(retriever):
     question = "when was it published?"
-    assert retriever.invoke(question, history=as_dicts(*HISTORY[0])) == retriever.invoke(question, history=[HISTORY[0]])
+    found = retriever.invoke(question, history=as_dicts(*HISTORY[0]))
+    assert whole(found) == whole(retriever.invoke(question, history=[HISTORY[0]]))
 
 
 async def test_a_string_is_an_input_without_a_history(retriever):
     runnable = retriever.history_aware()
-    assert runnable.invoke("apples") == await runnable.ainvoke({"input": "apples"}) == retriever.invoke("apples")
+    expected = whole(retriever.invoke("apples"))
+    assert whole(runnable.invoke("apples")) == whole(await runnable.ainvoke({"input": "apples"})) == expected
 
 
 @pytest.mark.parametrize(
@@ -294,6 +303,10 @@ def test_unusual_questions_are_answered(retriever, query):
 @pytest.mark.parametrize(
     "settings",
     [
+        {"filter": {"year": {"$regex": "2"}}},
+        {"filter": ["year"]},
+        {"score_threshold": math.nan},
+        {"score_threshold": "high"},
         {"k": 0},
         {"k": -3},
         {"k": "many"},
@@ -328,7 +341,6 @@ def test_it_is_a_langchain_retriever_that_is_not_serialised(retriever):
     assert isinstance(retriever, BaseRetriever)
     assert not retriever.is_lc_serializable()
     assert retriever._get_ls_params()["ls_retriever_name"] == "hopfield"
-    assert "corpus" not in repr(retriever)
     assert "corpus" not in retriever.model_dump()
 
 

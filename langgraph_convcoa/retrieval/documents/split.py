@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 import re
@@ -20,6 +21,7 @@ _PARAGRAPH = re.compile(r"\S.*?(?=\n[^\S\n]*\n|\Z)", re.DOTALL)
 _WORD = re.compile(r"\S+")
 _CHARACTERS = 16
 _TITLE_CHARACTERS = 200
+_PLACE = ("document_id", "start")
 
 Span = tuple[int, int]
 """Start and end of a piece of text, in characters: `text[start:end]`."""
@@ -48,6 +50,24 @@ def split_documents(documents: Iterable[Document], encoder: Encoder) -> list[Doc
             passages.extend(_parts(document, encoder))
     _check_ids(passages)
     return passages
+
+
+def rejoined(name: str, parts: Sequence[Document]) -> Document:
+    """The document of an id that `split_documents` made these parts of; white space between paragraphs is blank lines then.
+
+    Example:
+        >>> places = [{"document_id": "b", "start": 0}, {"document_id": "b", "start": 5}]
+        >>> parts = [Document("One", id="b#1", metadata=places[0]), Document("Two", id="b#2", metadata=places[1])]
+        >>> rejoined("b", parts).page_content.split()
+        ['One', 'Two']
+    """
+    if parts[0].id == name:
+        return parts[0].model_copy(deep=True)
+    text = ""
+    for part in parts:
+        text += "\n" * (int(part.metadata["start"]) - len(text)) + part.page_content
+    metadata = {key: value for key, value in parts[0].metadata.items() if key not in _PLACE}
+    return Document(id=name, page_content=text, metadata=copy.deepcopy(metadata))
 
 
 def pattern_text(passage: Document) -> str:

@@ -44,7 +44,7 @@ class EmbeddingsEncoder(Encoder):
         self.embeddings = embeddings
         self._name = name or _fingerprint(embeddings)
         self._max_tokens = max_tokens
-        self._count = count_tokens or (lambda text: len(text.encode("utf-8", "replace")) // 3 + 2)
+        self._count = count_tokens or _third_of_bytes
         self._batch_size = batch_size
         self._dimension: int | None = None
 
@@ -97,6 +97,10 @@ class EmbeddingsEncoder(Encoder):
         except Exception as error:  # whatever a third party's embeddings raise
             reason = (str(error).strip().splitlines() or [""])[0][:200]
             raise RetrievalError(f"The embeddings {self._name!r} failed: {type(error).__name__}: {reason}.") from error
+
+
+def _third_of_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace")) // 3 + 2
 
 
 def _fingerprint(embeddings: Embeddings) -> str:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -88,6 +88,14 @@ class SentenceTransformerEncoder(Encoder):
         given = {"dtype": self.dtype, "attention": self.attention, "pooling": self.pooling}
         shown = "".join(f", {name}={value!r}" for name, value in given.items() if name == "dtype" or value != "auto")
         return f"SentenceTransformerEncoder({self.model_name!r}{shown})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy loads the model again when it needs it: weights that were trained here and not saved are not in it.
+        return type(self), (self.model_name, self.device, self.batch_size, self.dtype, self.attention, self.pooling)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # Threads share it, and so may copies.
+        return self
 
     @property
     def name(self) -> str:

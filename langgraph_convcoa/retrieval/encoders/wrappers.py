@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from cachetools import LRUCache
@@ -63,6 +63,10 @@ class RecentValues(Generic[_Key, _Value]):
     def __init__(self, capacity: int) -> None:
         self._kept: LRUCache[_Key, _Value] = LRUCache(capacity)
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy starts empty, with a lock of its own.
+        return type(self), (int(self._kept.maxsize),)
 
     def of(self, keys: Iterable[_Key], make: Callable[[list[_Key]], Iterable[_Value]]) -> dict[_Key, _Value]:
         """The value of each key; those that are not kept are made together."""

@@ -241,6 +241,10 @@ class Transaction:
         """The document of each of these passages that is there."""
         return dict(self._select("SELECT id, document FROM passages WHERE id IN", ids))
 
+    def passage_keys(self, ids: Sequence[str]) -> dict[str, int]:
+        """The key of each of these passages that is there."""
+        return dict(self._select("SELECT id, key FROM passages WHERE id IN", ids))
+
     def counts(self) -> tuple[int, int]:
         """How many documents and passages there are."""
         documents, passages = self._connection.execute("SELECT count(DISTINCT document), count(*) FROM passages").fetchone()

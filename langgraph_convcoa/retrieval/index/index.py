@@ -13,8 +13,9 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.changes import select
+from langgraph_convcoa.retrieval.changes import check_deletable, distinct, select
 from langgraph_convcoa.retrieval.corpus import Corpus
+from langgraph_convcoa.retrieval.documents.split import rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
@@ -71,7 +72,8 @@ class Index(Corpus):
         >>> index = Index.create(tempfile.mkdtemp(), encoder, dtype="int8")
         >>> index.add_documents([Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b")], encoder)
         ['a', 'b']
-        >>> index.delete(["a"])
+        >>> index.delete(["a", "z"])
+        ['a']
         >>> len(index), len(Index(index.path))
         (1, 1)
     """
@@ -111,8 +113,14 @@ class Index(Corpus):
         write_index(Path(path), empty_memory(), encoder, dtype, settings or {})
         return cls(path)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Opened again where it is needed.
+        return type(self), (self.path,)
+
     def __repr__(self) -> str:
-        return f"Index({str(self.path)!r})"
+        # What was seen last: nothing is read, and nothing can fail.
+        held = "" if self._current is None else f", passages={len(self._current)}"
+        return f"Index({str(self.path)!r}{held})"
 
     def __len__(self) -> int:
         return len(self.snapshot())
@@ -209,26 +217,39 @@ class Index(Corpus):
         self._keep_up()
         return ids
 
-    def delete(self, ids: Iterable[str]) -> None:
-        """Delete documents: their text at once, their patterns when the index is compacted.
+    def delete(self, ids: Iterable[str]) -> list[str]:
+        """Delete the documents of these ids that are there: their text at once, their patterns when the index is compacted.
+
+        Returns:
+            Their ids.
 
         Raises:
-            InputError: There is no such document; nothing is deleted.
+            InputError: An id is that of a passage of a longer document; nothing is deleted.
         """
-        names = list(dict.fromkeys([ids] if isinstance(ids, str) else ids))
+        names = distinct(ids)
         if not names:
-            return
+            return []
         with self._lock.held():
             with writing(self.path) as database:
-                there = database.keys_of(names)
-                unknown = next((name for name in names if name not in there), None)
-                if unknown is not None:
-                    owner = database.owners([unknown]).get(unknown)
-                    hint = f": it is a passage of {owner!r}, which can only be deleted as a whole" if owner else ""
-                    raise InputError(f"There is no document {unknown!r} in the index {self.path}{hint}; nothing was deleted.")
-                database.remove(names)
-                database.put_head(database.head())
-            self.bm25.purge(self.snapshot())
+                names = check_deletable(names, database.keys_of(names), database.owners)
+                if names:
+                    database.remove(names)
+                    database.put_head(database.head())
+            if names:
+                self.bm25.purge(self.snapshot())
+        return names
+
+    def documents(self, ids: Iterable[str]) -> list[Document]:
+        """The documents, or passages of longer ones, of these ids that are there."""
+        names, found = distinct(ids), []
+        with reading(self.path) as database:
+            for name in names:
+                if keys := database.keys_of([name]).get(name):
+                    passages = database.passages(keys)
+                    found.append(rejoined(name, [passages[key].document for key in sorted(keys)]))
+                elif (key := database.passage_keys([name]).get(name)) is not None:
+                    found.append(database.passages([key])[key].document)
+        return found
 
     def compact(self) -> None:
         """Write the patterns again without those that were deleted; readers keep what they see."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import zlib
@@ -15,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.corpus import Filter, Numbers, Passage, StaleSnapshot, allowed_passages, read
+from langgraph_convcoa.retrieval.corpus import Numbers, Passage, StaleSnapshot, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.index.database import STORED_TYPES, Block, Head, Keys, damaged, reading
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
@@ -153,13 +155,12 @@ class Snapshot:
             return self.alive
         if isinstance(condition, Mapping) and self._masks and self._masks[-1][0] == dict(condition):
             return self._masks[-1][1]
-        mask = np.zeros(len(self.keys), dtype=np.bool_)
+        passes, mask = predicate(condition), np.zeros(len(self.keys), dtype=np.bool_)
         # One by one, so that memory stays bounded.
         for number, passage in zip(self.numbers.tolist(), read(self), strict=True):
-            mask[number] = bool(allowed_passages([passage.document], condition))
-        if isinstance(condition, Mapping):
-            wanted = {name: value.copy() if hasattr(value, "copy") else value for name, value in condition.items()}
-            self._masks[:] = [(wanted, mask)]
+            mask[number] = passes(passage.document)
+        if isinstance(condition, Mapping) and not _has_functions(condition):
+            self._masks[:] = [(copy.deepcopy(dict(condition)), mask)]
         return mask
 
     def verify(self) -> None:
@@ -177,6 +178,13 @@ class Snapshot:
 def rows_checksum(rows: npt.NDArray[Any], before: int = 0) -> int:
     """CRC-32 of rows, after what `before` is the checksum of."""
     return zlib.crc32(rows.reshape(-1).view(np.uint8).data, before)
+
+
+def _has_functions(condition: Any) -> bool:
+    """Whether a filter has functions in it, which may answer otherwise the next time."""
+    if isinstance(condition, Mapping):
+        return any(map(_has_functions, condition.values()))
+    return callable(condition) or (isinstance(condition, list | tuple) and any(map(_has_functions, condition)))
 
 
 def _joined(arrays: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

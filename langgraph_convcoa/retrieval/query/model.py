@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from safetensors import SafetensorError
@@ -92,6 +92,10 @@ class RetrieverModel:
         lengths = {part.dimension for part in (self.weights, self.state) if part is not None}
         if len(lengths) > 1:
             raise RetrievalError(f"The model's weights are for vectors of different lengths: {sorted(lengths)}.")
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        # The model that comes with the package is named in a pickle, not copied.
+        return (default_model, ()) if self is default_model() else super().__reduce_ex__(protocol)
 
     @property
     def dimension(self) -> int | None:

@@ -8,7 +8,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -104,6 +106,14 @@ class QueryEncoder:
 
     def __repr__(self) -> str:
         return f"QueryEncoder({self.base!r}, {self.reading!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = partial(type(self), self.base, self.differences, self.reading, device=self.device, batch_size=self.batch_size)
+        return made, ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # Threads share it, and so may copies.
+        return self
 
     @classmethod
     def of(cls, module: QueryEncoderModule, base: str) -> QueryEncoder:

@@ -58,6 +58,10 @@ class Patterns:
         if (scales is None) == (self.dtype == "int8") or (scales is not None and scales.shape != (len(values),)):
             raise RetrievalError("The patterns do not fit together: int8 patterns, and no others, have one scale each.")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without what was computed of it, the tensor over the same memory among that.
+        return type(self), (self.values, self.offsets, self.scales, self.dtype)
+
     @property
     def n(self) -> int:
         """Number of sets."""

@@ -153,12 +153,16 @@ def test_delete_takes_whole_documents_and_their_text(index, small):
 
 def test_deleting_what_is_not_there_deletes_nothing(index, small):
     index.add_documents([*documents(2), Document("word " * 200, id="book")], small)
-    with pytest.raises(InputError, match="no document 'nobody'"):
-        index.delete(["d0", "nobody"])
+    commits = index.head.commits
+    for ids in ([], ["nobody"], "nobody"):
+        assert index.delete(ids) == []
     with pytest.raises(InputError, match="a passage of 'book'"):
-        index.delete("book#1")
-    index.delete([])
+        index.delete(["d0", "book#1"])
+    with pytest.raises(InputError, match="a text, not 3"):
+        index.delete([3])
     assert index.document_count == 3
+    assert index.head.commits == commits
+    assert index.delete(["d0", "nobody"]) == ["d0"]
 
 
 def test_compacting_keeps_what_is_alive_and_frees_the_rest(index, small):

@@ -1,0 +1,179 @@
+"""A retriever whose documents can be changed, as LangChain's indexing API and its vector stores change theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.indexing import DeleteResponse, DocumentIndex, UpsertResponse
+from langchain_core.runnables.config import run_in_executor
+from pydantic import Field, SkipValidation
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.corpus import Corpus
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.progress import Progress
+
+
+class EditableRetriever(DocumentIndex):
+    """A retriever over a corpus that documents are added to, fetched from and deleted from, by their ids.
+
+    It is a LangChain `DocumentIndex`, so that `langchain_core.indexing.index` keeps it in step with a loader. Every method
+    has an asynchronous form, with an `a` before its name, that runs it in a thread.
+    """
+
+    # Fields, so that `configurable_fields`, which makes a new object of an old one's fields, takes them along; never dumped.
+    corpus: SkipValidation[Corpus] = Field(repr=False, exclude=True)
+    encoder: SkipValidation[Encoder] = Field(repr=False, exclude=True)
+
+    def add_documents(
+        self,
+        documents: Iterable[Document],
+        *,
+        ids: Iterable[str] | None = None,
+        cache: PatternCache | str | Path | None = None,
+        progress: Progress = False,
+    ) -> list[str]:
+        """Add documents to the corpus; in an index on disk they are committed when this returns.
+
+        A document that is there already, with the same id and content, is passed over. Into an index they are read and
+        encoded batch by batch, and a run that was killed can be run again.
+
+        Args:
+            documents: One without an id gets one made of its title and text.
+            ids: One for each document, in place of its own.
+            cache: Where encoded patterns are kept between runs: a `PatternCache` or the path of one.
+            progress: True for a bar on standard error, or a function called with (done, total).
+
+        Returns:
+            The ids of the documents, in order; those without text are left out.
+
+        Raises:
+            InputError: An id or metadata cannot be stored, or the corpus is a vector store.
+            RetrievalError: An id is there with another content, the documents cannot be encoded, or the index cannot be
+                written to.
+        """
+        given = checked_documents(documents if ids is None else _named(documents, ids))
+        return self.corpus.add_documents(given, self.encoder, cache=as_cache(cache), progress=progress)
+
+    async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
+        """`add_documents`, in a thread."""
+        return await run_in_executor(None, self.add_documents, documents, **options)
+
+    def add_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: Iterable[dict[str, Any]] | None = None,
+        *,
+        ids: Iterable[str] | None = None,
+        cache: PatternCache | str | Path | None = None,
+        progress: Progress = False,
+    ) -> list[str]:
+        """`add_documents` for plain texts, with their metadata and ids where given, in the same order."""
+        return self.add_documents(text_documents(texts, metadatas, ids), cache=cache, progress=progress)
+
+    async def aadd_texts(
+        self, texts: Iterable[str], metadatas: Iterable[dict[str, Any]] | None = None, **options: Any
+    ) -> list[str]:
+        """`add_texts`, in a thread."""
+        return await run_in_executor(None, self.add_texts, texts, metadatas, **options)
+
+    def update(
+        self,
+        documents: Iterable[Document],
+        *,
+        cache: PatternCache | str | Path | None = None,
+        progress: Progress = False,
+    ) -> list[str]:
+        """`add_documents`, where a document takes the place of the one that has its id."""
+        return self.corpus.update(checked_documents(documents), self.encoder, cache=as_cache(cache), progress=progress)
+
+    async def aupdate(self, documents: Iterable[Document], **options: Any) -> list[str]:
+        """`update`, in a thread."""
+        return await run_in_executor(None, self.update, documents, **options)
+
+    def upsert(self, items: Sequence[Document], /, **kwargs: Any) -> UpsertResponse:
+        """`update`, as LangChain's indexing API calls it: {"succeeded": the ids, "failed": []}."""
+        return {"succeeded": self.update(items, **kwargs), "failed": []}
+
+    def delete(self, ids: Iterable[str] | None = None, **kwargs: Any) -> DeleteResponse:
+        """Delete documents by their ids; those that are not there are passed over.
+
+        Returns:
+            `succeeded`, the ids of those that were there, and `num_deleted`, how many these are; nothing fails in part.
+
+        Raises:
+            InputError: No ids are given, one is that of a passage of a longer document, or the corpus is a vector store;
+                nothing is deleted.
+        """
+        if ids is None:
+            raise InputError("delete needs the ids of the documents that are to go.")
+        gone = self.corpus.delete(ids)
+        return {"num_deleted": len(gone), "succeeded": gone, "num_failed": 0, "failed": []}
+
+    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """The documents of these ids, in this order; those that are not there are passed over.
+
+        A long document comes whole under its own id, and in part under that of one of its passages.
+
+        Raises:
+            InputError: The ids are none, or the corpus is a vector store.
+        """
+        return self.corpus.documents(ids)
+
+    async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """`get_by_ids`, in a thread."""
+        return await run_in_executor(None, self.get_by_ids, ids)
+
+    def get(self, ids: Sequence[str], /, **kwargs: Any) -> list[Document]:
+        """`get_by_ids`, as LangChain's `DocumentIndex` names it."""
+        return self.get_by_ids(ids)
+
+    def compact(self) -> None:
+        """Free the space of deleted documents in an index on disk; in memory there is none to free."""
+        self.corpus.compact()
+
+
+def checked_documents(documents: Iterable[Document]) -> Iterable[Document]:
+    """The documents, each looked at when its turn comes, or all at once where they are all there."""
+    if not isinstance(documents, Iterable):
+        raise InputError(f"The documents must be a list or another iterable, not {type(documents).__name__}.")
+
+    def checked() -> Iterator[Document]:
+        for document in documents:
+            if not isinstance(document, Document):
+                raise InputError(
+                    f"A document must be a LangChain Document, not {type(document).__name__}; give plain texts to from_texts."
+                )
+            yield document
+
+    return list(checked()) if isinstance(documents, Sized) else checked()
+
+
+def text_documents(
+    texts: Iterable[str], metadatas: Iterable[dict[str, Any]] | None, ids: Iterable[str] | None
+) -> list[Document]:
+    """Documents of texts, metadata and ids in the same order; InputError where these are not as many as the texts."""
+    if isinstance(texts, str):
+        raise InputError("The texts are one string; give a list of texts.")
+    bodies = list(texts)
+    data = [{} for _ in bodies] if metadatas is None else list(metadatas)
+    names = [None for _ in bodies] if ids is None else list(ids)
+    if not len(bodies) == len(data) == len(names):
+        raise InputError(f"There are {len(bodies)} texts, {len(data)} metadatas and {len(names)} ids; give one of each.")
+    return [Document(id=i, page_content=t, metadata=m) for t, m, i in zip(bodies, data, names, strict=True)]
+
+
+def as_cache(cache: PatternCache | str | Path | None) -> PatternCache | None:
+    """The cache, opened where its path is given."""
+    return PatternCache(cache) if isinstance(cache, str | Path) else cache
+
+
+def _named(documents: Iterable[Document], ids: Iterable[str]) -> list[Document]:
+    given, names = list(checked_documents(documents)), list(ids)
+    if len(given) != len(names):
+        raise InputError(f"There are {len(given)} documents and {len(names)} ids; give one of each.")
+    return [document.model_copy(update={"id": name}) for document, name in zip(given, names, strict=True)]
