@@ -30,6 +30,7 @@ class ActionRequest:
         action_input: What the planner wrote for this action in particular: SQL, search keywords, or nothing.
         history: Earlier pairs of question and answer, oldest first; empty when the sub-question stands alone.
         k: How many pieces of evidence are wanted.
+        neighbours: How many parts of the same document are wanted on either side of each piece, from what can give them.
         depth: 1 for the first look, 2 for the deeper one (only for actions with `deepens = True`).
         settings: The run's settings of this action: the fields of `ConvCoAContext.<name of the action>` that are set.
     """
@@ -40,6 +41,7 @@ class ActionRequest:
     action_input: str = ""
     history: tuple[tuple[str, str], ...] = ()
     k: int = 5
+    neighbours: int = 0
     depth: int = 1
     settings: Mapping[str, Any] = field(default_factory=dict)
 

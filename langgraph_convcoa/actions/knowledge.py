@@ -97,6 +97,8 @@ class KnowledgeRetrieval:
         query = request.query
         if "k" in self._options:
             options["k"] = request.k
+        if request.neighbours and "neighbours" in self._options:
+            options["neighbours"] = request.neighbours
         if request.history:
             if "history" in self._options:
                 options["history"] = list(request.history)
@@ -147,10 +149,10 @@ def _only_plain(retriever: BaseRetriever) -> bool:
 
 
 def _options(retriever: object) -> set[str]:
-    """Which of `k` and `history` a call may set: those that every retriever in it takes and that no wrapper has set."""
+    """Which of `k`, `history` and `neighbours` a call may set: what every retriever in it takes and no wrapper has set."""
     if isinstance(retriever, BaseRetriever):
         search = retriever._get_relevant_documents if _only_plain(retriever) else retriever._aget_relevant_documents
-        return {"k", "history"} & set(inspect.signature(search).parameters)
+        return {"k", "history", "neighbours"} & set(inspect.signature(search).parameters)
     if isinstance(retriever, RunnableBindingBase):
         return _options(retriever.bound) - set(retriever.kwargs)
     if isinstance(retriever, RunnableConfigurableFields):

@@ -54,6 +54,11 @@ def pieces_wanted(turn: TurnRuntime, action: str) -> int:
     return k or (MODEL_K if settings.model else turn.k)
 
 
+def neighbours_wanted(turn: TurnRuntime) -> int:
+    """How many parts beside each piece: a model reads an excerpt of both, words are compared with what was found alone."""
+    return int(turn.plans_over_evidence())
+
+
 def _request(turn: TurnRuntime, state: ActionState) -> ActionRequest:
     settings = turn.settings()
     own = settings.of_action(state["action"])
@@ -64,6 +69,7 @@ def _request(turn: TurnRuntime, state: ActionState) -> ActionRequest:
         action_input=state["action_input"],
         history=tuple((question, answer) for question, answer in state["history"]),
         k=pieces_wanted(turn, state["action"]),
+        neighbours=neighbours_wanted(turn),
         depth=state["depth"],
         settings=own,
     )

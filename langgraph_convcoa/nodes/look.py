@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.runner import Look
-from langgraph_convcoa.nodes.act import pieces_wanted
+from langgraph_convcoa.nodes.act import neighbours_wanted, pieces_wanted
 from langgraph_convcoa.nodes.memory import with_earlier_evidence
 from langgraph_convcoa.nodes.runtime import LOOKED, Call, Steps, TurnRuntime, emit
 from langgraph_convcoa.state import ConvCoAState, Finding, pairs_of
@@ -58,6 +58,7 @@ def _request(turn: TurnRuntime, state: ConvCoAState, name: str) -> ActionRequest
         sub_question=state["asked"],
         history=() if own.get("use_history") is False else tuple(pairs_of(state)),
         k=pieces_wanted(turn, name),
+        neighbours=neighbours_wanted(turn),
         depth=1,
         settings=own,
     )

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.text.words import Sentence, content_words, sentences
 
-WORDS_A_PASSAGE = 140
+WORDS_A_PASSAGE = 150
 """Words of a passage on average: less loses facts that answers need, more costs tokens and lengthens answers."""
 FIRST, LATER = 3, 0.8
 """The first pieces have equal parts of the words, later ones this share of such a part: they seldom hold the answer."""
@@ -57,7 +57,12 @@ def excerpts(
     kept = {" ".join(text.split()) for text in keep if text.strip()}
     repeated = _repeated_lines(numbered.values())
     texts = {number: _without(repeated, document, kept) for number, document in numbered.items()}
-    budgets = _budgets({number: len(text.split()) for number, text in texts.items()}, words * len(texts))
+    lengths = {number: len(text.split()) for number, text in texts.items()}
+    found = {n: min(len(_found_part(numbered[n]).split()) or lengths[n], lengths[n]) for n in numbered}
+    budgets = _budgets(found, words * len(texts))
+    # What stands beside the parts that were found takes what they leave over.
+    beside = _budgets({n: lengths[n] - found[n] for n in numbered}, words * len(texts) - sum(budgets.values()))
+    budgets = {n: budgets[n] + beside[n] for n in numbered}
     wanted = _wanted(about)
     return [
         Excerpt(number, document, _cut(texts[number], document, wanted, budgets[number], kept))
@@ -143,6 +148,7 @@ def _chosen(
     scale = max(worth.values(), default=1.0)
     quote = " ".join(str(document.metadata.get("quote") or "").split())
     flat = [" ".join(piece.text.split()) for piece in pieces]
+    found = _found_part(document)
     values = [
         sum(worth.get(word, 0.0) for word in held) + _QUOTED * scale * bool(quote and text in quote)
         for held, text in zip(words, flat, strict=True)
@@ -154,7 +160,16 @@ def _chosen(
         rest = [n for n in range(len(pieces)) if n not in chosen and (lengths[n] <= left or not chosen)]
         if not rest:
             break
-        best = max(rest, key=lambda n: (values[n] + _NEIGHBOUR * scale * (n in beside), -n))
+        # What was found comes before what stands beside it.
+        best = max(rest, key=lambda n: (flat[n] in found, values[n] + _NEIGHBOUR * scale * (n in beside), -n))
         chosen.add(best)
         left -= lengths[best]
     return chosen
+
+
+def _found_part(document: Document) -> str:
+    """Of a document that came with its neighbours the part that was found."""
+    place = document.metadata.get("part")
+    if not isinstance(place, Sequence) or [type(n) for n in place] != [int, int]:
+        return ""
+    return " ".join(document.page_content[place[0] : place[1]].split())

@@ -42,6 +42,7 @@ from langgraph_convcoa.retrieval.query.model import (
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 from langgraph_convcoa.retrieval.scoring.topk import check_settings
 from langgraph_convcoa.retrieval.searcher import Hit, Scoring, find, hit_document
+from langgraph_convcoa.retrieval.surroundings import joined, surroundings
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
 from langgraph_convcoa.text.clean import clean
 
@@ -59,6 +60,8 @@ class HopfieldRetriever(EditableRetriever):
 
     A call may set `k`, `history`, `filter` and `score_threshold` in place of the retriever's: `invoke(question, k=3,
     filter={"year": {"$gte": 2020}})`. With `filter={}` all passages are searched, with a threshold of -inf none is left out.
+    With `neighbours` so many parts of the same document come with each part of a long one that is found, on either side, none
+    twice: they are one text then, and `part` in its metadata is the place of what was found in it.
 
     A score is from -(w + 1) to w + 1 + `lexical_weight`, which is -2 to 2.1 by default, and 0 is no likeness; trained weights
     of the association may go beyond. Scores of one question can be compared, those of several only roughly.
@@ -280,10 +283,11 @@ class HopfieldRetriever(EditableRetriever):
         history: History | None = None,
         filter: Filter | None = None,
         score_threshold: float | None = None,
+        neighbours: int = 0,
     ) -> list[Document]:
         called = self._called(filter=filter, score_threshold=score_threshold)
-        asked = called._asked([query], [history], k)
-        return called._documents(asked, self.corpus.view(asked))
+        asked = called._asked([query], [history], k, neighbours)
+        return called._documents(asked, self.corpus.view(asked), neighbours)
 
     async def _aget_relevant_documents(
         self,
@@ -294,10 +298,11 @@ class HopfieldRetriever(EditableRetriever):
         history: History | None = None,
         filter: Filter | None = None,
         score_threshold: float | None = None,
+        neighbours: int = 0,
     ) -> list[Document]:
         called = self._called(filter=filter, score_threshold=score_threshold)
-        asked = await run_in_executor(None, called._asked, [query], [history], k)
-        return await run_in_executor(None, called._documents, asked, await self.corpus.aview(asked))
+        asked = await run_in_executor(None, called._asked, [query], [history], k, neighbours)
+        return await run_in_executor(None, called._documents, asked, await self.corpus.aview(asked), neighbours)
 
     def search_batch(
         self,
@@ -373,10 +378,12 @@ class HopfieldRetriever(EditableRetriever):
         given = {name: value for name, value in options.items() if value is not None}
         return self.model_copy(update=given) if given else self
 
-    def _asked(self, queries: Sequence[str], histories: Sequence[History | None], k: int | None) -> Asked:
+    def _asked(self, queries: Sequence[str], histories: Sequence[History | None], k: int | None, neighbours: int = 0) -> Asked:
         """The questions with their query states, checked."""
         limit = self.k if k is None else k
         self._scoring(limit)
+        if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 0:
+            raise InputError(f"neighbours must be a whole number of at least 0, not {neighbours!r}.")
         turns = [history_pairs(history) for history in histories]
         if len(turns) != len(queries):
             raise InputError(f"There are {len(queries)} queries and {len(turns)} histories; give one of each.")
@@ -403,10 +410,14 @@ class HopfieldRetriever(EditableRetriever):
                 view = self.corpus.view(asked)
         raise AssertionError
 
-    def _documents(self, asked: Asked, view: View) -> list[Document]:
+    def _documents(self, asked: Asked, view: View, neighbours: int) -> list[Document]:
         view, found = self._search(asked, view)
         scoring, association = self._scoring(asked.k), self.return_association
-        return [hit_document(view, hit, asked.states[0], scoring, association=association) for hit in found[0]]
+        documents = [hit_document(view, hit, asked.states[0], scoring, association=association) for hit in found[0]]
+        if not neighbours:
+            return documents
+        around = surroundings(view, found[0], neighbours)
+        return [joined(document, parts) for document, parts in zip(documents, around, strict=True)]
 
     def _scoring(self, k: int) -> Scoring:
         """The settings of a search, checked: they can be set at any time."""

@@ -1,0 +1,83 @@
+"""Parts of a document together with those beside them: what was found, with what was said just before and after it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from langchain_core.documents import Document
+
+from langgraph_convcoa.retrieval.corpus import Passage, StaleSnapshot, View
+from langgraph_convcoa.retrieval.searcher import Hit
+
+_LONGEST_GAP = 20
+"""Characters of white space that may have stood between two parts of a document; a part that is missing leaves more."""
+
+
+def surroundings(view: View, hits: Sequence[Hit], neighbours: int) -> Iterator[list[Passage]]:
+    """The part of each hit and up to so many parts of its document on either side, in order; no part comes twice."""
+    live, taken = view.numbers, {hit.number for hit in hits}
+    for hit in hits:
+        place = int(np.searchsorted(live, hit.number))
+        before = live[max(0, place - neighbours) : place][::-1].tolist()
+        after = live[place + 1 : place + 1 + neighbours].tolist()
+        left, right = _run(view, hit.passage, before, taken), _run(view, hit.passage, after, taken)
+        taken |= {*before[: len(left)], *after[: len(right)]}
+        yield [*reversed(left), hit.passage, *right]
+
+
+def joined(document: Document, parts: Sequence[Passage]) -> Document:
+    """A found document with the parts around it; `part` in its metadata is where what was found stands in its text."""
+    if len(parts) == 1:
+        return document
+    text, place = parts[0].document.page_content, 0
+    for previous, passage in itertools.pairwise(parts):
+        gap = _gap(previous.document, passage.document)
+        if passage.document.id == document.id:
+            place = len(text) + (gap > 0)
+        text += ("\n" if gap else "") + passage.document.page_content
+    association = document.metadata.get("association")
+    moved = [{**window, "start": window["start"] + place, "end": window["end"] + place} for window in association or ()]
+    metadata = document.metadata | {
+        "start": parts[0].document.metadata["start"],
+        "part": [place, place + len(document.page_content)],
+    }
+    if association:
+        metadata["association"] = moved
+    wider = document.model_copy(update={"page_content": text})
+    wider.metadata = type(document.metadata)(metadata)
+    return wider
+
+
+def _is_part(passage: Passage) -> bool:
+    return "document_id" in passage.document.metadata and isinstance(passage.document.metadata.get("start"), int)
+
+
+def _run(view: View, found: Passage, numbers: Sequence[int], taken: set[int]) -> list[Passage]:
+    """The passages of these numbers, nearest first, up to the first that is taken or does not go on where the last ended."""
+    run: list[Passage] = []
+    last = found
+    for number in numbers if _is_part(found) else ():
+        try:
+            passage = None if number in taken else view.fetch([number])[0]
+        except StaleSnapshot:
+            # It was deleted since the search, with what was found.
+            passage = None
+        if passage is None or not _goes_on(last, passage):
+            break
+        run.append(passage)
+        last = passage
+    return run
+
+
+def _goes_on(one: Passage, other: Passage) -> bool:
+    """Whether two passages are parts of one document that stand side by side."""
+    if not _is_part(other) or one.document.metadata["document_id"] != other.document.metadata["document_id"]:
+        return False
+    return min(abs(_gap(one.document, other.document)), abs(_gap(other.document, one.document))) <= _LONGEST_GAP
+
+
+def _gap(first: Document, second: Document) -> int:
+    """Characters between two parts of a document; negative where the second begins before the first ends."""
+    return int(second.metadata["start"]) - int(first.metadata["start"]) - len(first.page_content)
