@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import signal
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Column, Result, Table, TableError
-from langgraph_convcoa.actions.tables.worker import GRACE_SECONDS, receive, result_of, send
+from langgraph_convcoa.actions.tables.worker import GRACE_SECONDS, main, result_of
+from langgraph_convcoa.retrieval.documents.child import Child, EndedError
 
 _START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS, _PLAIN_SECONDS = 60.0, 120.0, 4.0, 30.0
 """Limits for starting the process, reading files, and opening a database with values of its views and without."""
-_KEPT = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "LANG", "LC_ALL", "TZ")
 _ERRORS = {"ActionInputError": ActionInputError, "TableError": TableError, "TimeoutError": TimeoutError}
 
 
@@ -60,8 +57,8 @@ class EngineProcess:
         }
         self._folder = Path.cwd()
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._owner, self._used = 0, False
+        self._process: Child | None = None
+        self._used = False
         self._closed = False
         self._tables: list[Table] = []
         self._start()
@@ -107,7 +104,7 @@ class EngineProcess:
     def _started(self) -> None:
         if self._closed:
             raise TableError(f"the tables of {self.source} are closed: open them again")
-        if self._process is None or self._owner != os.getpid():
+        if self._process is None or not self._process.usable:
             self._start()
 
     def _start(self) -> None:
@@ -122,18 +119,7 @@ class EngineProcess:
 
     def _open(self) -> None:
         self._end()
-        code = f"import sys; sys.path[:] = {sys.path!r}; from langgraph_convcoa.actions.tables.worker import main; main()"
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and nothing of a query
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={name: value for name, value in os.environ.items() if name in _KEPT},
-            cwd=self._folder,
-            start_new_session=True,
-        )
-        self._owner, self._used = os.getpid(), False
-        self._finalizer = weakref.finalize(self, _stop, self._process, self._owner)
+        self._process, self._used = Child(main.__module__, "main()", self._folder), False
         try:
             self._take(self._ask(self._opening, _START_SECONDS + float(self._opening["seconds"])))
         except TableError:
@@ -142,7 +128,7 @@ class EngineProcess:
 
     def _end(self) -> None:
         if self._process is not None:
-            self._finalizer()
+            self._process.end()
             self._process = None
 
     def _take(self, reply: Mapping[str, Any]) -> None:
@@ -154,49 +140,17 @@ class EngineProcess:
 
     def _ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The reply to a message; the process is killed when it takes longer than `seconds` and a little."""
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        late = threading.Event()
-
-        def kill() -> None:
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(min(seconds + GRACE_SECONDS + 0.5, threading.TIMEOUT_MAX), kill)
-        timer.daemon = True
-        timer.start()
+        assert self._process is not None
         try:
-            send(process.stdin, message)
-            reply = receive(process.stdout)
-        except (OSError, ValueError):
-            reply = None
-        finally:
-            timer.cancel()
-        if reply is None:
-            code = process.wait()
+            reply: dict[str, Any] = self._process.ask(message, seconds + GRACE_SECONDS + 0.5)
+        except EndedError as error:
             self._end()
-            if "sql" in message and (late.is_set() or code == -_ALARM):
-                raise TimeoutError(f"the query took more than {seconds:g} s")
-            raise _EndedError("out of memory" if not late.is_set() else "out of time")
+            if "sql" in message and (error.late or error.status == -getattr(signal, "SIGALRM", signal.SIGABRT)):
+                raise TimeoutError(f"the query took more than {seconds:g} s") from None
+            raise _EndedError("out of time" if error.late else "out of memory") from None
         if reply.get("full") and "sql" in message:
             self._end()
             raise _FullError(reply["text"])
         if "error" in reply:
             raise _ERRORS[reply["error"]](reply["text"])
         return reply
-
-
-_ALARM = 14
-"""SIGALRM, which the process sets for itself."""
-
-
-def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
-    """End a process of this one, not of the one that this was forked from."""
-    if owner == os.getpid():
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()

@@ -1,14 +1,12 @@
 """The process in which files' databases run: one engine, asked over pipes in JSON, with limits of the system on its memory.
 
-A message is its length in 8 bytes, then JSON. The first one says what to open; the process ends with its standard input.
+The first message says what to open; the process ends with its standard input.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import json
-import os
 import re
 import signal
 import sys
@@ -16,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Engine, Result, Table, TableError
+from langgraph_convcoa.retrieval.documents.child import pipes, receive, send
 
 GRACE_SECONDS = 1.5
 """How long after its time a query that heeds no interrupt goes on."""
@@ -27,20 +26,6 @@ _LONGEST_TEXT, _LONGEST_RESULT = 4_000, 32_000_000
 _OVERHEAD = 400 * 2**20
 """What the interpreter, DuckDB's threads and a result take beside the tables."""
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
-
-
-def send(pipe: IO[bytes], message: Mapping[str, Any]) -> None:
-    """Write one message."""
-    data = json.dumps(message, ensure_ascii=True).encode()
-    pipe.write(len(data).to_bytes(8, "big") + data)
-    pipe.flush()
-
-
-def receive(pipe: IO[bytes]) -> dict[str, Any] | None:
-    """Read one message; None at the end of the pipe."""
-    head = pipe.read(8)
-    data = pipe.read(int.from_bytes(head, "big")) if len(head) == 8 else b""
-    return dict(json.loads(data)) if data else None
 
 
 def result_of(message: Mapping[str, Any]) -> Result:
@@ -85,14 +70,15 @@ def _cell(value: Any) -> Any:
 
 
 def main() -> None:
-    """Answer until the standard input ends; what else is printed goes nowhere."""
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(nowhere, number)
+    """Answer until the standard input ends."""
+    requests, replies = pipes()
     engine: Engine | None = None
     sent: list[Table] | None = None
-    while (request := receive(requests)) is not None:
+    while True:
+        try:
+            request = receive(requests)
+        except EOFError:
+            return
         try:
             if engine is None:
                 _limit_memory(str(request.get("memory_limit", "")))
@@ -155,7 +141,3 @@ def _limit_memory(limit: str) -> None:
     for kind, most in ((resource.RLIMIT_DATA, size), (resource.RLIMIT_FSIZE, size), (resource.RLIMIT_CORE, 0)):
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(kind, (most, most))
-
-
-if __name__ == "__main__":
-    main()

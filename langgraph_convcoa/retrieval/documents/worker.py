@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import queue
 import signal
-import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from langgraph_convcoa.errors import ConvCoAError, InputError
+from langgraph_convcoa.retrieval.documents.child import Child, EndedError, pipes, receive, send
 
 _START_SECONDS = 120.0
 _PATIENCE = 4
 """So many times the processor's seconds may pass by the clock, since a busy machine gives a worker a part of them only."""
 _CALLS = 500
 """After so many calls a worker is replaced: parsers keep caches, which would end in its limit of memory."""
-_LONGEST = 300_000_000
-_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH")
-"""Of the environment, what a worker gets; no key of a provider is among them."""
-_BYTES = "\x00bytes"
 _PACKAGE = __name__.partition(".")[0]
 _Answer = dict[str, Any]
 
@@ -113,80 +105,46 @@ class _Worker:
     """A process, used by one thread at a time."""
 
     def __init__(self, megabytes: int) -> None:
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({megabytes})"
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with no code of others
-            [sys.executable, "-I", "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
-        )
-        self._owner = os.getpid()
+        self._child = Child(__name__, f"serve({megabytes})")
         self._calls = 0
-        self._sound = True
+        self._full = False
 
     @property
     def usable(self) -> bool:
-        # A fork has the pipes too, and must leave them alone.
-        return self._sound and self._calls < _CALLS and self._owner == os.getpid()
+        return self._child.usable and self._calls < _CALLS and not self._full
 
     def call(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, *, returns: bool = True
     ) -> _Answer:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        late = threading.Event()
-
-        def stop() -> None:
-            late.set()
-            self._process.kill()
-
-        timer = threading.Timer(seconds * (_PATIENCE if os.name == "posix" else 1), stop)
-        timer.daemon = True
-        timer.start()
-        self._sound = False
+        message = [function.__module__, function.__qualname__, list(arguments), seconds, returns]
         try:
-            _send(self._process.stdin, [function.__module__, function.__qualname__, list(arguments), seconds, returns])
-            answer: _Answer = _receive(self._process.stdout)
-        except (OSError, EOFError, ValueError):
-            self._process.kill()
-            spent = self._process.wait() == -getattr(signal, "SIGXCPU", signal.SIGABRT)
-            told = f"takes longer than {seconds:.3g} s to read" if spent or late.is_set() else "ended the process that read it"
+            answer: _Answer = self._child.ask(message, seconds * (_PATIENCE if os.name == "posix" else 1))
+        except EndedError as error:
+            spent = error.late or error.status == -getattr(signal, "SIGXCPU", signal.SIGABRT)
+            told = f"takes longer than {seconds:.3g} s to read" if spent else "ended the process that read it"
             return {"error": "", "message": told}
-        finally:
-            timer.cancel()
         self._calls += 1
-        self._sound = not late.is_set() and "memory" not in answer
+        self._full = "memory" in answer
         return answer
 
     def end(self) -> None:
-        self._sound = False
-        if self._owner != os.getpid():
-            return
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):
-                assert pipe is not None
-                pipe.close()
+        self._child.end()
 
 
 def serve(megabytes: int) -> None:
     """Answer the calls that come by standard input until it ends: what a worker runs."""
-    calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # What a parser prints must not come between the answers.
-    os.dup2(2, 1)
+    calls, answers = pipes()
     _limit_memory(megabytes)
     while True:
         try:
-            module, name, arguments, seconds, returns = _receive(calls)
+            module, name, arguments, seconds, returns = receive(calls)
         except EOFError:
             return
         _limit_seconds(seconds)
         answer: _Answer
         try:
             value = getattr(import_module(module), name)(*arguments)
-            _send(answers, {"value": value if returns else None})
+            send(answers, {"value": value if returns else None})
             continue
         except MemoryError:
             value = None
@@ -197,7 +155,7 @@ def serve(megabytes: int) -> None:
             answer = {"error": "", "message": "is nested too deeply to be read"}
         except Exception as error:  # noqa: BLE001 - a fault of the parser's own, of which the caller hears
             answer = {"error": "", "message": f"cannot be read ({type(error).__name__})"}
-        _send(answers, answer)
+        send(answers, answer)
 
 
 def _limit_memory(megabytes: int) -> None:
@@ -221,36 +179,6 @@ def _limit_seconds(seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 1, most))
     except (ImportError, OSError, ValueError):
         return
-
-
-def _send(pipe: IO[bytes], message: Any) -> None:
-    data = json.dumps(message, default=_encoded).encode()
-    pipe.write(len(data).to_bytes(8, "big") + data)
-    pipe.flush()
-
-
-def _receive(pipe: IO[bytes]) -> Any:
-    size = int.from_bytes(_exactly(pipe, 8), "big")
-    if size > _LONGEST:
-        raise ValueError("the message is too long")
-    return json.loads(_exactly(pipe, size), object_hook=_decoded)
-
-
-def _exactly(pipe: IO[bytes], size: int) -> bytes:
-    data = pipe.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data
-
-
-def _encoded(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return {_BYTES: base64.b64encode(value).decode()}
-    raise TypeError(f"{type(value).__name__} cannot go to a worker")
-
-
-def _decoded(value: dict[str, Any]) -> Any:
-    return base64.b64decode(value[_BYTES]) if _BYTES in value else value
 
 
 def _raised(answer: _Answer) -> ConvCoAError:

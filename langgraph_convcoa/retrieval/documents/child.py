@@ -1,0 +1,152 @@
+"""A Python process of one's own that is asked over pipes, one message at a time, and killed when a reply takes too long."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH")
+"""Of the environment, what a process gets; no key of a provider is among them."""
+_LONGEST = 300_000_000
+_BYTES = "\x00bytes"
+
+
+class EndedError(Exception):
+    """A process ended before it replied: with this status, and `late` where it was killed because its time was up."""
+
+    def __init__(self, status: int, *, late: bool) -> None:
+        super().__init__(f"the process ended with {status}")
+        self.status, self.late = status, late
+
+
+class Child:
+    """A process that runs a function of this package, which takes its messages from `pipes`.
+
+    A message is JSON, or bytes in it, behind its length in 8 bytes: what has got hold of the process cannot make this one run
+    anything. It gets none of the environment's variables but those for paths and language, no signal of the terminal, and ends
+    with its standard input. One thread at a time may ask it.
+
+    Args:
+        module: The module of the function.
+        call: The call of it, as Python.
+        folder: In which it runs; None for this process's.
+
+    Example:
+        >>> child = Child("langgraph_convcoa.retrieval.documents.worker", "serve(400)")
+        >>> child.ask(["langgraph_convcoa.text.words", "words", ["It is so."], 5, True], 60)
+        {'value': ['it', 'is', 'so']}
+        >>> child.end()
+    """
+
+    def __init__(self, module: str, call: str, folder: Path | None = None) -> None:
+        name = call.partition("(")[0]
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {name}; {call}"
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, with no code of others
+            [sys.executable, "-I", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+            cwd=folder,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
+        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(self, _stop, process, self._owner)
+        self._sound = True
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be asked: a fork has the pipes too, and must leave them alone."""
+        return self._sound and self._owner == os.getpid()
+
+    def ask(self, message: Any, seconds: float) -> Any:
+        """The reply to a message; EndedError where there is none within `seconds`, after which the process is killed."""
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            self._process.kill()
+
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
+        timer.daemon = True
+        # What is interrupted here leaves a reply in the pipe, which is none to the next message.
+        self._sound = False
+        timer.start()
+        try:
+            send(self._stdin, message)
+            reply = receive(self._stdout)
+        except (OSError, EOFError, ValueError, RecursionError):
+            self._process.kill()
+            raise EndedError(self._process.wait(), late=late.is_set()) from None
+        finally:
+            timer.cancel()
+        self._sound = not late.is_set()
+        return reply
+
+    def end(self) -> None:
+        """Kill the process, where it is this one's."""
+        self._sound = False
+        self._finalizer()
+
+
+def pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """In a child: where the messages come from and the replies go to; what else is read or printed meets nothing."""
+    messages, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    return messages, replies
+
+
+def send(pipe: IO[bytes], message: Any) -> None:
+    """Write one message."""
+    data = json.dumps(message, default=_encoded).encode()
+    pipe.write(len(data).to_bytes(8, "big") + data)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> Any:
+    """Read one message; EOFError at the end of the pipe, ValueError for what is none."""
+    size = int.from_bytes(_exactly(pipe, 8), "big")
+    if size > _LONGEST:
+        raise ValueError("the message is too long")
+    return json.loads(_exactly(pipe, size), object_hook=_decoded)
+
+
+def _exactly(pipe: IO[bytes], size: int) -> bytes:
+    data = pipe.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {_BYTES: base64.b64encode(value).decode()}
+    raise TypeError(f"{type(value).__name__} cannot go to a process")
+
+
+def _decoded(value: dict[str, Any]) -> Any:
+    return base64.b64decode(value[_BYTES]) if isinstance(value.get(_BYTES), str) else value
+
+
+def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
+    if owner != os.getpid():
+        return
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            if pipe is not None:
+                pipe.close()

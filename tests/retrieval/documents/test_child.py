@@ -1,0 +1,88 @@
+"""A process that is asked over pipes: what a signal of the terminal and an interrupted call do to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_convcoa.actions.tables.process import EngineProcess
+from langgraph_convcoa.retrieval.documents.child import Child, EndedError
+from langgraph_convcoa.retrieval.documents.worker import Workers
+from langgraph_convcoa.text.words import words
+
+_WORKER = "langgraph_convcoa.retrieval.documents.worker"
+_WORDS = ["langgraph_convcoa.text.words", "words", ["It is so."], 5, True]
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as on POSIX")
+
+
+@pytest.fixture
+def alarm() -> Iterator[None]:
+    """After 0.5 s what Ctrl-C does."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def _groups() -> set[int]:
+    """The process groups of this process's children."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent, group = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1:3]
+        except OSError:
+            continue
+        if int(parent) == os.getpid():
+            found.add(int(group))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+def test_ctrl_c_at_the_terminal_reaches_no_process_that_waits_for_its_next_call(tmp_path: Path) -> None:
+    table = tmp_path / "a.csv"
+    table.write_text("n\n1\n", encoding="utf-8")
+    with Workers() as workers, closing(EngineProcess("duckdb", files={"a": table})) as engine:
+        assert workers.call(words, "one", seconds=5) == ["one"]
+        assert engine.run("SELECT n FROM a", 1, 5).rows == ((1,),)
+        groups = _groups()
+        assert len(groups) >= 2
+        assert os.getpgid(0) not in groups
+
+
+def test_the_reply_of_an_interrupted_call_is_none_to_the_next(alarm: None) -> None:
+    with Workers() as workers:
+        workers.start()
+        with pytest.raises(KeyboardInterrupt):
+            workers.call(_sleep, 30, seconds=10)
+        assert workers.call(words, "the next", seconds=5) == ["the", "next"]
+
+
+def _sleep(seconds: float) -> None:
+    import time
+
+    time.sleep(seconds)
+
+
+def test_a_process_that_was_interrupted_killed_or_ended_is_not_usable() -> None:
+    child = Child(_WORKER, "serve(400)")
+    assert child.ask(_WORDS, 60) == {"value": ["it", "is", "so"]}
+    assert child.usable
+    with pytest.raises(EndedError) as raised:
+        child.ask(["time", "sleep", [30], 5, True], 0.2)
+    assert raised.value.late
+    assert not child.usable
+    child.end()
+    with pytest.raises(EndedError) as raised:
+        child.ask(_WORDS, 60)
+    assert not raised.value.late
