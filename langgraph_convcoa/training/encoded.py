@@ -16,7 +16,7 @@ from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state, turn_text
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
-from langgraph_convcoa.retrieval.query.query_encoder_module import QueryText
+from langgraph_convcoa.retrieval.query.query_text import QueryText
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 from langgraph_convcoa.training.data import TrainingData

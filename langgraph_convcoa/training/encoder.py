@@ -17,9 +17,10 @@ from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.memory_corpus import Memory, window_text
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
-from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder
-from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, QueryText, Reading
-from langgraph_convcoa.retrieval.query.query_encoder_module import fingerprint as weights_fingerprint
+from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder, arrays
+from langgraph_convcoa.retrieval.query.query_encoder import fingerprint as weights_fingerprint
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
+from langgraph_convcoa.retrieval.query.query_text import QueryText, Reading
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.encoded import QueryItem, encode_examples, fingerprint, query_items
 from langgraph_convcoa.training.job import TrainingJob
@@ -121,7 +122,7 @@ def train_encoder(
         trained.save(folder)
         saved = SentenceTransformerEncoder(str(folder), "cpu", dtype="float32")
         # The network that reads questions is the one of the passages: it differs in nothing.
-        same = Differences({}, weights_fingerprint(QueryEncoderModule(saved.model, chosen.reading).learned()))
+        same = Differences({}, weights_fingerprint(arrays(QueryEncoderModule(saved.model, chosen.reading).learned())))
         model = RetrieverModel(
             encoder_identity(saved.name),
             query_encoder=QueryEncoder(str(folder), same, chosen.reading),

@@ -22,7 +22,7 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
-from langgraph_convcoa.retrieval.query.query_encoder_module import fingerprint as weights_fingerprint
+from langgraph_convcoa.retrieval.query.query_encoder import fingerprint as weights_fingerprint
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.encoded import (

@@ -21,9 +21,10 @@ from langgraph_convcoa.retrieval.encoders.cache import encode_patterns
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
-from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
-from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
-from langgraph_convcoa.retrieval.query.query_encoder_module import fingerprint as weights_fingerprint
+from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder, arrays
+from langgraph_convcoa.retrieval.query.query_encoder import fingerprint as weights_fingerprint
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
+from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from langgraph_convcoa.training.encoded import AsQueries, EncodedData, QueryItem, encode_examples, fingerprint, query_items
 from langgraph_convcoa.training.job import TrainingJob
@@ -177,7 +178,7 @@ def train_query_encoder(
     module = QueryEncoderModule.of(kept.model_name, chosen.reading, device="cpu")
     if start is not None and start.query_encoder is not None:
         trained = start.query_encoder
-        if (trained.differences.base_hash, trained.reading) != (weights_fingerprint(module.learned()), chosen.reading):
+        if (trained.differences.base_hash, trained.reading) != (weights_fingerprint(arrays(module.learned())), chosen.reading):
             raise RetrievalError(
                 f"The query encoder of the model {start.source} is of another encoder, or reads differently: "
                 "its training cannot be continued with this one."
@@ -205,7 +206,7 @@ def train_query_encoder(
         QueryEncoderLoss(vectors, found, chosen.state_weight, chosen.gate),
         items,
         training,
-        fingerprint=fingerprint(kept.name, told, weights_fingerprint(module.learned()), items),
+        fingerprint=fingerprint(kept.name, told, weights_fingerprint(arrays(module.learned())), items),
         batches=batches,
         **job.options,
     )

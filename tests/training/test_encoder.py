@@ -12,7 +12,8 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.memory_corpus import build_memory
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
-from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, QueryText, Reading
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
+from langgraph_convcoa.retrieval.query.query_text import QueryText, Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.encoded import QueryItem
 from langgraph_convcoa.training.encoder import EncoderLoss, EncoderSettings, train_encoder

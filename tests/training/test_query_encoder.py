@@ -19,7 +19,8 @@ from langgraph_convcoa.hopfield.sparsity import sparsemax
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder
-from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
+from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
@@ -212,7 +213,7 @@ def test_a_head_on_a_query_encoder_learns_with_it_and_ranks_as_the_saved_model_d
     assert query_encoder.query_encoder is not None
     assert model.state is not None
     before, after = query_encoder.query_encoder.differences.tensors, model.query_encoder.differences.tensors
-    assert all(torch.equal(before[name], after[name]) for name in before), "the query encoder stays as it is"
+    assert all(np.array_equal(before[name], after[name]) for name in before), "the query encoder stays as it is"
     assert (model.state_weight, model.gate) == (0.7, 1.5)
     head = HopfieldHead(encoder.dimension, association=False)
     with torch.no_grad():

@@ -19,6 +19,7 @@ from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
+from langgraph_convcoa.retrieval.threads import cores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -123,7 +124,7 @@ def bench_scoring(
             for batch in batches:
                 rows += _time(patterns, queries[:batch], stages, k, runs, advance)
         del stages
-    return BenchReport(tuple(rows), k, dimension, torch.get_num_threads(), runs)
+    return BenchReport(tuple(rows), k, dimension, cores(), runs)
 
 
 def _time(
@@ -174,7 +175,7 @@ def prepare(patterns: Patterns, methods: Sequence[str], k: int, progress: Progre
     stages: dict[str, Method] = {}
     for name in methods:
         if name == "product":
-            stages[name] = lambda x: torch.from_numpy(x) @ patterns.tensor.T
+            stages[name] = lambda x: torch.from_numpy(x) @ torch.from_numpy(patterns.values).T
         elif name == "faiss":
             stages[name] = _faiss(patterns, k)
         elif name in APPROXIMATE:
@@ -200,7 +201,7 @@ def _approximate(patterns: Patterns, over: Over, k: int, progress: Progress) -> 
 def _faiss(patterns: Patterns, k: int) -> Method:
     import faiss
 
-    faiss.omp_set_num_threads(torch.get_num_threads())
+    faiss.omp_set_num_threads(cores())
     index = faiss.IndexFlatIP(patterns.d)
     index.add(patterns.values)
     return lambda x: index.search(x, k)

@@ -18,7 +18,8 @@ from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import mixed_states
-from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
+from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.dual_encoder import DualEncoder, DualLoss, encode_ids, reciprocal_rank_of_dual
 from langgraph_convcoa.training.encoded import EncodedData, QueryItem, encode_examples, query_items, reciprocal_rank

@@ -32,10 +32,8 @@ _LOUD = ("transformers", "sentence_transformers", "huggingface_hub", "torchao", 
 
 def load_model(name: str, device: str | None) -> SentenceTransformer:
     """Load the model of a name or a folder; the default one from the package of the extra `offline` where it is installed."""
-    location = name
-    if name in DEFAULT_NAMES:
-        package = importlib.util.find_spec(_OFFLINE_PACKAGE)
-        location = str(Path(package.origin).parent / "model") if package and package.origin else DEFAULT_ENCODER
+    packaged = _packaged(name)
+    location = str(packaged) if packaged else DEFAULT_ENCODER if name in DEFAULT_NAMES else name
     check_files(Path(location))
     try:
         with quiet():
@@ -46,6 +44,27 @@ def load_model(name: str, device: str | None) -> SentenceTransformer:
     except Exception as error:
         remedy = 'pip install "langgraph-convcoa[offline]" or give an encoder'
         raise RetrievalError(f"The encoder {name!r} cannot be loaded ({_first_line(error)}): {remedy}.") from error
+
+
+def location_of(name: str) -> Path | None:
+    """The folder of a model's files, if they are on this machine: of the default encoder, or of a name that is a folder.
+
+    Other models of the hub have none here: their name says which revision they are, which their loading finds out.
+    """
+    if (packaged := _packaged(name)) is not None:
+        return packaged
+    if name in DEFAULT_NAMES:
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(DEFAULT_ENCODER, "modules.json")
+        return Path(found).parent if isinstance(found, str) else None
+    return Path(name) if Path(name).is_dir() else None
+
+
+def _packaged(name: str) -> Path | None:
+    """The default model in the package of the extra `offline`; None where it is not installed, and for other models."""
+    package = importlib.util.find_spec(_OFFLINE_PACKAGE) if name in DEFAULT_NAMES else None
+    return Path(package.origin).parent / "model" if package and package.origin else None
 
 
 def check_files(folder: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from langgraph_convcoa.errors import InputError, RetrievalError, one_of
 from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.bert import Bert, bert_of, has_bfloat16
 from langgraph_convcoa.retrieval.encoders.loading import (
     DEFAULT_NAMES,
     POOLINGS,
@@ -36,6 +37,8 @@ DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 ATTENTION_CHOICES: tuple[Literal["auto", "softmax", "softmax1"], ...] = ("auto", "softmax", "softmax1")
 _EIGHT_BIT = "torchao-int8"
 _COUNTED_AT_ONCE = 1024
+# More text than this is encoded by torch, whose import takes as long as this much does in numpy.
+_NUMPY_CHARACTERS = 50_000
 
 
 class SentenceTransformerEncoder(Encoder):
@@ -79,6 +82,8 @@ class SentenceTransformerEncoder(Encoder):
         self.pooling = one_of("pooling", pooling, POOLINGS)
         self._other_pooling = False
         self._model: SentenceTransformer | None = None
+        self._bert: Bert | None = None
+        self._looked = False
         self._counter: Tokenizer | None = None
         self._name: str | None = None
         # Fast tokenizers carry their truncation as state and cannot be borrowed twice, so encoding is one at a time.
@@ -101,11 +106,12 @@ class SentenceTransformerEncoder(Encoder):
     def name(self) -> str:
         with self._lock:
             if self._name is None:
-                from langgraph_convcoa.retrieval.encoders.outlier_free import attention_of
-
                 parts = [self._identity(), self._computes_in(), str(self.max_tokens)]
-                if attention_of(self.model) != "softmax":
-                    parts.insert(1, attention_of(self.model))
+                if self._numpy() is None:
+                    from langgraph_convcoa.retrieval.encoders.outlier_free import attention_of
+
+                    if attention_of(self.model) != "softmax":
+                        parts.insert(1, attention_of(self.model))
                 if self._other_pooling:
                     parts.insert(1, self.pooling)
                 self._name = "|".join(parts)
@@ -140,6 +146,8 @@ class SentenceTransformerEncoder(Encoder):
 
     @property
     def dimension(self) -> int:
+        if (bert := self._numpy()) is not None:
+            return bert.dimension
         model = self._load()
         # The name of the method has moved between releases of sentence-transformers.
         method = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
@@ -147,6 +155,8 @@ class SentenceTransformerEncoder(Encoder):
 
     @property
     def max_tokens(self) -> int:
+        if (bert := self._numpy()) is not None:
+            return bert.max_tokens
         return int(self._load().max_seq_length or 512)
 
     def count_tokens(self, text: str) -> int:
@@ -155,20 +165,28 @@ class SentenceTransformerEncoder(Encoder):
     def count_tokens_batch(self, texts: Sequence[str]) -> list[int]:
         with self._lock:
             if self._counter is None:
-                self._counter = counting_copy(self._load())
+                bert = self._numpy()
+                self._counter = counting_copy(self._load()) if bert is None else bert.tokenizer
             # In parts, since an encoding takes many times the memory of its text.
             parts = (texts[start : start + _COUNTED_AT_ONCE] for start in range(0, len(texts), _COUNTED_AT_ONCE))
             return [len(encoding.ids) for part in parts for encoding in self._counter.encode_batch_fast(list(part))]
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(texts, self._load().encode_query, False)
+        return self._encode(texts, "encode_query", False)
 
     def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        return self._encode(texts, self._load().encode_document, progress)
+        return self._encode(texts, "encode_document", progress)
 
-    def _encode(self, texts: Sequence[str], encode: Callable[..., Any], progress: Progress) -> Vectors:
+    def _encode(self, texts: Sequence[str], method: str, progress: Progress) -> Vectors:
+        bert = self._numpy() if sum(map(len, texts)) <= _NUMPY_CHARACTERS else None
+        if bert is not None:
+            with track(progress, len(texts), "Encoding") as advance:
+                rows = normalised(bert.vectors(bert.token_ids(texts)), len(texts), bert.dimension, self.model_name)
+                advance(len(texts))
+            return rows
         import torch
 
+        encode: Callable[..., Any] = getattr(self._load(), method)
         bfloat16 = self._computes_in() == "bfloat16"
         silence = quiet if self.dtype == _EIGHT_BIT else nullcontext
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
@@ -182,6 +200,17 @@ class SentenceTransformerEncoder(Encoder):
                 vectors[batch] = np.asarray(rows, dtype=np.float32)
                 advance(len(batch))
         return normalised(vectors, len(texts), self.dimension, self.model_name)
+
+    def _numpy(self) -> Bert | None:
+        """The model in numpy; None where it cannot be computed so, or is loaded in torch, since it may have been trained."""
+        if self._model is not None:
+            return None
+        if not self._looked:
+            with self._lock:
+                if not self._looked:
+                    plain = self.dtype != _EIGHT_BIT and self.attention != "softmax1" and self.pooling == "auto"
+                    self._bert, self._looked = bert_of(self.model_name, self.device) if plain else None, True
+        return self._bert
 
     def _load(self) -> SentenceTransformer:
         # Encoding holds the lock for a batch, and is not waited for here.
@@ -207,6 +236,9 @@ class SentenceTransformerEncoder(Encoder):
     def _computes_in(self) -> str:
         if self.dtype != "auto":
             return self.dtype
+        native = has_bfloat16()
+        if self._numpy() is not None and native is not None:
+            return "bfloat16" if native else "float32"
         import torch
 
         capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.hopfield.energy import update
-from langgraph_convcoa.hopfield.sparsity import sparsemax
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.wrappers import RecentValues
+from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
@@ -119,9 +117,8 @@ def conversational_state(query: Vectors, history: Vectors, history_weight: float
     """
     if len(history) == 0 or history_weight == 0:
         return query
-    x, patterns = torch.from_numpy(query), torch.from_numpy(history)
-    state = x + history_weight * update(x, patterns, history_beta)
-    return np.asarray(torch.nn.functional.normalize(state, dim=-1).numpy(), dtype=np.float32)
+    state = query + history_weight * (sparsemax(history @ query, beta=history_beta) @ history)
+    return np.asarray(state / max(float(np.linalg.norm(state)), 1e-12), dtype=np.float32)
 
 
 def mixed_states(encoded: Vectors, questions: Vectors, states: Vectors, state_weight: float, gate: float) -> Vectors:
@@ -182,8 +179,8 @@ class StateWeights:
         """The state of a question in its conversation, as `conversational_state`; (d,), of length one."""
         state = query
         if len(history) and history_weight:
-            likeness = torch.from_numpy(history @ (query @ self.association))
-            recalled = sparsemax(likeness, beta=history_beta).numpy() @ history
+            likeness = history @ (query @ self.association)
+            recalled = sparsemax(likeness, beta=history_beta) @ history
             features = np.concatenate([query, recalled, query * recalled, [query @ recalled, 1.0]])
             gate = 2 / (1 + np.exp(-np.clip(self.gate @ features, -50, 50)))
             state = query @ self.direct + history_weight * gate * (recalled @ self.history)

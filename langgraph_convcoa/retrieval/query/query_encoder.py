@@ -7,23 +7,30 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
+import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+from safetensors.numpy import save_file
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import replacing
-from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading, fingerprint
+from langgraph_convcoa.retrieval.encoders.base import Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.bert import Array, Bert, bert_of
+from langgraph_convcoa.retrieval.query.query_text import QueryText, Reading
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 
 _BATCH = 32
+# More tokens than this are encoded by torch, whose import takes as long as this many do in numpy.
+_NUMPY_TOKENS = 10_000
 _FORMAT = "convcoa question tower"
 _VERSION = 1
 _SCALES = ".scale"
@@ -38,48 +45,72 @@ class Differences:
     entry over 127; vectors as float32.
     """
 
-    tensors: dict[str, Tensor]
+    tensors: dict[str, npt.NDArray[Any]]
     base_hash: str
 
     @classmethod
-    def between(cls, base: Mapping[str, Tensor], trained: Mapping[str, Tensor]) -> Differences:
+    def between(cls, base: Mapping[str, Array], trained: Mapping[str, Array]) -> Differences:
         """The differences of trained weights from those of an encoder, of the same architecture (else RetrievalError).
 
         Example:
-            >>> found = Differences.between({"w": torch.zeros(1, 2)}, {"w": torch.tensor([[0.5, 1.27]])})
+            >>> found = Differences.between({"w": np.zeros((1, 2))}, {"w": np.array([[0.5, 1.27]])})
             >>> found.tensors["w"].tolist(), found.added("w").tolist()
             ([[50, 127]], [[0.5, 1.2699999809265137]])
         """
         if {name: tensor.shape for name, tensor in base.items()} != {name: tensor.shape for name, tensor in trained.items()}:
             raise RetrievalError("The trained query encoder and its encoder are not of one architecture.")
-        tensors: dict[str, Tensor] = {}
+        tensors: dict[str, npt.NDArray[Any]] = {}
         for name, before in base.items():
-            change = trained[name].detach().cpu().float() - before.detach().cpu().float()
+            change = (trained[name] - before).astype(np.float32)
             if not change.any():
                 continue
             if change.ndim < 2:
                 tensors[name] = change
                 continue
-            scales = change.abs().amax(dim=1, keepdim=True) / _LARGEST
+            scales = np.abs(change).max(axis=1, keepdims=True) / np.float32(_LARGEST)
             scales[scales == 0] = 1.0
-            tensors[name] = (change / scales).round().clamp(-_LARGEST, _LARGEST).to(torch.int8)
+            tensors[name] = np.clip(np.rint(change / scales), -_LARGEST, _LARGEST).astype(np.int8)
             tensors[name + _SCALES] = scales
         return cls(tensors, fingerprint(base))
 
-    def added(self, name: str) -> Tensor:
+    def added(self, name: str) -> Array:
         """The difference of a tensor, float32."""
-        change = self.tensors[name].float()
+        change: Array = self.tensors[name].astype(np.float32)
         return change * self.tensors[name + _SCALES] if name + _SCALES in self.tensors else change
 
+    def added_to(self, weights: Mapping[str, Array], base: str) -> dict[str, Array]:
+        """An encoder's weights with the differences; RetrievalError where these are not the ones they are from."""
+        self._check(weights, base)
+        return {name: weight + self.added(name) if name in self.tensors else weight for name, weight in weights.items()}
+
     def add_to(self, weights: Mapping[str, Tensor], base: str) -> None:
-        """Add the differences to an encoder's weights, in place; RetrievalError where these are not the ones they are from."""
-        if fingerprint(weights) != self.base_hash:
-            fault = f"The query encoder was trained from other weights than those of the encoder {base!r} here"
-            raise RetrievalError(f"{fault}; train one for this encoder, or use model='untrained'.")
+        """`added_to` in place, to the weights of a network."""
+        import torch
+
+        self._check(arrays(weights), base)
         with torch.no_grad():
             for name in self.tensors:
                 if not name.endswith(_SCALES):
-                    weights[name].add_(self.added(name).to(weights[name].device))
+                    weights[name].add_(torch.from_numpy(self.added(name)).to(weights[name].device))
+
+    def _check(self, weights: Mapping[str, Array], base: str) -> None:
+        if fingerprint(weights) != self.base_hash:
+            fault = f"The query encoder was trained from other weights than those of the encoder {base!r} here"
+            raise RetrievalError(f"{fault}; train one for this encoder, or use model='untrained'.")
+
+
+def arrays(weights: Mapping[str, Tensor]) -> dict[str, Array]:
+    """Tensors as float32 arrays."""
+    return {name: tensor.detach().float().cpu().numpy() for name, tensor in weights.items()}
+
+
+def fingerprint(weights: Mapping[str, npt.NDArray[Any]]) -> str:
+    """A hash of weights, by which differences are added only to the weights that they were taken from."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(weights.items()):
+        digest.update(f"{name}{weight.shape}".encode())
+        digest.update(np.ascontiguousarray(weight, dtype=np.float32).tobytes())
+    return digest.hexdigest()
 
 
 class QueryEncoder:
@@ -102,6 +133,8 @@ class QueryEncoder:
         self.base, self.differences, self.reading = base, differences, reading or Reading()
         self.device, self.batch_size = device, batch_size
         self._module: QueryEncoderModule | None = None
+        self._numpy: tuple[Bert, QueryText] | None = None
+        self._looked = False
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -118,14 +151,15 @@ class QueryEncoder:
     @classmethod
     def of(cls, module: QueryEncoderModule, base: str) -> QueryEncoder:
         """The query encoder of a trained module: its differences from the encoder, rounded to 8 bits."""
-        untrained = QueryEncoderModule.of(base, module.text.reading, device="cpu")
-        return cls(base, Differences.between(untrained.learned(), module.learned()), module.text.reading)
+        untrained = type(module).of(base, module.text.reading, device="cpu")
+        differences = Differences.between(arrays(untrained.learned()), arrays(module.learned()))
+        return cls(base, differences, module.text.reading)
 
     @classmethod
     def load(cls, path: str | Path, *, base: str | None = None, device: str | None = None) -> QueryEncoder:
         """Read what `save` wrote and check its SHA-256; the encoder is loaded on first use, by its name or another's."""
         try:
-            with safe_open(path, framework="pt") as stored:
+            with safe_open(path, framework="numpy") as stored:
                 head = stored.metadata() or {}
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
         except (OSError, SafetensorError, ValueError) as error:
@@ -146,7 +180,7 @@ class QueryEncoder:
         """Write the differences to a file, in place of one that is there, all at once or not at all."""
         head = {"format": _FORMAT, "version": str(_VERSION), "base": self.base, "base_hash": self.differences.base_hash}
         head["reading"] = json.dumps(asdict(self.reading))
-        tensors = {name: tensor.contiguous() for name, tensor in self.differences.tensors.items()}
+        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in self.differences.tensors.items()}
         head["sha256"] = _digest(head, tensors)
         try:
             with replacing(path) as partial:
@@ -162,6 +196,35 @@ class QueryEncoder:
         Of a question the first 126 tokens are read, of its turns as many as there is room for, the newest first.
         RetrievalError where the encoder cannot be loaded, or is another than the query encoder was trained from.
         """
+        if (read := self._read_in_numpy(questions, histories)) is not None:
+            bert, ids = read
+            found = normalised(bert.vectors(ids), len(ids), bert.dimension, self.base)
+        else:
+            found = self._encode_in_torch(questions, histories, bfloat16)
+        return found
+
+    def _read_in_numpy(
+        self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]
+    ) -> tuple[Bert, list[list[int]]] | None:
+        """The network in numpy and what it is to read; None where torch encodes it."""
+        with self._lock:
+            if not self._looked and self._module is None:
+                bert = bert_of(self.base, self.device)
+                if bert is not None:
+                    trained = replace(bert, weights={**bert.weights, **self.differences.added_to(bert.learned(), self.base)})
+                    self._numpy = trained, QueryText(bert.tokenizer, self.reading)
+                self._looked = True
+        if self._numpy is None:
+            return None
+        bert, text = self._numpy
+        ids = text.ids(questions, histories)
+        return (bert, ids) if self._module is None and sum(map(len, ids)) <= _NUMPY_TOKENS else None
+
+    def _encode_in_torch(
+        self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]], bfloat16: bool
+    ) -> Vectors:
+        import torch
+
         module = self.module()
         with self._lock, torch.inference_mode():
             ids = module.text.ids(questions, histories)
@@ -182,6 +245,8 @@ class QueryEncoder:
 
     def module(self) -> QueryEncoderModule:
         """The query encoder's network, made on first use."""
+        from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
+
         with self._lock:
             if self._module is None:
                 module = QueryEncoderModule.of(self.base, self.reading, device=self.device).eval()
@@ -192,12 +257,13 @@ class QueryEncoder:
             return self._module
 
 
-def _digest(head: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+def _digest(head: Mapping[str, str], tensors: Mapping[str, npt.NDArray[Any]]) -> str:
     """SHA-256 of a query encoder's head and weights, bit by bit."""
     digest = hashlib.sha256(
         json.dumps({name: value for name, value in head.items() if name != "sha256"}, sort_keys=True).encode()
     )
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+        # As torch names its types.
+        digest.update(f"{name} torch.{tensor.dtype} {tensor.shape}".encode())
+        digest.update(np.ascontiguousarray(tensor).tobytes())
     return digest.hexdigest()

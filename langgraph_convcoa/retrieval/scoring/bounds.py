@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns, writable
+from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns
+from langgraph_convcoa.retrieval.threads import Each, cores
 
 _FEWEST_ROWS = 4_096
 # A second thread for a block that would not need it takes longer to start than this many rows.
@@ -28,8 +23,10 @@ _ROUNDING = 1e-6
 # Runs of up to 2**6 rows are laid out; a block with a longer set is reduced set by set.
 _MOST_LEVELS = 6
 
-Each = Callable[[Callable[[Any], object], Sequence[Any]], object]
-"""Does a piece of work for every job, in no certain order."""
+# So few columns are multiplied one by one: a matrix of them takes the library more than twice as long.
+_SINGLY = 3
+
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +64,8 @@ class Terms:
 class FirstPass:
     """Bounds of all passages, and the products that they come from."""
 
-    bounds: Tensor  # No score is above its bound, (q, n); -infinity where not allowed.
-    products: Tensor | None  # <x, y_0> and b of every row, (N, q), of allowed blocks only; None for int8.
+    bounds: Vectors  # No score is above its bound, (q, n); -infinity where not allowed.
+    products: Vectors | None  # <x, y_0> and b of every row, (N, q), of allowed blocks only; None for int8.
 
 
 def first_pass(patterns: Patterns, queries: Queries, terms: Terms, each: Each) -> FirstPass:
@@ -90,24 +87,21 @@ class _Full:
     def __init__(self, patterns: Patterns, queries: Queries, terms: Terms) -> None:
         self.patterns, self.terms = patterns, terms
         self.count = len(queries.states)
-        self.bounds = torch.empty((self.count, patterns.n))
-        self.products: Tensor | None = None
-        self.extra = None if terms.extra is None else torch.from_numpy(terms.extra).T
-        self.denied = None if terms.allowed is None else torch.from_numpy(~terms.allowed)
+        self.bounds = np.empty((self.count, patterns.n), dtype=np.float32)
+        self.products: Vectors | None = None
+        self.extra = None if terms.extra is None else terms.extra.T
+        self.denied = None if terms.allowed is None else ~terms.allowed
         self.scratch = Scratch()
         self._prepare(queries)
 
     def _prepare(self, queries: Queries) -> None:
-        self.products = torch.empty((len(self.patterns.values), self.count))
-        self.readout = torch.from_numpy(queries.readout).T
-        self.states = torch.from_numpy(queries.states).T if queries.trained else None
-        if self.count == 1:
-            # A product with one column takes the matrix-vector path, about twice as slow as two columns.
-            self.readout = self.readout.T.repeat(2, 1).T
+        self.products = np.empty((len(self.patterns.values), self.count), dtype=np.float32)
+        self.readout = queries.readout
+        self.states = queries.states if queries.trained else None
 
     def blocks(self) -> list[tuple[int, int]]:
         """Runs of whole sets, (first set, last set + 1)."""
-        offsets, threads = self.patterns.offsets, torch.get_num_threads()
+        offsets, threads = self.patterns.offsets, cores()
         total = int(offsets[-1])
         number = max(1, -(-total // min(max(self.block_products // self.count, _FEWEST_ROWS), self.most_rows)))
         if total >= _SHARED_ROWS * threads:
@@ -121,34 +115,37 @@ class _Full:
         a, b = block
         allowed, offsets = self.terms.allowed, self.patterns.offsets
         if allowed is not None and not allowed[a:b].any():
-            self.bounds[:, a:b] = -torch.inf
+            self.bounds[:, a:b] = -np.inf
             return
         start, stop = int(offsets[a]), int(offsets[b])
         edges = offsets[a : b + 1] - start
-        products, whole = self._multiply(start, stop, torch.from_numpy(edges[:-1]))
+        products, whole = self._multiply(start, stop, edges[:-1])
         best = window_maxima(products, edges, self.scratch)
         best = self._combine(best, whole, a, b)
         if self.extra is not None:
             best += self.extra[a:b]
         if self.denied is not None:
-            best.masked_fill_(self.denied[a:b, None], -torch.inf)
+            best[self.denied[a:b]] = -np.inf
         self.bounds[:, a:b] = best.T
 
-    def _multiply(self, start: int, stop: int, firsts: Tensor) -> tuple[Tensor, Tensor]:
+    def _multiply(self, start: int, stop: int, firsts: Numbers) -> tuple[Vectors, Vectors]:
         assert self.products is not None
-        out, values = self.products[start:stop], self.patterns.tensor[start:stop]
-        if self.readout.shape[1] == self.count:
-            torch.mm(values, self.readout, out=out)
+        out, values = self.products[start:stop], self.patterns.values[start:stop]
+        if self.count > _SINGLY:
+            np.matmul(values, self.readout.T, out=out)
         else:
-            out.copy_(torch.mm(values, self.readout)[:, :1])
+            for column, query in enumerate(self.readout):
+                out[:, column] = values @ query
         if self.states is None:
-            return out, out.index_select(0, firsts)
-        whole = values.index_select(0, firsts) @ self.states
-        out.index_copy_(0, firsts, whole)
+            return out, out.take(firsts, axis=0)
+        whole: Vectors = values.take(firsts, axis=0) @ self.states.T
+        out[firsts] = whole
         return out, whole
 
-    def _combine(self, best: Tensor, whole: Tensor, a: int, b: int) -> Tensor:
-        return best.add_(whole, alpha=self.terms.passage_weight)
+    def _combine(self, best: Vectors, whole: Vectors, a: int, b: int) -> Vectors:
+        whole *= np.float32(self.terms.passage_weight)
+        best += whole
+        return best
 
 
 class _Coarse(_Full):
@@ -163,57 +160,62 @@ class _Coarse(_Full):
         self.wholes = IntegerQueries.coarse(queries.states) if queries.trained else self.readouts
         self.steps, self.slack = _steps_and_slack(self.readouts, queries.readout)
         self.whole_steps, self.whole_slack = _steps_and_slack(self.wholes, queries.states)
-        self.longest = torch.from_numpy(self.patterns.reach).unsqueeze(-1)
-        self.scales = torch.from_numpy(writable(self.patterns.scales)).unsqueeze(-1)
+        self.longest = self.patterns.reach[:, :, None]
+        self.scales = self.patterns.scales[:, None]
 
-    def _multiply(self, start: int, stop: int, firsts: Tensor) -> tuple[Tensor, Tensor]:
+    def _multiply(self, start: int, stop: int, firsts: Numbers) -> tuple[Vectors, Vectors]:
         values, scales = self.patterns.values[start:stop], self.scales[start:stop]
         products = self._scaled(self.readouts, values, scales)
         if self.wholes is self.readouts:
-            return products, products.index_select(0, firsts)
-        return products, self._scaled(self.wholes, values[firsts.numpy()], scales.index_select(0, firsts), "whole")
+            return products, products.take(firsts, axis=0)
+        return products, self._scaled(self.wholes, values[firsts], scales.take(firsts, axis=0), "whole")
 
-    def _scaled(self, queries: IntegerQueries, values: npt.NDArray[np.int8], scales: Tensor, name: str = "products") -> Tensor:
+    def _scaled(
+        self, queries: IntegerQueries, values: npt.NDArray[np.int8], scales: Vectors, name: str = "products"
+    ) -> Vectors:
         """Products of rows with the rounded queries, in units of the queries' steps."""
         shape = (len(values), self.count)
-        products = self.scratch.take(name, shape, torch.float32)
+        products: Vectors = self.scratch.take(name, shape, np.float32)
         if self.count == 1:
-            queries.products(values, out=products.numpy())
+            queries.products(values, out=products)
+            products *= scales
         else:
-            whole_numbers = self.scratch.take("whole numbers", shape, torch.int32)
-            queries.products(values, out=whole_numbers.numpy())
-            products.copy_(whole_numbers)
-        return products.mul_(scales)
+            whole_numbers = self.scratch.take("whole numbers", shape, np.int32)
+            queries.products(values, out=whole_numbers)
+            np.multiply(whole_numbers, scales, out=products, casting="unsafe")
+        return products
 
-    def _combine(self, best: Tensor, whole: Tensor, a: int, b: int) -> Tensor:
-        weight = self.terms.passage_weight
-        best.mul_(self.steps).addcmul_(whole, self.whole_steps, value=weight)
-        best.addcmul_(self.longest[0, a:b], self.whole_slack, value=weight)
-        return best.addcmul_(self.longest[1, a:b], self.slack)
+    def _combine(self, best: Vectors, whole: Vectors, a: int, b: int) -> Vectors:
+        weight = np.float32(self.terms.passage_weight)
+        best *= self.steps
+        best += whole * (weight * self.whole_steps)
+        best += self.longest[0, a:b] * (weight * self.whole_slack)
+        best += self.longest[1, a:b] * self.slack
+        return best
 
 
-def _steps_and_slack(queries: IntegerQueries, vectors: Vectors) -> tuple[Tensor, Tensor]:
+def _steps_and_slack(queries: IntegerQueries, vectors: Vectors) -> tuple[Vectors, Vectors]:
     """The worth of a unit of each query's products, and how far a product with a pattern of length 1 may be off, (1, q)."""
     slack = queries.errors + _ROUNDING * np.linalg.norm(vectors.astype(np.float64), axis=1)
-    return torch.from_numpy(queries.steps).float()[None], torch.from_numpy(slack).float()[None]
+    return queries.steps.astype(np.float32)[None], slack.astype(np.float32)[None]
 
 
 class Scratch(threading.local):
     """Memory for a block's numbers, one piece a name and thread: fresh memory for every block takes longer than its sums."""
 
     def __init__(self) -> None:
-        self._pieces: dict[str, Tensor] = {}
+        self._pieces: dict[str, npt.NDArray[Any]] = {}
 
-    def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """A tensor of whatever was there before; the one that was taken under this name is given up."""
+    def take(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array of whatever was there before; the one that was taken under this name is given up."""
         size = math.prod(shape)
         piece = self._pieces.get(name)
-        if piece is None or piece.numel() < size or piece.dtype != dtype:
-            piece = self._pieces[name] = torch.empty(size, dtype=dtype)
-        return piece[:size].view(shape)
+        if piece is None or piece.size < size or piece.dtype != dtype:
+            piece = self._pieces[name] = np.empty(size, dtype=dtype)
+        return piece[:size].reshape(shape)
 
 
-def window_maxima(products: Tensor, edges: npt.NDArray[np.int64], scratch: Scratch) -> Tensor:
+def window_maxima(products: Vectors, edges: Numbers, scratch: Scratch) -> Vectors:
     """The maxima (n, q) over the windows of each set, that is over all its rows but the first, of products (m, q) of n sets.
 
     The maximum of s rows is that of its first and its last 2^l rows, 2^l <= s < 2^(l+1), and those of all runs of 2^l rows
@@ -221,8 +223,8 @@ def window_maxima(products: Tensor, edges: npt.NDArray[np.int64], scratch: Scrat
     at least two; a maximum is NaN where a window is.
 
     Example:
-        >>> products = torch.tensor([[9.0], [1.0], [9.0], [2.0], [5.0], [4.0]])
-        >>> window_maxima(products, np.array([0, 2, 6]), Scratch()).flatten().tolist()
+        >>> products = np.array([[9], [1], [9], [2], [5], [4]], dtype=np.float32)
+        >>> window_maxima(products, np.array([0, 2, 6]), Scratch()).ravel().tolist()
         [1.0, 5.0]
     """
     rows, count = products.shape
@@ -230,51 +232,30 @@ def window_maxima(products: Tensor, edges: npt.NDArray[np.int64], scratch: Scrat
     top = int(levels.max(initial=0))
     starts = edges[:-1] + 1
     if top == 0:
-        return products.index_select(0, torch.from_numpy(starts))
+        return products.take(starts, axis=0)
     if top > _MOST_LEVELS:
-        return _set_by_set(products, torch.from_numpy(edges))
+        return _set_by_set(products, edges)
     table = scratch.take("maxima", (top, rows, count), products.dtype)
     level = products
     for number in range(top):
         width = 2**number
         runs = rows - 2 * width + 1
-        torch.maximum(level[:runs], level[width : width + runs], out=table[number, :runs])
+        np.maximum(level[:runs], level[width : width + runs], out=table[number, :runs])
         level = table[number]
-    flat = table.view(top * rows, count)
+    flat = table.reshape(top * rows, count)
     base = np.maximum(levels - 1, 0) * rows
-    best = flat.index_select(0, torch.from_numpy(base + starts))
-    best = torch.maximum(best, flat.index_select(0, torch.from_numpy(base + edges[1:] - 2**levels)))
+    best: Vectors = flat.take(base + starts, axis=0)
+    np.maximum(best, flat.take(base + edges[1:] - 2**levels, axis=0), out=best)
     alone = np.flatnonzero(levels == 0)
     if len(alone):
-        only = products.index_select(0, torch.from_numpy(starts[alone]))
-        best.index_copy_(0, torch.from_numpy(alone), only)
+        best[alone] = products.take(starts[alone], axis=0)
     return best
 
 
-def _set_by_set(products: Tensor, edges: Tensor) -> Tensor:
+def _set_by_set(products: Vectors, edges: Numbers) -> Vectors:
     firsts = edges[:-1]
-    whole = products.index_select(0, firsts)
-    products.index_fill_(0, firsts, -torch.inf)
-    best = torch.segment_reduce(products, "max", offsets=edges, axis=0, unsafe=True)
-    products.index_copy_(0, firsts, whole)
+    whole = products.take(firsts, axis=0)
+    products[firsts] = -np.inf
+    best: Vectors = np.maximum.reduceat(products, firsts, axis=0)
+    products[firsts] = whole
     return best
-
-
-@contextmanager
-def workers(*, parallel: bool) -> Iterator[Each]:
-    """A pool of one thread, or of as many as torch uses here, for the time of a search; errors of a job are raised here.
-
-    Each thread takes block after block and keeps to one core, so that a block is still in its cache at the next step. torch's
-    own threads would wait for each other after every step of every block, which costs more than the steps on a busy machine.
-    """
-    usual = torch.get_num_threads()
-    if usual == 1:
-        yield lambda work, jobs: deque(map(work, jobs), maxlen=0)
-        return
-    try:
-        # torch's number of threads is each thread's own.
-        with ThreadPoolExecutor(usual if parallel else 1, "scoring", torch.set_num_threads, (1,)) as pool:
-            yield lambda work, jobs: deque(pool.map(work, jobs), maxlen=0)
-    finally:
-        # A thread that is new to torch starts with the number that was set last, wherever that was.
-        torch.set_num_threads(usual)

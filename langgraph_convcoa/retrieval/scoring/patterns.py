@@ -8,8 +8,6 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
@@ -86,11 +84,6 @@ class Patterns:
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         rows = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
         return Patterns(self.values[rows], offsets, None if self.scales is None else self.scales[rows], self.dtype)
-
-    @cached_property
-    def tensor(self) -> Tensor:
-        """The stored values as a torch tensor over the same memory, (N, d); never to be written to."""
-        return torch.from_numpy(writable(self.values))
 
     @cached_property
     def reach(self) -> Vectors:
@@ -174,16 +167,3 @@ class HopfieldWeights:
     def readout(self, states: Vectors) -> Vectors:
         """X (W_K W_V)^T of states (q, d): its products with the windows are b."""
         return np.ascontiguousarray(states @ (self.key @ self.value).T, dtype=np.float32)
-
-
-class _Unlocked:
-    """Hands on an array's memory without the note that it is read-only, and keeps the array alive."""
-
-    def __init__(self, array: npt.NDArray[Any]) -> None:
-        self.array = array
-        self.__array_interface__ = {**array.__array_interface__, "data": (array.__array_interface__["data"][0], False)}
-
-
-def writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same memory, for torch, which warns of every read-only array although nothing here is written to."""
-    return array if array.flags.writeable else np.asarray(_Unlocked(array))

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.hopfield.sparsity import sparsemax
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.scoring.bounds import FirstPass, Queries, Terms, first_pass, workers
+from langgraph_convcoa.retrieval.scoring.bounds import FirstPass, Queries, Terms, first_pass
 from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns, writable
+from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns
+from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
+from langgraph_convcoa.retrieval.threads import workers
 
 _QUERIES = 64
 # Queries whose sets are scored side by side.
@@ -84,12 +83,12 @@ def search(
         ([1], [1.6], True)
     """
     check_settings(k, beta, passage_weight)
-    states = writable(np.ascontiguousarray(states, dtype=np.float32))
+    states = np.ascontiguousarray(states, dtype=np.float32)
     _check_arrays(patterns, states, allowed, extra, weights)
     pool = patterns.n if allowed is None else int(allowed.sum())
     if pool == 0:
         return [Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), True, 0) for _ in states]
-    added = None if extra is None else writable(np.ascontiguousarray(extra, dtype=np.float32))
+    added = None if extra is None else np.ascontiguousarray(extra, dtype=np.float32)
     terms = Terms(beta, float(passage_weight), allowed, added)
     if allowed is not None and _few(patterns, pool):
         chosen = np.flatnonzero(allowed)
@@ -147,7 +146,7 @@ def associate(
     query = state[None] if weights is None else weights.association(state[None])
     rows = np.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
     products = _row_products(patterns, query.astype(np.float32), rows)[:, 0]
-    return sparsemax(products, beta=beta).numpy(), products.numpy()
+    return sparsemax(products, beta=beta), products
 
 
 def _few(patterns: Patterns, pool: int) -> bool:
@@ -176,7 +175,7 @@ def _rank(
     wanted = min(pool, 2 * k + 32 if first.products is None else k + k // 2 + 32)
     found: dict[int, Ranking] = {}
     while len(which):
-        chosen, bounds, left = _best(first.bounds[torch.from_numpy(which)], wanted)
+        chosen, bounds, left = _best(first.bounds[which], wanted)
         if wanted == pool:
             left[:] = -math.inf
         wide = np.repeat(which[:, None], chosen.shape[1], axis=1)
@@ -207,30 +206,37 @@ def _rank(
     return found
 
 
-def _best(bounds: Tensor, wanted: int) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _best(bounds: Vectors, wanted: int) -> tuple[Rows, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """The sets with the best of the bounds (q, n) and those bounds, (q, wanted), best first, and the best left out, (q,)."""
     q, n = bounds.shape
     groups = n // _GROUP
     more = min(wanted + 1, n)
     if groups < 4 * more:
-        values, sets = bounds.topk(more, dim=1)
+        sets = _largest(bounds, more)
     else:
         # The best m sets lie in the m groups whose best sets are best: set g, g + groups, ... make group g, and the last few
         # sets stand alone.
         split = groups * _GROUP
-        tops = bounds[:, :split].view(q, _GROUP, groups).amax(dim=1)
-        chosen = tops.topk(more, dim=1).indices
-        members = (chosen.unsqueeze(1) + groups * torch.arange(_GROUP)[:, None]).flatten(1)
-        members = torch.cat([members, torch.arange(split, n).expand(q, -1)], dim=1)
-        values, places = bounds.gather(1, members).topk(more, dim=1)
-        sets = members.gather(1, places)
-    best = values.double().numpy()
+        tops = bounds[:, :split].reshape(q, _GROUP, groups).max(axis=1)
+        members = _largest(tops, more)[:, None] + groups * np.arange(_GROUP)[:, None]
+        members = np.concatenate([members.reshape(q, -1), np.tile(np.arange(split, n), (q, 1))], axis=1)
+        places = _largest(np.take_along_axis(bounds, members, axis=1), more)
+        sets = np.take_along_axis(members, places, axis=1)
+    best = np.take_along_axis(bounds, sets, axis=1).astype(np.float64)
     left = best[:, wanted].copy() if more > wanted else np.full(q, -math.inf)
-    return sets[:, :wanted].numpy(), best[:, :wanted], left
+    return sets[:, :wanted], best[:, :wanted], left
+
+
+def _largest(values: Vectors, count: int) -> Rows:
+    """The places of the largest values of each row (q, n), largest first, NaN before all: (q, count)."""
+    n = values.shape[1]
+    places = np.argpartition(values, n - count, axis=1)[:, n - count :]
+    order = np.take_along_axis(values, places, axis=1).argsort(axis=1)[:, ::-1]
+    return np.take_along_axis(places, order, axis=1)
 
 
 def _exact_scores(
-    patterns: Patterns, queries: Queries, terms: Terms, products: Tensor | None, which: Rows, sets: Rows
+    patterns: Patterns, queries: Queries, terms: Terms, products: Vectors | None, which: Rows, sets: Rows
 ) -> npt.NDArray[np.float64]:
     """The second pass: w <x, y_0> + sum_j sparsemax(beta a)_j b_j + extra, of m pairs of a query and a passage.
 
@@ -254,7 +260,7 @@ def _exact_scores(
 
 
 def _score(
-    patterns: Patterns, queries: Queries, terms: Terms, products: Tensor | None, which: Rows, sets: Rows, sizes: Rows
+    patterns: Patterns, queries: Queries, terms: Terms, products: Vectors | None, which: Rows, sets: Rows, sizes: Rows
 ) -> npt.NDArray[np.float64]:
     columns = np.arange(int(sizes.max()))
     mask = columns < sizes[:, None]
@@ -265,35 +271,35 @@ def _score(
         vectors.append(queries.association)
     tables = _recompute(patterns, vectors, rows, mask, which) if vectors else []
     if products is not None:
-        tables.insert(0, products[torch.from_numpy(rows), torch.from_numpy(which)[:, None]].double())
+        tables.insert(0, products[rows, which[:, None]].astype(np.float64))
     whole, association = tables[0][:, 0], tables[-1][:, 1:]
     readout = tables[1 if products is None and queries.trained else 0][:, 1:]
-    weights = sparsemax(association, beta=terms.beta, mask=torch.from_numpy(mask[:, 1:]))
-    scores: npt.NDArray[np.float64] = (terms.passage_weight * whole + (weights * readout).sum(dim=-1)).numpy()
+    weights = sparsemax(association, beta=terms.beta, mask=mask[:, 1:])
+    scores: npt.NDArray[np.float64] = terms.passage_weight * whole + (weights * readout).sum(axis=-1)
     return scores
 
 
 def _recompute(
     patterns: Patterns, vectors: list[Vectors], rows: Rows, mask: npt.NDArray[np.bool_], which: Rows
-) -> list[Tensor]:
+) -> list[npt.NDArray[np.float64]]:
     """Products of each pair's rows with its query's vectors, (m, rows); 0 where masked."""
     kept, owners = rows[mask], np.repeat(which, mask.sum(axis=1))
-    found = torch.empty((len(kept), len(vectors)), dtype=torch.float64)
+    found = np.empty((len(kept), len(vectors)))
     changes = np.flatnonzero(np.diff(owners)) + 1
     cuts = np.unique([*changes, *range(0, len(owners), max(1, _COPIED // patterns.d)), len(owners)]).tolist()
     for start, stop in itertools.pairwise(cuts):
         query = np.stack([vector[owners[start]] for vector in vectors])
         found[start:stop] = _row_products(patterns, query, kept[start:stop])
     tables = []
-    for column in found.unbind(dim=1):
-        table = torch.zeros(mask.shape, dtype=torch.float64)
-        table[torch.from_numpy(mask)] = column
+    for column in found.T:
+        table = np.zeros(mask.shape)
+        table[mask] = column
         tables.append(table)
     return tables
 
 
-def _row_products(patterns: Patterns, queries: Vectors, rows: Rows) -> Tensor:
-    """Exact products of the stored patterns of some rows with queries (p, d): (len(rows), p), float64."""
+def _row_products(patterns: Patterns, queries: Vectors, rows: Rows) -> npt.NDArray[np.float64]:
+    """Exact products of the stored patterns of some rows with queries (p, d): (len(rows), p)."""
     if patterns.scales is not None:
-        return torch.from_numpy(IntegerQueries.exact(queries).exact_products(patterns.values[rows], patterns.scales[rows]))
-    return (torch.from_numpy(patterns.take(rows)) @ torch.from_numpy(queries).T).double()
+        return IntegerQueries.exact(queries).exact_products(patterns.values[rows], patterns.scales[rows])
+    return np.asarray(patterns.take(rows) @ queries.T, dtype=np.float64)

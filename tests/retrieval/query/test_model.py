@@ -24,7 +24,8 @@ from langgraph_convcoa.retrieval.query.model import (
     model_for,
 )
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
-from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
+from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from tests.retrieval.conftest import BagOfWords

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder
-from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule, Reading
+from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
+from langgraph_convcoa.retrieval.query.query_text import Reading
 from tests.retrieval.tiny_bert import WORDS, save_tiny_bert
 
 READING = Reading(tokens=16, turn_question=4, turn_answer=2)
@@ -87,6 +89,23 @@ def test_eight_bits_are_almost_the_trained_query_encoder(base: str, tmp_path: Pa
     reloaded = QueryEncoder.load(tmp_path / "t.safetensors")
     assert reloaded.reading == READING
     np.testing.assert_array_equal(reloaded.encode(QUESTIONS, HISTORIES), found)
+
+
+def test_in_numpy_it_gives_the_vectors_of_torch(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "saved"
+    SentenceTransformerEncoder(base, device="cpu").save(folder)
+    trained_one = QueryEncoder.of(trained(str(folder)), str(folder))
+    ours = QueryEncoder(str(folder), trained_one.differences, READING, device="cpu")
+    found = ours.encode(QUESTIONS, HISTORIES)
+    assert ours._module is None
+    monkeypatch.setattr("langgraph_convcoa.retrieval.query.query_encoder._NUMPY_TOKENS", 3)
+    theirs = QueryEncoder(str(folder), trained_one.differences, READING, device="cpu")
+    np.testing.assert_allclose(theirs.encode(QUESTIONS, HISTORIES), found, atol=2e-6)
+    assert theirs._module is not None
+    other = SentenceTransformerEncoder(str(save_tiny_bert(tmp_path / "plain", seed=5)), device="cpu")
+    other.save(tmp_path / "other")
+    with pytest.raises(RetrievalError, match="was trained from other weights"):
+        QueryEncoder(str(tmp_path / "other"), ours.differences, READING, device="cpu").encode(["who"], [[]])
 
 
 def test_a_vector_does_not_depend_on_its_batch(base: str) -> None:

@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, Patterns, decode_patterns, encode_patterns
+from langgraph_convcoa.retrieval.scoring.patterns import (
+    PATTERN_TYPES,
+    HopfieldWeights,
+    Patterns,
+    decode_patterns,
+    encode_patterns,
+)
+from langgraph_convcoa.retrieval.scoring.topk import search
 
 ROUNDING = {"float32": 0, "int8": 1 / 254}
 
@@ -31,11 +38,9 @@ def test_a_read_only_map_is_read_as_it_is(dtype, tmp_path):
     values.tofile(tmp_path / "values")
     mapped = np.memmap(tmp_path / "values", dtype=values.dtype, mode="r", shape=values.shape)
     patterns = Patterns(mapped, np.array([0, 2, 6]), scales, dtype)
-    assert patterns.tensor.data_ptr() == mapped.ctypes.data
-    assert not patterns.values.flags.writeable
-    np.testing.assert_array_equal(
-        patterns.tensor.float().numpy() * (1 if scales is None else scales[:, None]), patterns.rows(0, 6)
-    )
+    assert patterns.values.ctypes.data == mapped.ctypes.data
+    np.testing.assert_array_equal(values * (1 if scales is None else scales[:, None]), patterns.rows(0, 6))
+    assert len(search(patterns, patterns.rows(0, 2), k=1, weights=HopfieldWeights(*[np.eye(4, dtype=np.float32)] * 3))) == 2
     np.testing.assert_array_equal(patterns.take(np.array([5, 0])), patterns.rows(0, 6)[[5, 0]])
     lengths = np.linalg.norm(patterns.rows(0, 6), axis=1)
     np.testing.assert_allclose(patterns.reach, [lengths[[0, 2]], [lengths[1], lengths[3:].max()]], rtol=1e-6)

@@ -1,0 +1,290 @@
+"""A BERT encoder in numpy, for questions: a few short texts are encoded before torch would have been imported."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.encoders.loading import check_files, location_of
+from langgraph_convcoa.retrieval.threads import workers
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Array = npt.NDArray[np.float32]
+
+# So many tokens at a time, whose numbers stay in a core's cache.
+_TOKENS = 512
+# Other devices than the processor, which sentence-transformers would take: of NVIDIA, AMD, Intel and Ascend.
+_ACCELERATORS = ("nvidiactl", "nvidia0", "dxg", "kfd", "accel", "davinci0")
+_LAYER = "encoder.layer."
+_EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+_LINEAR = (
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "intermediate.dense",
+    "output.dense",
+)
+_READS = {"max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"}
+_NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
+# Abramowitz & Stegun 7.1.26, within 1.5e-7 of erf.
+_ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
+
+
+@dataclass(frozen=True, eq=False)
+class Bert:
+    """A BERT with its pooling, as the files of a sentence-transformers model describe it; float32, on the processor.
+
+    Its vectors have a cosine of more than 0.9999 to those of sentence-transformers in float32 or bfloat16.
+    """
+
+    weights: Mapping[str, Array]
+    tokenizer: Tokenizer  # Without truncation and padding.
+    heads: int
+    epsilon: float
+    max_tokens: int
+    cls: bool  # Pools by the first token, else by the mean.
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Bert | None:
+        """The model in a folder; None where it is of another kind, so that sentence-transformers must load it.
+
+        RetrievalError where its files are not those that were saved.
+        """
+        place = Path(folder)
+        try:
+            state = (place / "model.safetensors").stat()
+        except OSError:
+            return None
+        key = (str(place), state.st_mtime_ns, state.st_size)
+        if (found := _OPENED.get(key)) is None:
+            check_files(place)
+            try:
+                found = _read(place)
+            # Whatever is amiss with the files is sentence-transformers' to tell.
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError):
+                found = None
+            if found is not None:
+                _OPENED[key] = found
+        return found
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a vector."""
+        return int(self.weights["embeddings.word_embeddings.weight"].shape[1])
+
+    def learned(self) -> dict[str, Array]:
+        """The weights of the layers, by name: all but the embeddings."""
+        return {name: weight for name, weight in self.weights.items() if name.startswith(_LAYER)}
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts with the special tokens, cut off at `max_tokens`."""
+        found = [encoding.ids for encoding in self.tokenizer.encode_batch_fast([text.strip() for text in texts])]
+        return [ids if len(ids) <= self.max_tokens else [*ids[: self.max_tokens - 1], ids[-1]] for ids in found]
+
+    def vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
+        """Vectors (n, d) of n lists of token ids, not normalised."""
+        rows, parts, start = np.zeros((len(ids), self.dimension), dtype=np.float32), [], 0
+        while start < len(ids):
+            stop, tokens = start + 1, len(ids[start])
+            while stop < len(ids) and tokens + len(ids[stop]) <= _TOKENS:
+                tokens, stop = tokens + len(ids[stop]), stop + 1
+            parts.append(slice(start, stop))
+            start = stop
+
+        def encode(part: slice) -> None:
+            rows[part] = self._batch(ids[part])
+
+        with workers(parallel=len(parts) > 1) as each:
+            each(encode, parts)
+        return rows
+
+    def _batch(self, ids: Sequence[Sequence[int]]) -> Array:
+        """The texts' tokens one after another, without padding; only attention is text by text."""
+        lengths = np.array([len(one) for one in ids])
+        edges = np.concatenate([[0], np.cumsum(lengths)])
+        word, position, kind = (self.weights[f"embeddings.{name}.weight"] for name in _EMBEDDINGS)
+        places = np.arange(edges[-1]) - np.repeat(edges[:-1], lengths)
+        state = word[np.concatenate([np.asarray(one, dtype=np.int64) for one in ids])] + position[places] + kind[0]
+        state = self._norm(state, "embeddings.LayerNorm")
+        number = 0
+        while f"{_LAYER}{number}.output.dense.weight" in self.weights:
+            state, number = self._layer(state, f"{_LAYER}{number}.", edges), number + 1
+        if self.cls:
+            return np.asarray(state[edges[:-1]])
+        return np.asarray(np.add.reduceat(state, edges[:-1], axis=0) / lengths[:, None], dtype=np.float32)
+
+    def _layer(self, state: Array, layer: str, edges: npt.NDArray[np.int64]) -> Array:
+        query, key, value = (self._linear(state, f"{layer}attention.self.{part}") for part in ("query", "key", "value"))
+        size = state.shape[1] // self.heads
+        query /= np.float32(size**0.5)
+        mixed = np.empty_like(state)
+        for start, stop in itertools.pairwise(edges):
+            q, k, v = (part[start:stop].reshape(-1, self.heads, size).transpose(1, 0, 2) for part in (query, key, value))
+            likeness = q @ k.transpose(0, 2, 1)
+            likeness -= likeness.max(axis=-1, keepdims=True)
+            np.exp(likeness, out=likeness)
+            likeness /= likeness.sum(axis=-1, keepdims=True)
+            mixed[start:stop] = (likeness @ v).transpose(1, 0, 2).reshape(stop - start, -1)
+        attended = self._linear(mixed, f"{layer}attention.output.dense")
+        attended += state
+        attended = self._norm(attended, f"{layer}attention.output.LayerNorm")
+        found = self._linear(_gelu(self._linear(attended, f"{layer}intermediate.dense")), f"{layer}output.dense")
+        found += attended
+        return self._norm(found, f"{layer}output.LayerNorm")
+
+    def _linear(self, state: Array, name: str) -> Array:
+        found: Array = state @ self.weights[f"{name}.weight"].T
+        found += self.weights[f"{name}.bias"]
+        return found
+
+    def _norm(self, state: Array, name: str) -> Array:
+        state -= state.mean(axis=1, keepdims=True)
+        spread = np.einsum("ij,ij->i", state, state) / np.float32(state.shape[1])
+        state /= np.sqrt(spread + np.float32(self.epsilon))[:, None]
+        state *= self.weights[f"{name}.weight"]
+        state += self.weights[f"{name}.bias"]
+        return state
+
+
+_OPENED: WeakValueDictionary[tuple[str, int, int], Bert] = WeakValueDictionary()
+
+
+def bert_of(name: str, device: str | None) -> Bert | None:
+    """The model of a name or folder, where numpy can compute it as sentence-transformers would on this device; else None.
+
+    A model of the hub must have been downloaded before. With an accelerator beside the processor, sentence-transformers
+    chooses the device and computes.
+    """
+    if device not in (None, "cpu") or (device is None and _has_accelerator()):
+        return None
+    folder = location_of(name)
+    return None if folder is None else Bert.open(folder)
+
+
+def has_bfloat16() -> bool | None:
+    """Whether this processor multiplies in bfloat16; None where only torch can tell."""
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
+    except OSError:
+        return None
+    return bool({"avx512_bf16", "amx_bf16"} & flags) if "sse2" in flags else None
+
+
+def _has_accelerator() -> bool:
+    return not sys.platform.startswith("linux") or any(Path("/dev", name).exists() for name in _ACCELERATORS)
+
+
+def _read(folder: Path) -> Bert | None:
+    """The model in a folder; None, or an error of the files, where it is not of the kind that is computed here."""
+    from tokenizers import Tokenizer
+
+    kinds = [str(module["type"]).rpartition(".")[2] for module in _json(folder / "modules.json")]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        return None
+    transformer, pooling = (folder / module["path"] for module in _json(folder / "modules.json")[:2])
+    if transformer != folder or not _plain_prompts(folder / "config_sentence_transformers.json"):
+        return None
+    config, reads = _json(folder / "config.json"), _json(folder / "sentence_bert_config.json")
+    # Newer releases of sentence-transformers keep it with the tokenizer.
+    limit = reads.get("max_seq_length") or _json(folder / "tokenizer_config.json")["model_max_length"]
+    limit = min(limit, config["max_position_embeddings"])
+    pools = _json(pooling / "config.json")
+    ways = {
+        name.removeprefix("pooling_mode_") for name, on in pools.items() if name.startswith("pooling_mode_") and on is True
+    }
+    way = pools["pooling_mode"] if "pooling_mode" in pools else "+".join(ways)
+    fits = (
+        (config["model_type"], config["hidden_act"]) == ("bert", "gelu")
+        and config.get("position_embedding_type", "absolute") in ("absolute", None)
+        and config.get("convcoa_attention", "softmax") == "softmax"
+        and not config.get("is_decoder")
+        and set(reads) <= _READS
+        and not reads.get("do_lower_case")
+        and reads.get("transformer_task", "feature-extraction") == "feature-extraction"
+        and way in ("mean", "mean_tokens", "cls", "cls_token")
+        and limit >= 2
+        and config["hidden_size"] % config["num_attention_heads"] == 0
+    )
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception:  # noqa: BLE001 -- it raises nothing narrower
+        return None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    # A start and an end, and nothing else that a cut could take away.
+    if not fits or len(tokenizer.encode("").ids) != 2:
+        return None
+    with safe_open(folder / "model.safetensors", framework="numpy") as stored:
+        weights = {name: stored.get_tensor(name) for name in _names(config["num_hidden_layers"])}
+        if len([name for name in stored.keys() if name.startswith(_LAYER)]) != len(weights) - 5:  # noqa: SIM118 - no mapping
+            return None
+    least = {"word_embeddings": tokenizer.get_vocab_size(), "position_embeddings": limit, "token_type_embeddings": 1}
+    if any(len(weights[f"embeddings.{name}.weight"]) < rows for name, rows in least.items()):
+        return None
+    if any(w.dtype != np.float32 or w.shape != _shape(name, len(w), config) for name, w in weights.items()):
+        return None
+    heads, epsilon = int(config["num_attention_heads"]), float(config["layer_norm_eps"])
+    return Bert(weights, tokenizer, heads, epsilon, int(limit), way.startswith("cls"))
+
+
+def _names(layers: int) -> list[str]:
+    """The weights' names: five of the embeddings, then those of the layers."""
+    inner = [f"{_LAYER}{layer}.{part}" for layer in range(layers) for part in (*_LINEAR, *_NORMS)]
+    both = [f"{part}.{kind}" for part in ("embeddings.LayerNorm", *inner) for kind in ("weight", "bias")]
+    return [f"embeddings.{name}.weight" for name in _EMBEDDINGS] + both
+
+
+def _shape(name: str, rows: int, config: Mapping[str, Any]) -> tuple[int, ...]:
+    """The shape that a weight must have; of an embedding any number of rows will do."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    if name.startswith("embeddings.") and "LayerNorm" not in name:
+        return rows, hidden
+    outputs = inner if "intermediate" in name else hidden
+    if "LayerNorm" in name or name.endswith("bias"):
+        return (outputs,)
+    return outputs, hidden if "attention" in name or "intermediate" in name else inner
+
+
+def _plain_prompts(path: Path) -> bool:
+    """Whether texts are encoded as they are, with nothing before them."""
+    settings = _json(path) if path.is_file() else {}
+    return not settings.get("default_prompt_name") and not any((settings.get("prompts") or {}).values())
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _gelu(x: Array) -> Array:
+    """GELU, x times the normal distribution function, in place."""
+    z = np.abs(x)
+    z *= np.float32(0.5**0.5)
+    t = np.float32(0.3275911) * z
+    t += 1
+    np.reciprocal(t, out=t)
+    tail = np.full_like(t, _ERF[0])
+    for factor in _ERF[1:]:
+        tail *= t
+        tail += np.float32(factor)
+    tail *= t
+    np.square(z, out=z)
+    np.negative(z, out=z)
+    tail *= np.exp(z, out=z)
+    # erf(-z) = -erf(z): half of 1 + erf is half the tail below 0, and one less that above.
+    tail *= np.float32(0.5)
+    x *= np.where(x < 0, tail, 1 - tail)
+    return x

@@ -1,0 +1,44 @@
+"""Sparsemax in numpy, for searches: `hopfield.sparsity` has it in torch, with gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# Stands in for -inf, so that sums stay finite: no score more than 1 below the largest, which is 0, has weight.
+_NONE = -2.0
+
+
+def sparsemax(
+    scores: npt.NDArray[Any], *, beta: float = 1.0, mask: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[np.float64]:
+    """The Euclidean projection of `beta * scores` on the simplex (Martins & Astudillo 2016; Pan et al. 2024b, section 4).
+
+    Scores are (..., n). The mask of the same shape is True where an entry may have weight. Weights are of the same shape and
+    add up to one over the last dimension; at beta = 0 they are uniform, at infinity uniform over the largest scores. A row
+    without an unmasked entry is all zero.
+
+    Example:
+        >>> sparsemax(np.array([1.0, 0.5, -0.5])).tolist()
+        [0.75, 0.25, 0.0]
+        >>> sparsemax(np.array([1.0, 1.0, 0.5]), beta=math.inf).tolist()
+        [0.5, 0.5, 0.0]
+    """
+    z = np.asarray(scores, dtype=np.float64)
+    if z.shape[-1] == 0:
+        return z.copy()
+    allowed = z != -math.inf if mask is None else mask & (z != -math.inf)
+    top = z.max(axis=-1, keepdims=True, where=allowed, initial=-math.inf)
+    # By the largest, which then is exactly 0 however large beta is.
+    z = np.where(allowed, z - np.where(top == -math.inf, 0.0, top), 0.0)
+    z = np.where(z < 0, _NONE, z) if math.isinf(beta) else np.maximum(beta * z, _NONE)
+    z[~allowed] = _NONE
+    ordered = -np.sort(-z, axis=-1)
+    sums = ordered.cumsum(axis=-1)
+    support = np.maximum((1 + np.arange(1, z.shape[-1] + 1) * ordered > sums).sum(axis=-1, keepdims=True), 1)
+    threshold = (np.take_along_axis(sums, support - 1, axis=-1) - 1) / support
+    weights: npt.NDArray[np.float64] = np.maximum(z - threshold, 0) * allowed
+    return weights
