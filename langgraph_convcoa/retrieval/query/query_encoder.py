@@ -196,12 +196,10 @@ class QueryEncoder:
         Of a question the first 126 tokens are read, of its turns as many as there is room for, the newest first.
         RetrievalError where the encoder cannot be loaded, or is another than the query encoder was trained from.
         """
-        if (read := self._read_in_numpy(questions, histories)) is not None:
-            bert, ids = read
-            found = normalised(bert.vectors(ids), len(ids), bert.dimension, self.base)
-        else:
-            found = self._encode_in_torch(questions, histories, bfloat16)
-        return found
+        if (read := self._read_in_numpy(questions, histories)) is None:
+            return self._encode_in_torch(questions, histories, bfloat16)
+        bert, ids = read
+        return normalised(bert.vectors(ids), len(ids), bert.dimension, f"query encoder of {self.base}")
 
     def _read_in_numpy(
         self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]
