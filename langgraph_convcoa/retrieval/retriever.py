@@ -58,10 +58,10 @@ class HopfieldRetriever(EditableRetriever):
     state x is w <x, y_0> + sim(z, x), where z is what the windows give back to x. Earlier turns are a memory too, which pulls
     the state towards them: normalise(x + lambda sparsemax(beta_h x H^T) H). Make one with `from_documents` or `from_texts`.
 
-    A call may set `k`, `history`, `filter` and `score_threshold` in place of the retriever's: `invoke(question, k=3,
-    filter={"year": {"$gte": 2020}})`. With `filter={}` all passages are searched, with a threshold of -inf none is left out.
-    With `neighbours` so many parts of the same document come with each part of a long one that is found, on either side, none
-    twice: they are one text then, and `part` in its metadata is the place of what was found in it.
+    A call may set `k`, `history`, `filter` and `score_threshold` in place of the retriever's, as in
+    `invoke(question, k=3, filter={"year": {"$gte": 2020}})`. With `filter={}` all passages are searched, with a threshold of
+    -inf none is left out. With `neighbours` so many parts of the same document come with each part of a long one that is
+    found, on either side, none twice: they are one text then, and `part` in its metadata is the place of what was found in it.
 
     A score is from -(w + 1) to w + 1 + `lexical_weight`, which is -2 to 2.1 by default, and 0 is no likeness; trained weights
     of the association may go beyond. Scores of one question can be compared, those of several only roughly.
