@@ -11,6 +11,8 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.corpus import read
+from langgraph_convcoa.retrieval.index import snapshot
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.test_retriever import DOCUMENTS, HISTORY, ids, whole
 from tests.retrieval.test_vectorstore import in_memory
@@ -96,6 +98,22 @@ def test_a_filter_that_changes_in_place_is_another(retriever):
     assert ids(retriever.invoke("published", filter=joined)) == ["dpr"]
     allowed.add("apples")
     assert set(ids(retriever.invoke("published", filter=joined))) == {"dpr", "apples"}
+
+
+def test_filters_by_turns_read_an_index_once_each(tmp_path, encoder, monkeypatch):
+    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, path=tmp_path / "index")
+    reads = []
+    monkeypatch.setattr(snapshot, "read", lambda view: reads.append(view) or read(view))
+    for _ in range(3):
+        for year in (2016, 2020):
+            found = retriever.invoke("published", filter={"year": {"$eq": year}})
+            assert {document.metadata["year"] for document in found} == {year}
+    assert len(reads) == 2
+    for year in range(100):
+        retriever.invoke("published", filter={"year": year})
+    assert len(retriever.corpus.snapshot()._masks) == 16
+    retriever.delete(["dpr"])
+    assert ids(retriever.invoke("published", filter={"year": {"$eq": 2020}})) == ["apples"]
 
 
 def test_operators_over_a_vector_store():

@@ -22,6 +22,8 @@ from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.index.database import STORED_TYPES, Block, Head, Keys, damaged, reading
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
+_KEPT_MASKS = 16
+
 Checked = set[tuple[str, int, int]]
 """Blocks that this process has compared with their checksums: pattern file, first row and checksum."""
 
@@ -149,18 +151,20 @@ class Snapshot:
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are not deleted and meet the condition; None where all do.
 
-        All metadata is read for a condition; the answer to the last one of metadata is kept.
+        All metadata is read for a condition; the answers to the last few of metadata are kept, since a call may have its own.
         """
         if condition is None:
             return self.alive
-        if isinstance(condition, Mapping) and self._masks and self._masks[-1][0] == dict(condition):
-            return self._masks[-1][1]
+        if isinstance(condition, Mapping):
+            known = next((mask for wanted, mask in tuple(self._masks) if wanted == dict(condition)), None)
+            if known is not None:
+                return known
         passes, mask = predicate(condition), np.zeros(len(self.keys), dtype=np.bool_)
         # One by one, so that memory stays bounded.
         for number, passage in zip(self.numbers.tolist(), read(self), strict=True):
             mask[number] = passes(passage.document)
         if isinstance(condition, Mapping) and not _has_functions(condition):
-            self._masks[:] = [(copy.deepcopy(dict(condition)), mask)]
+            self._masks[:] = [(copy.deepcopy(dict(condition)), mask), *self._masks[: _KEPT_MASKS - 1]]
         return mask
 
     def verify(self) -> None:
