@@ -1,12 +1,17 @@
-"""Progress of long work: a bar on standard error, a callback, or nothing."""
+"""Progress of long work: a bar or lines on standard error, a callback, or nothing."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = bool | Callable[[int, int], None]
-"""True for a bar on standard error, False for silence, or a function called with (done, total)."""
+"""True for a bar on standard error, False for silence, or a function called with (done, total).
+
+Where standard error is no terminal, a line every half minute stands for the bar."""
+
+_LINE_EVERY = 30.0
 
 
 @contextmanager
@@ -32,9 +37,19 @@ def track(progress: Progress, total: int | None, description: str) -> Iterator[C
         from rich.progress import Progress as Bar
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Bar(*columns, console=Console(stderr=True)) as bar:
+        console = Console(stderr=True)
+        with Bar(*columns, console=console) as bar:
             task = bar.add_task(description, total=total)
-            yield lambda steps: bar.advance(task, steps)
+            told = started = time.monotonic()
+
+            def show(steps: int) -> None:
+                nonlocal told
+                bar.advance(task, steps)
+                if not console.is_terminal and time.monotonic() - told >= _LINE_EVERY:
+                    told = time.monotonic()
+                    console.out(progress_line(description, int(bar.tasks[0].completed), total, told - started))
+
+            yield show
         return
     report, done = progress, 0
 
@@ -44,3 +59,16 @@ def track(progress: Progress, total: int | None, description: str) -> Iterator[C
         report(done, done if total is None else total)
 
     yield advance
+
+
+def progress_line(description: str, done: int, total: int | None, seconds: float) -> str:
+    """How far the work is after so many seconds, and how long the rest takes at that rate.
+
+    Example:
+        >>> progress_line("Encoding", 512, 2048, 60)
+        'Encoding: 512 of 2048, about 3 min left'
+    """
+    if total is None or not done:
+        return f"{description}: {done}" if total is None else f"{description}: {done} of {total}"
+    left = seconds * max(total - done, 0) / done
+    return f"{description}: {done} of {total}, about {f'{left / 60:.0f} min' if left >= 90 else f'{left:.0f} s'} left"

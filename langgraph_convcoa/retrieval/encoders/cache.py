@@ -6,7 +6,7 @@ import hashlib
 import logging
 import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -74,10 +74,12 @@ class PatternCache:
             for start in range(0, len(missing), _WRITE_EVERY):
                 batch = missing[start : start + _WRITE_EVERY]
                 chosen = [unique[i] for i in batch]
-                rows = normalised(encoder.encode_passages(chosen), len(chosen), encoder.dimension, encoder.name)
+                part = _Part(advance, len(batch))
+                encoded = encoder.encode_passages(chosen, progress=part)
+                rows = normalised(encoded, len(chosen), encoder.dimension, encoder.name)
                 vectors[batch] = rows
                 writing = writing and self._write(encoder.name, chosen, rows)
-                advance(len(batch))
+                part.finish()
         return vectors[_places(unique, texts)]
 
     def _read(self, name: str, texts: Sequence[str], out: Vectors) -> list[int]:
@@ -125,6 +127,21 @@ def encode_patterns(encoder: Encoder, texts: Sequence[str], cache: PatternCache 
     unique = list(dict.fromkeys(texts))
     rows = normalised(encoder.encode_passages(unique, progress=progress), len(unique), encoder.dimension, encoder.name)
     return rows[_places(unique, texts)]
+
+
+class _Part:
+    """Reports from within a part of the work; the last of it is reported when it is written."""
+
+    def __init__(self, advance: Callable[[int], None], size: int) -> None:
+        self._advance, self._size, self._done = advance, size, 0
+
+    def __call__(self, done: int, _total: int) -> None:
+        if self._done < done < self._size:
+            self._advance(done - self._done)
+            self._done = done
+
+    def finish(self) -> None:
+        self._advance(self._size - self._done)
 
 
 def _places(unique: Sequence[str], texts: Sequence[str]) -> npt.NDArray[np.int64]:

@@ -8,6 +8,7 @@ import pytest
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders import cache as module
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
+from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from tests.bounds import SECONDS, joined
 from tests.retrieval.conftest import BagOfWords
 
@@ -157,3 +158,19 @@ def test_threads_share_a_cache(tmp_path):
     assert len(results) == 4
     for result in results:
         np.testing.assert_array_equal(result, results[0])
+
+
+class Reporting(DelegatingEncoder):
+    """Reports every text, and then the last again."""
+
+    def encode_passages(self, texts, progress=False):
+        for number in range(len(texts) + 1):
+            progress(min(number + 1, len(texts)), len(texts))
+        return super().encode_passages(texts)
+
+
+def test_progress_comes_from_within_a_part_and_the_last_when_it_is_written(tmp_path, encoder):
+    texts = [f"text number {n}" for n in range(4)]
+    cache, seen = PatternCache(tmp_path / "c.sqlite"), []
+    cache.encode(Reporting(encoder), texts, progress=lambda done, total: seen.append((done, total, len(cache))))
+    assert seen == [(1, 4, 0), (2, 4, 0), (3, 4, 0), (4, 4, 4)]
