@@ -92,4 +92,8 @@ def workers(*, parallel: bool) -> Iterator[Each]:
             yield alone
             return
         with ThreadPoolExecutor(number, "matrices") as pool:
-            yield lambda work, jobs: deque(pool.map(work, jobs), maxlen=0) and None
+
+            def shared(work: Callable[[Any], object], jobs: Sequence[Any]) -> None:
+                deque(pool.map(work, jobs), maxlen=0)
+
+            yield shared
