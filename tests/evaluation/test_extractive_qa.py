@@ -87,9 +87,9 @@ def test_a_question_is_asked_after_the_turns_before_it(folder: Path, monkeypatch
     seen: dict[str, Any] = {}
     asked = HopfieldRetriever._asked
 
-    def watched(self: HopfieldRetriever, queries: Any, histories: Any, k: int | None) -> Any:
+    def watched(self: HopfieldRetriever, queries: Any, histories: Any, *options: Any) -> Any:
         seen.update(zip(queries, histories, strict=True))
-        return asked(self, queries, histories, k)
+        return asked(self, queries, histories, *options)
 
     monkeypatch.setattr(HopfieldRetriever, "_asked", watched)
     evaluate_qa(folder, k=2, encoder=as_encoder(DeterministicFakeEmbedding(size=16)), progress=False)

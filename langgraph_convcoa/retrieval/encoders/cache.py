@@ -44,9 +44,13 @@ class PatternCache:
         self.path = Path(path)
         try:
             private_folder(self.path.parent)
-            private_file(self.path)
         except OSError as error:
             raise RetrievalError(f"The folder of the pattern cache {self.path} cannot be made: {error.strerror}.") from error
+        try:
+            private_file(self.path)
+        except OSError as error:
+            reason = f"cannot be used ({error.strerror}); name another file"
+            raise RetrievalError(f"The pattern cache {self.path} {reason}.") from error
         with self._connect() as connection:
             application, version = prepare_sqlite(connection, _APPLICATION_ID, _VERSION, _SCHEMA)
         if application != _APPLICATION_ID:
