@@ -138,6 +138,7 @@ def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path)
         assert message in line
 
 
+@pytest.mark.slow
 def test_faith_scores_are_compared_with_ratings(tmp_path: Path) -> None:
     judged = [
         {

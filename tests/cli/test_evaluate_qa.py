@@ -84,6 +84,7 @@ def report_of(result: Result) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_methods_are_compared_and_everything_is_in_the_folder(data: Path, tmp_path: Path) -> None:
     with OpenAIServer(script) as server:
         arguments = [data, "--model", "test", "--base-url", server.base_url, "--out", tmp_path / "run"]
@@ -127,6 +128,7 @@ def test_methods_are_compared_and_everything_is_in_the_folder(data: Path, tmp_pa
     assert "Sweep of k" in (tmp_path / "run" / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_default_folder_goes_on_and_other_settings_get_another(data: Path, tmp_path: Path) -> None:
     with OpenAIServer(script) as server:
         arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book"]
@@ -180,6 +182,7 @@ def test_verdicts_that_failed_are_asked_for_again_and_no_answer_is(data: Path) -
         assert {body["model"] for body in server.requests[before:]} == {"gpt-judge"}
 
 
+@pytest.mark.slow
 def test_a_judge_marks_compares_and_may_join_later(data: Path, tmp_path: Path) -> None:
     def judging(body: dict[str, Any]) -> Reply | str:
         text = prompt_of(body)

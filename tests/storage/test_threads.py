@@ -152,6 +152,7 @@ def test_an_unfinished_turn_is_listed_and_not_exported(tmp_path: Path) -> None:
         assert SECRET not in json.dumps(threads.export("a"))
 
 
+@pytest.mark.slow
 def test_an_answer_of_ten_megabytes_is_stored_shown_exported_and_gone_on_from(tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
     long = "The network was described in 1982. " * 300_000

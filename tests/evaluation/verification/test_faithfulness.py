@@ -77,6 +77,7 @@ def test_every_method_with_intervals_and_gains(tmp_path):
     assert "reliability" in shown(report)
 
 
+@pytest.mark.slow
 def test_the_fitted_row_never_sees_its_own_conversation(tmp_path):
     """Where one conversation's ratings are turned round, the others still fit it wrongly."""
     turned = [(text, 5.0 - grade) for text, grade in ANSWERS]
@@ -93,6 +94,7 @@ def test_the_fitted_row_never_sees_its_own_conversation(tmp_path):
     assert report.conversations == 3
 
 
+@pytest.mark.slow
 def test_history_is_evidence_when_asked_for(tmp_path):
     file = judgements(tmp_path / "j.jsonl.gz")
     assert row(evaluate_faithfulness(file), "default").agreement.auc.value == 1.0
@@ -177,6 +179,7 @@ def test_raters_who_always_say_the_same_agree_on_nothing():
     assert rater_agreement([[1, 1], [2, 2], [3, 3]]) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_the_curve_is_drawn(tmp_path):
     save_picture(evaluate_faithfulness(judgements(tmp_path / "j.jsonl.gz")).figure(), tmp_path / "curve.svg")
     assert "<svg" in (tmp_path / "curve.svg").read_text()

@@ -175,6 +175,7 @@ def test_every_flipped_bit_of_the_patterns_is_found_before_they_are_used(path, s
             Index(path).verify()
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_of_the_database_changes_a_result_in_silence(path, small, tmp_path):
     """The database has no checksum of its own: whatever is read of it is either what was written or an error."""
     right = search(path, small)

@@ -304,6 +304,7 @@ def test_a_run_that_failed_goes_on_where_it_was(index, small):
     assert len(index) == 400
 
 
+@pytest.mark.slow
 def test_a_megabyte_without_a_full_stop(index, small):
     index.add_documents([Document("word " * 200_000, id="long")], small)
     passages = alive_passages(index)

@@ -54,6 +54,7 @@ def test_the_question_is_read_first_and_then_the_newest_turn(base: str) -> None:
     assert words(without) == "[CLS] who [SEP]"
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.lists(st.sampled_from(WORDS), max_size=9), st.lists(st.sampled_from(WORDS), max_size=9)), max_size=6)
 )
