@@ -41,7 +41,7 @@ class _ErrorLineGroup(TyperGroup):
         handler = _WarningLines(logging.WARNING)
         library = logging.getLogger("langgraph_convcoa")
         library.addHandler(handler)
-        for chatty in ("pypdf", "trafilatura", "htmldate", "courlan"):
+        for chatty in ("pypdf", "trafilatura", "htmldate", "courlan", "sqlglot"):
             logging.getLogger(chatty).setLevel(logging.ERROR)
         try:
             return super().invoke(ctx)

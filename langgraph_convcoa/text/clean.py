@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,6 @@ LONGEST_FIELD = 20_000
 DEEPEST = 32
 """Levels of nesting in JSON; what lies deeper is left out."""
 _CUT = f" … (cut: an answer has {LONGEST_ANSWER:,} characters at most)"
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
@@ -26,9 +24,18 @@ def clean(text: str) -> str:
         >>> clean("cut \ud83d, whole \ud83d\ude00, and \x00"), clean("as it is")
         ('cut \ufffd, whole 😀, and \ufffd', 'as it is')
     """
-    if _UNSTORABLE.search(text) is None:
+    if "\0" not in text and _encodes(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\0", "\ufffd")
+
+
+def _encodes(text: str) -> bool:
+    # Ten times as fast as a search for what does not.
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def clean_value(value: Any, depth: int = 0) -> Any:

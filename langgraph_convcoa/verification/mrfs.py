@@ -11,6 +11,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.text.clean import clean
 from langgraph_convcoa.text.questions import WH
 from langgraph_convcoa.text.words import content_items, content_tokens
 from langgraph_convcoa.verification.claims import CLAIM_THRESHOLD, SentenceVerdict, verify_sentences, weakest
@@ -180,10 +181,10 @@ def conv_mrfs(
     """
     if mode not in ("default", "plain"):
         raise InputError(f'mode must be "default" or "plain", not {mode!r}')
-    prepared = References.of(references, history)
+    prepared, candidate = References.of(references, history), clean(candidate)
     if mode == "plain":
         return _plain(candidate, prepared, weights, PAPER_THRESHOLD if threshold is None else threshold, items)
-    question = (question or "").strip()
+    question = clean(question or "").strip()
     checked = check_weights(weights or WEIGHTS)
     parts = candidate_parts(candidate, prepared, question, similarity)
     score, supports, relevance = parts.score(prepared, checked)

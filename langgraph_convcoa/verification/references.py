@@ -14,6 +14,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
+from langgraph_convcoa.text.clean import clean
 from langgraph_convcoa.text.kept import kept_by_characters
 from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.text.words import Item, content_items, content_tokens, sentences
@@ -121,7 +122,8 @@ class References:
             return references
         given = references.references if isinstance(references, References) else map(_reference, references)
         # Only what was answered is evidence; what was asked says what the answer is about.
-        earlier = [Reference(answer, segments(answer), _forms(question), earlier=True) for question, answer in history]
+        pairs = [(clean(question), clean(answer)) for question, answer in history]
+        earlier = [Reference(answer, segments(answer), _forms(question), earlier=True) for question, answer in pairs]
         found = (*given, *earlier)
         every = [(owner, segment) for owner, reference in enumerate(found) for segment in reference.segments]
         where: dict[str, list[int]] = {}
@@ -143,8 +145,9 @@ class References:
 
 def _reference(reference: str | Document) -> Reference:
     if isinstance(reference, str):
+        reference = clean(reference)
         return Reference(reference, segments(reference))
-    title, text = reference.metadata.get("title"), reference.page_content
+    title, text = reference.metadata.get("title"), clean(reference.page_content)
     return Reference(text, segments(text), _forms(title) if isinstance(title, str) else frozenset())
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from langgraph_convcoa.actions.tables.sql_parse import parse_select
 from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.cli.demo import questions_about
 from langgraph_convcoa.cli.session import OUTPUT_FIELDS
@@ -366,3 +367,9 @@ def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
 
 def test_version() -> None:
     assert convcoa("--version").stdout.startswith("convcoa 0.")
+
+
+def test_what_a_query_says_is_not_logged_at_the_terminal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert convcoa("threads", "list", "--store", tmp_path / "none.sqlite").exit_code == 2
+    parse_select("""SELECT a -> '$.a\x1b]0;"; x' FROM t""", "duckdb")
+    assert caplog.text == ""

@@ -236,3 +236,10 @@ def test_a_name_from_another_text_does_not_count() -> None:
     question = "Who described the Hopfield network?"
     assert conv_mrfs("John Hopfield described the Hopfield network in 1982.", texts, question=question).faithful
     assert not conv_mrfs("Geoffrey Hinton described the Hopfield network in 1982.", texts, question=question).faithful
+
+
+@pytest.mark.parametrize("text", ["Who \ud83d it\x00?", "\ude00", "\ud83d\ude00 is it.", "a\udcff" * 3_000])
+def test_half_a_character_is_scored_as_any_other_text(text):
+    assert conv_mrfs(text, [text, Document(text, id="a")], question=text, history=[(text, text)]).score <= 1
+    assert conv_mrfs(text, [text], mode="plain").score <= 1
+    assert faith_score(text, text).score <= 1

@@ -131,7 +131,7 @@ class FetchLimits:
     """Limits of time, size and requests for reading pages.
 
     Attributes:
-        seconds: For one page: its redirects, retries and body; as many again to extract its text.
+        seconds: For one page: its redirects, retries and body; as many again, 5 at most, to extract its text.
         total_seconds: For all pages of a look-up; those that are not read by then are left out.
         max_bytes: Of a body, compressed or not.
         redirects: That are followed.

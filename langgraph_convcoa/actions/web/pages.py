@@ -12,6 +12,7 @@ from langgraph_convcoa.actions.web.fetch import FetchLimits, PageError, RawPage
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.formats import read_pdf
 from langgraph_convcoa.retrieval.documents.markup import decode_page, main_text
+from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.words import sentences
 
 _MAX_HTML = 1_500_000
@@ -94,10 +95,10 @@ def read_page(raw: RawPage, limits: FetchLimits) -> Page:
             raise PageError("the page is not text")
         if not plain:
             text, title, published = main_text(text, raw.url)
-    text, _ = without_instructions(clean(text[: limits.characters]).strip())
+    text, _ = without_instructions(visible(text[: limits.characters]).strip())
     if not text.strip():
         raise PageError("the page holds no text")
-    title, _ = without_instructions(" ".join(clean(title).split())[:_TITLE_CHARACTERS])
+    title, _ = without_instructions(flat(visible(title))[:_TITLE_CHARACTERS])
     return Page(raw.url, title, text, plausible_date(published))
 
 
@@ -115,11 +116,11 @@ def plausible_date(value: Any) -> str:
     return parsed.isoformat() if parsed.year >= _MIN_YEAR and parsed <= date.today() else ""
 
 
-def clean(text: str) -> str:
+def visible(text: str) -> str:
     r"""Text without signs that are not seen: zero-width, direction and tag characters, controls.
 
     Example:
-        >>> clean("Ho\u200bpfield\U000e0041")
+        >>> visible("Ho\u200bpfield\U000e0041")
         'Hopfield'
     """
     return _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).replace("\xa0", " ")

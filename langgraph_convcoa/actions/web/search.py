@@ -17,8 +17,9 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.web.fetch import RETRIED, PageError, read_body, wait_before
-from langgraph_convcoa.actions.web.pages import clean, plausible_date, without_instructions
+from langgraph_convcoa.actions.web.pages import plausible_date, visible, without_instructions
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.text.clean import flat
 
 _MAX_BYTES = 3_000_000
 _RETRIES = 2
@@ -45,7 +46,7 @@ class SearchResult:
         """A result from what a search sent: on one line, within bounds, without instructions to a model."""
 
         def line(text: object, most: int) -> str:
-            return without_instructions(" ".join(clean(text if isinstance(text, str) else "").split())[:most])[0]
+            return without_instructions(flat(visible(text if isinstance(text, str) else ""))[:most])[0]
 
         return cls(line(title, _TITLE), str(url or "").strip()[:_URL], line(snippet, _SNIPPET), plausible_date(date))
 

@@ -14,6 +14,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.wrappers import RecentValues
 from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
+from langgraph_convcoa.text.clean import clean
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
@@ -80,7 +81,7 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping
         if isinstance(entry, Mapping) and "content" in entry and ("role" in entry or "type" in entry):
             entry = _message(entry.get("role", entry.get("type")), entry["content"])
         if isinstance(entry, BaseMessage):
-            text = str(entry.text).strip()
+            text = clean(str(entry.text)).strip()
             if not text or not isinstance(entry, HumanMessage | AIMessage):
                 continue
             asks = isinstance(entry, HumanMessage)
@@ -88,7 +89,7 @@ def history_pairs(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping
                 pairs.append(([], []))
             pairs[-1][0 if asks else 1].append(text)
         elif isinstance(entry, list | tuple) and len(entry) == 2 and all(isinstance(part, str) for part in entry):
-            pairs.append(([entry[0]], [entry[1]]))
+            pairs.append(([clean(entry[0])], [clean(entry[1])]))
         else:
             raise InputError(f"The history must be pairs of question and answer or messages, not {entry!r:.80}.")
     return [(" ".join(questions), " ".join(answers)) for questions, answers in pairs]

@@ -84,11 +84,14 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def test_every_form_of_a_table_gives_the_same_sum(sales: Path) -> None:
-    for path in files(sales.parent).values():
-        name = "sales" if path.suffix in (".sqlite", ".duckdb") else "made"
-        action = DataAnalysis(path)
-        assert "total 2144.5" in ask(action, sql=f"SELECT SUM(revenue) AS total FROM {name}").page_content, path
-        assert action.description().count("region") == 1
+    made = files(sales.parent)
+    databases = {name: path for name, path in made.items() if path.suffix in (".sqlite", ".duckdb")}
+    tables = {f"of_{number}": path for number, (name, path) in enumerate(made.items()) if name not in databases}
+    for sources, names in [(tables, [*tables]), *((path, ["sales"]) for path in databases.values())]:
+        action = DataAnalysis(sources)
+        for name in names:
+            assert "total 2144.5" in ask(action, sql=f"SELECT SUM(revenue) AS total FROM {name}").page_content, name
+        assert action.description().count("region") == len(names)
         action.close()
 
 

@@ -97,8 +97,17 @@ OPENERS = {
 }
 
 
-@pytest.mark.parametrize("dialect", ["duckdb", *(pytest.param(one, marks=SLOW) for one in ("sqlite", "postgres", "mysql"))])
-def test_the_parser_takes_few_steps_however_deep_a_text_is_nested(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("dialect", "form"),
+    [
+        pytest.param(dialect, form, marks=() if (dialect, form) == ("duckdb", "SELECT {} FROM sales") else SLOW)
+        for dialect in ("duckdb", "sqlite", "postgres", "mysql")
+        for form in ("SELECT {} FROM sales", "SELECT * FROM sales {}")
+    ],
+)
+def test_the_parser_takes_few_steps_however_deep_a_text_is_nested(
+    dialect: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps = 0
     advance = Parser._advance
 
@@ -111,12 +120,11 @@ def test_the_parser_takes_few_steps_however_deep_a_text_is_nested(dialect: str, 
     assert len(OPENERS) >= 50
     for opener, closer in OPENERS.items():
         for depth in (3, 26, 900):
-            for form in ("SELECT {} FROM sales", "SELECT * FROM sales {}"):
-                steps = 0
-                sql = form.format(opener * depth + "x" + closer * depth)
-                with pytest.raises(ActionInputError):
-                    check_query(sql, dialect, SALES, max_rows=5)
-                assert steps < 40_000, sql[:100]
+            steps = 0
+            sql = form.format(opener * depth + "x" + closer * depth)
+            with pytest.raises(ActionInputError):
+                check_query(sql, dialect, SALES, max_rows=5)
+            assert steps < 40_000, sql[:100]
 
 
 SOUP = """SELECT FROM WHERE sales many secrets region year ( ) ( ) , . * + - || = < AND OR NOT CASE WHEN THEN ELSE END 1 'a'

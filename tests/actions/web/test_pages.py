@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 
 from langgraph_convcoa.actions.web.fetch import FetchLimits, PageError, RawPage
-from langgraph_convcoa.actions.web.pages import clean, plausible_date, read_page, without_instructions
+from langgraph_convcoa.actions.web.pages import plausible_date, read_page, visible, without_instructions
 from langgraph_convcoa.retrieval.documents.markup import decode_page
 from tests.actions.web.site import ORDER, article, pdf
 
@@ -166,7 +166,7 @@ def test_character_sets_named_in_the_page_and_by_nobody() -> None:
 
 
 def test_clean_leaves_what_is_seen() -> None:
-    assert clean("a\u00a0b\r\nc\u202ed\x00e\tf 👩‍🚀") == "a b\ncde\tf 👩‍🚀"
+    assert visible("a\u00a0b\r\nc\u202ed\x00e\tf 👩‍🚀") == "a b\ncde\tf 👩‍🚀"
 
 
 def test_a_pdf() -> None:

@@ -112,7 +112,7 @@ def test_each_file_ends_within_seconds_and_takes_little_memory(tmp_path: Path) -
 def test_a_folder_goes_on_after_files_that_are_ended(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_convcoa.retrieval.documents.load._SECONDS", 1.0)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.documents.load._SECONDS", 0.5)
     monkeypatch.setattr("langgraph_convcoa.retrieval.documents.load._SECONDS_PER_MB", 0.0)
     (tmp_path / "a.html").write_bytes(b"<p x" * 60_000)
     (tmp_path / "b.md").write_text("# Good\n\nIt is read.")

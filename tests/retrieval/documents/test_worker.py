@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,17 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Workers]:
+    with Workers() as workers:
+        yield workers
+
+
 @pytest.mark.parametrize(
     "value", [None, 1.5, "ä\u2028\x00", ["a", {"b": b"\x00\xff"}], b"", "x" * 3_000_000, {"deep": [[[1]]]}]
 )
-def test_values_come_back_as_they_went(value: Any) -> None:
-    with Workers() as workers:
-        assert workers.call(echo, value, seconds=20) == value
+def test_values_come_back_as_they_went(value: Any, shared: Workers) -> None:
+    assert shared.call(echo, value, seconds=20) == value
 
 
 def test_one_worker_serves_many_calls_and_ends_with_its_owner() -> None:
@@ -99,14 +105,15 @@ def test_one_worker_serves_many_calls_and_ends_with_its_owner() -> None:
         (nest, (), "nested too deeply"),
     ],
 )
-def test_what_passes_a_limit_is_ended_and_the_next_call_works(function: Any, arguments: tuple[Any, ...], told: str) -> None:
-    with Workers() as workers:
-        workers.start()
-        start = time.monotonic()
-        with pytest.raises(LimitError, match=told):
-            workers.call(function, *arguments, seconds=0.5 if function in (wait, spin) else 20)
-        assert time.monotonic() - start < 5
-        assert workers.call(words, "It is so.", seconds=20) == ["it", "is", "so"]
+def test_what_passes_a_limit_is_ended_and_the_next_call_works(
+    function: Any, arguments: tuple[Any, ...], told: str, shared: Workers
+) -> None:
+    shared.start()
+    start = time.monotonic()
+    with pytest.raises(LimitError, match=told):
+        shared.call(function, *arguments, seconds=0.5 if function in (wait, spin) else 20)
+    assert time.monotonic() - start < 5
+    assert shared.call(words, "It is so.", seconds=20) == ["it", "is", "so"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's memory")
@@ -128,15 +135,14 @@ def test_a_worker_has_no_key_of_the_environment(monkeypatch: pytest.MonkeyPatch)
         assert "SOME_PROVIDER_KEY" not in workers.call(variables, seconds=20)
 
 
-def test_what_a_parser_prints_is_no_answer() -> None:
-    with Workers() as workers:
-        assert workers.call(say, "\x00" * 100, seconds=20) is None
-        assert workers.call(echo, 1, seconds=20) == 1
+def test_what_a_parser_prints_is_no_answer(shared: Workers) -> None:
+    assert shared.call(say, "\x00" * 100, seconds=20) is None
+    assert shared.call(echo, 1, seconds=20) == 1
 
 
-def test_errors_of_the_library_keep_their_type() -> None:
-    with Workers() as workers, pytest.raises(DocumentError, match="is not what it says"):
-        workers.call(refuse, seconds=20)
+def test_errors_of_the_library_keep_their_type(shared: Workers) -> None:
+    with pytest.raises(DocumentError, match="is not what it says"):
+        shared.call(refuse, seconds=20)
     with Workers(prepare=refuse) as workers, pytest.raises(DocumentError, match="is not what it says"):
         workers.start()
 

@@ -106,3 +106,10 @@ def test_histories_do_not_mix(encoder):
     )
     np.testing.assert_array_equal(both[1], alone[0])
     assert not np.array_equal(both[0], both[1])
+
+
+@pytest.mark.parametrize("text", ["Who \ud83d it\x00?", "\ude00", "a \ud83d\ude00"])
+def test_a_history_has_no_half_a_character(text):
+    for history in ([(text, text)], [HumanMessage(text), AIMessage(text)], [{"role": "user", "content": text}]):
+        [turn] = history_pairs(history)
+        assert "\x00" not in "".join(turn).encode().decode()
