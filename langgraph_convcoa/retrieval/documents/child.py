@@ -31,8 +31,8 @@ class Child:
     """A process that runs a function of this package, which takes its messages from `pipes`.
 
     A message is JSON, or bytes in it, behind its length in 8 bytes: what has got hold of the process cannot make this one run
-    anything. It gets none of the environment's variables but those for paths, language and time zone, no signal of the terminal, and ends
-    with its standard input. One thread at a time may ask it.
+    anything. It gets none of the environment's variables but those for paths, language and time zone, no signal of the
+    terminal, and ends with its standard input. One thread at a time may ask it.
 
     Args:
         module: The module of the function.

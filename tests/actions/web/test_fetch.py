@@ -124,8 +124,9 @@ http://1.2.3.4.5/ http://0x7f.1/ http://[::]/ http://localhost/ ws://a.org/ HTTP
 
 
 @pytest.mark.parametrize("robots", [False, True])
-def test_a_redirect_to_anything_is_an_error_of_the_page(robots: bool) -> None:
+def test_a_redirect_to_anything_is_an_error_of_the_page(robots: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(_PLACES) >= 50
+    monkeypatch.setattr("langgraph_convcoa.actions.web.fetch._FIRST_WAIT", 0.0)
 
     async def fetch_each() -> list[str]:
         async def fetched(place: str) -> str:
