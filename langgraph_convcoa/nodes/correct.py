@@ -172,7 +172,8 @@ def apply_to_answer(
             if correction is None or not correction.supported or not correction.answer.strip():
                 changed = True
                 continue
-            plain = without_marks(correction.answer).strip()
+            # A sentence is of one line; what a model repeats of the lines below it stands there already.
+            plain = without_marks(correction.answer).strip().split("\n")[0].rstrip()
             item_mark = _LIST_MARK.match(sentence.plain)
             if item_mark and not _LIST_MARK.match(plain):
                 plain = item_mark[0] + plain

@@ -18,7 +18,7 @@ from langgraph_convcoa.verification.support import Similarity
 
 _MARK = re.compile(MARK)
 _AFTER_STOP = re.compile(rf"((?<![.!?。！？])[.!?。！？]++[\"”’)]*+)((?:\s*+{MARK.replace('(', '(?:', 1)})++)")
-_STOP = re.compile(r"(?<![.!?。！？])[.!?。！？]++[\"”’)]*+\Z")
+_STOP = re.compile(r"(?<![.!?。！？;,])[.!?。！？;,]++[\"”’)]*+\Z")
 _POLAR = re.compile(r"\A\W*+(?:yes|no)\W*+", re.IGNORECASE)
 _YES = re.compile(r"\A\W*+(?:yes|no)\b[.,:;–—-]*+\s++(?=\w)", re.IGNORECASE)
 _ELSEWHERE = re.compile(r"\A“(.*)” stands elsewhere in the evidence")
@@ -37,6 +37,7 @@ _SILENCE = re.compile(
 _REST_IS_THERE, _NAME_ELSEWHERE = 0.6, 0.8
 """Share of a sentence that must be in the evidence for its names to stand elsewhere there, and what is left of its score."""
 _ENDED = re.compile(r"[.!?。！？:;…][\"'”’)\]]*\s*\Z")
+_LIST_ITEM = re.compile(r"[^\S\n]*+\n\s*+(?:[-*•]|\d{1,2}[.)])(?:\s|\Z)")
 _NEXT = re.compile(r"(?:[.!?。！？:;…][\"'”’)]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
 _MOST_MARKS = 3
 _SHOWN_AT_ONCE = 4_000
@@ -107,6 +108,7 @@ class Checker:
         )
         verdicts = [self._of_a_reader(self._without_yes(v)) for v in _whole_sentences(text, verdicts)]
         verdicts = [_silent(verdict, before) for verdict, before in zip(verdicts, [None, *verdicts], strict=False)]
+        verdicts = [replace(v, claims=False) if _leads_to_list(text, v) else v for v in verdicts]
         if any(verdict.claims and not _is_polar(verdict) for verdict in verdicts):
             # "Yes." says what the sentences beside it say.
             verdicts = [replace(v, claims=False) if _is_polar(v) else v for v in verdicts]
@@ -199,6 +201,11 @@ def _whole_sentences(text: str, verdicts: Sequence[SentenceVerdict]) -> list[Sen
         weakest = min(pieces, key=lambda piece: (piece.supported, piece.score))
         whole[-1] = replace(weakest, text=text[last.start : verdict.end], start=last.start, end=verdict.end)
     return whole
+
+
+def _leads_to_list(text: str, verdict: SentenceVerdict) -> bool:
+    """Whether a sentence only opens a list, whose items say what it claims: "They played:"."""
+    return verdict.text.endswith(":") and _LIST_ITEM.match(text, verdict.end) is not None
 
 
 def _silent(verdict: SentenceVerdict, before: SentenceVerdict | None) -> SentenceVerdict:
