@@ -133,5 +133,5 @@ def test_a_local_model_that_writes_nonsense_stops_no_turn(tmp_path: Path) -> Non
     model = load_chat_model(f"huggingface:{tiny_model(tmp_path)}", max_new_tokens=8)
     out = build_graph(model=model, retriever=KeywordRetriever()).compile().invoke({"question": "Who introduced sparsemax?"})
     assert out["chain"][0]["answer"] == "Sparsemax was introduced by Martins and Astudillo in 2016."
-    assert out["answer"] == "Sparsemax was introduced by Martins and Astudillo in 2016 [1].", "and not what the model wrote"
+    assert out["answer"] == "“Sparsemax was introduced by Martins and Astudillo in 2016” [1].", "and not what the model wrote"
     assert out["usage"]["llm_calls"] == 3, "plan, repair, correct"

@@ -72,8 +72,11 @@ def test_bfloat16_is_close_and_has_a_name_of_its_own(minilm):
     assert half.name != minilm.name
 
 
+@pytest.mark.parametrize("only_torch_can_tell", [False, True])
 @pytest.mark.parametrize(("native", "expected"), [(True, "bfloat16"), (False, "float32")])
-def test_auto_takes_what_the_processor_has(minilm, monkeypatch, native, expected):
+def test_auto_takes_what_the_processor_has(minilm, monkeypatch, native, expected, only_torch_can_tell):
+    told = None if only_torch_can_tell else native
+    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.sentence_transformer.has_bfloat16", lambda: told)
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": native}, raising=False)
     auto = SentenceTransformerEncoder(device="cpu")
     assert auto.name == SentenceTransformerEncoder(device="cpu", dtype=expected).name
