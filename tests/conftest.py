@@ -19,8 +19,8 @@ from hypothesis import settings
 # A background job of a shell (`nohup make test &`) ignores SIGINT, and so would what the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes on a busy machine says nothing.
-settings.register_profile("untimed", deadline=None)
+# How long an example takes on a busy machine says nothing; the same examples each time, new ones by `make fuzz`.
+settings.register_profile("untimed", deadline=None, derandomize=True)
 # `make fuzz` asks for more examples than a run of the tests does.
 settings.register_profile("fuzz", deadline=None, max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "untimed"))

@@ -187,7 +187,8 @@ def _read_published(path: Path) -> Entries | None:
     if name.endswith(".csv"):
         # The names alone: any other table in a folder is none of ours, well formed or not.
         _, names = next(text_lines(path), (1, ""))
-        known = set(next(csv.reader([names]), [])) >= questions.TRUTHFULQA
+        # A lone carriage return ends a line for csv too, where it is not the last sign.
+        known = set(next(csv.reader(names.splitlines()), [])) >= questions.TRUTHFULQA
         return questions.read_truthfulqa(path, table_rows(path, ",")) if known else None
     if name.endswith(".json"):
         places = list(_places(path, json_document(path)))

@@ -76,6 +76,7 @@ def test_any_rows_are_read_or_refused(folder: Path, rows: list[Any], suffix: str
 @example(b"[" * 100_000, "json")
 @example(b"[" * 100_000, "jsonl")
 @example(b'{"a":' * 100_000, "jsonl")
+@example(b"\r\x00", "csv")
 @example(b"9" * 5_000, "json")
 @example(b"9" * 5_000, "jsonl")
 @example(b'{"question": ' + b"9" * 5_000 + b"}", "jsonl")
