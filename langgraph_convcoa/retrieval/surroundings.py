@@ -37,16 +37,13 @@ def joined(document: Document, parts: Sequence[Passage]) -> Document:
         if passage.document.id == document.id:
             place = len(text) + (gap > 0)
         text += ("\n" if gap else "") + passage.document.page_content
-    association = document.metadata.get("association")
-    moved = [{**window, "start": window["start"] + place, "end": window["end"] + place} for window in association or ()]
-    metadata = document.metadata | {
-        "start": parts[0].document.metadata["start"],
-        "part": [place, place + len(document.page_content)],
-    }
-    if association:
-        metadata["association"] = moved
-    wider = document.model_copy(update={"page_content": text})
-    wider.metadata = type(document.metadata)(metadata)
+    # Metadata of the same type: a copy of it would be a plain dict, which compares scores.
+    wider = document.model_copy(update={"page_content": text, "metadata": type(document.metadata)(document.metadata)})
+    wider.metadata["start"] = parts[0].document.metadata["start"]
+    wider.metadata["part"] = [place, place + len(document.page_content)]
+    if windows := document.metadata.get("association"):
+        moved = [{**window, "start": window["start"] + place, "end": window["end"] + place} for window in windows]
+        wider.metadata["association"] = moved
     return wider
 
 

@@ -50,6 +50,14 @@ def test_a_part_comes_with_what_stands_beside_it(retriever, neighbours):
         assert squeezed(found.page_content) == squeezed(TEXTS["apples"])
 
 
+def test_what_two_questions_found_with_its_neighbours_is_equal(retriever):
+    (one,) = retriever.invoke("apples17", k=1, neighbours=1)
+    (other,) = retriever.invoke("what of apples17 in the world", k=1, neighbours=1)
+    assert one.id == other.id
+    assert one.metadata["score"] != other.metadata["score"]
+    assert one == other
+
+
 def test_k_counts_what_comes_and_no_part_comes_twice(retriever):
     found = retriever.invoke("apples17 pears3 plums9 apples3 apples4", k=4, neighbours=1)
     assert len(found) == 4
