@@ -32,6 +32,19 @@ def recall(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
     return len(wanted & set(ranking[:k])) / len(wanted)
 
 
+def found_all(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
+    """1 where all gold ids are among the first k, else 0: whether a question that needs all of them could be answered.
+
+    Raises:
+        ValueError: There is no gold id.
+
+    Example:
+        >>> found_all(["a", "b", "c"], {"a", "c"}, k=2), found_all(["a", "b", "c"], {"a", "c"}, k=3)
+        (0.0, 1.0)
+    """
+    return float(recall(ranking, gold, k) == 1)
+
+
 def ndcg(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
     """Normalised discounted cumulative gain of the first k (Järvelin & Kekäläinen 2002), gain 1 and discount log2(rank + 1).
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_convcoa.evaluation.metrics.ranking import ndcg, recall, reciprocal_rank
+from langgraph_convcoa.evaluation.metrics.ranking import found_all, ndcg, recall, reciprocal_rank
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 
@@ -19,9 +19,12 @@ METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
     "Recall@5": lambda ranking, gold: recall(ranking, gold, 5),
     "Recall@10": lambda ranking, gold: recall(ranking, gold, 10),
     "Recall@100": lambda ranking, gold: recall(ranking, gold, 100),
+    "All@5": lambda ranking, gold: found_all(ranking, gold, 5),
+    "All@10": lambda ranking, gold: found_all(ranking, gold, 10),
     "nDCG@10": lambda ranking, gold: ndcg(ranking, gold, 10),
 }
-"""Each of a ranking of documents and the gold ids."""
+"""Each of a ranking of documents and the gold ids. All@k is the share of the questions all of whose gold passages are among
+the first k; where each question has one, that is Recall@k."""
 
 _DECIMALS = 4
 _RESAMPLES = 2000
@@ -140,7 +143,13 @@ def results_of(
 
 
 def _table(title: str, methods: Mapping[str, MethodResult], baseline: str) -> Table:
-    first, *others = METRICS
+    # All@k is shown where a question has several gold passages.
+    same = [
+        f"All@{k}"
+        for k in (5, 10)
+        if all(result.metrics[f"All@{k}"] == result.metrics[f"Recall@{k}"] for result in methods.values())
+    ]
+    first, *others = [name for name in METRICS if name not in same]
     rows = []
     for name, result in methods.items():
         low, high = result.intervals.get(first, (0.0, 0.0))

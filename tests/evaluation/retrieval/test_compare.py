@@ -207,3 +207,16 @@ def test_each_question_is_encoded_once():
     encoder = BagOfWords()
     evaluate_retrieval(Dataset("made", (ASKED, FOLLOW_UP), CORPUS), encoder=encoder, model=FORGETFUL)
     assert len(encoder.queries) == len(set(encoder.queries))
+
+
+def test_a_question_that_needs_two_passages_is_found_where_both_are_among_the_first():
+    both = Query("both", "When was sparsemax proposed?", gold=("sparsemax", "apples"))
+    distractors = [Document(f"Sparsemax was proposed {n} times.", id=f"d{n}") for n in range(4)]
+    report = evaluate([both, ASKED], methods=["hybrid"], distractors=distractors)
+    figures = report.methods["hybrid"].metrics
+    assert (figures["Recall@5"], figures["All@5"], figures["All@10"]) == (0.75, 0.5, 1.0)
+    columns = report.tables()[0].columns
+    assert "All@5" in columns
+    # At 10 both are found: the column would say what Recall@10 says.
+    assert "All@10" not in columns
+    assert "All@5" not in evaluate([ASKED], methods=["hybrid"]).tables()[0].columns
