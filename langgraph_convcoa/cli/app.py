@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command, get_group
 
-from langgraph_convcoa.cli.ask import ask
-from langgraph_convcoa.cli.bench import app as bench_app
-from langgraph_convcoa.cli.chat import chat
 from langgraph_convcoa.cli.console import report, warn
-from langgraph_convcoa.cli.demo import demo
-from langgraph_convcoa.cli.evaluate import app as evaluate_app
-from langgraph_convcoa.cli.index import index
-from langgraph_convcoa.cli.search import search
-from langgraph_convcoa.cli.threads import app as threads_app
-from langgraph_convcoa.cli.train import train
 from langgraph_convcoa.errors import ConvCoAError
 
 USER_ERROR = 2
 INTERNAL_ERROR = 1
 INTERRUPTED = 130
+
+# In the order of the help; the module of each is imported when it is called.
+_COMMANDS = ("ask", "chat", "demo", "search", "index", "train", "evaluate", "bench", "threads")
+# A garbage collection after so many new objects: with 700, as is usual, a command would spend a fifth of its start on them.
+_NEW_OBJECTS = 50_000
 
 
 class _WarningLines(logging.Handler):
@@ -36,6 +35,16 @@ class _WarningLines(logging.Handler):
 
 class _ErrorLineGroup(TyperGroup):
     """Ends every command with one line on standard error, whatever it raises; the library's warnings are lines too."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # A name that is not known is compared with all that are.
+        for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
+            if name not in self.commands:
+                self.add_command(_command(name), name)
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
         handler = _WarningLines(logging.WARNING)
@@ -77,18 +86,25 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-# The help lists commands and groups in the order in which they are added.
-for _command in (ask, chat, demo, search, index, train):
-    app.command()(_command)
-app.add_typer(evaluate_app, name="evaluate")
-app.add_typer(bench_app, name="bench")
-app.add_typer(threads_app, name="threads")
+
+
+def _command(name: str) -> Any:
+    """A command, or a group of them, from the module of its name."""
+    module = import_module(f"langgraph_convcoa.cli.{name}")
+    if (commands := getattr(module, "app", None)) is not None:
+        group = get_group(commands)
+        group.name = name
+        return group
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    alone.command(name)(getattr(module, name))
+    return get_command(alone)
 
 
 def main() -> None:
     """Entry point of the command."""
     import warnings
 
+    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
     # Threads of torch that wait by spinning slow each other down manyfold on a busy machine; read when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")

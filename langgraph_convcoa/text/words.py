@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-import snowballstemmer
+import Stemmer
 from sentencex import get_sentence_boundaries
 
 from langgraph_convcoa.text.questions import SMALL_NUMBERS
@@ -157,7 +157,7 @@ def stem(word: str) -> str:
     if not word.isascii() or not word.isalpha():
         return word
     # A stemmer keeps its word in itself, so that one shared between threads would mix theirs: a new one for each new word.
-    return str(snowballstemmer.stemmer("english").stemWord(word))
+    return str(Stemmer.Stemmer("english", 0).stemWord(word))
 
 
 _CITATION = re.compile(r"\[\d+(?:\s*[,;-]\s*\d+)*\]")

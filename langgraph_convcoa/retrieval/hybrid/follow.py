@@ -126,7 +126,7 @@ class Follower(ABC, Generic[_Index]):
         there = there[keys[places[there]] == held[there]]
         self._numbers = np.full(len(held), GONE, dtype=np.int64)
         self._numbers[there] = numbers[places[there]]
-        self._new = np.setdiff1d(numbers, self._numbers[there])
+        self._new = np.setdiff1d(numbers, self._numbers[there], assume_unique=True)
         self._gone = np.flatnonzero((self._numbers == GONE) & (held != GONE))
         self._view = view
 

@@ -100,7 +100,7 @@ def test_arrays_are_mapped_and_not_read(tmp_path):
     path = tmp_path / "lexical"
     BM25Index(PASSAGES).save(path)
     loaded = BM25Index.load(path)
-    assert isinstance(loaded._built().scores["data"], np.memmap)
+    assert isinstance(loaded._built().data, np.memmap)
 
 
 def test_every_damaged_byte_is_noticed(tmp_path):
