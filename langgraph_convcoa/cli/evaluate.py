@@ -16,15 +16,23 @@ from langgraph_convcoa.cli.evaluate_blind import blind, blind_score
 from langgraph_convcoa.cli.evaluate_qa import METHODS_HELP, qa
 from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, names_of, option
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.retrieval.methods import METHODS, READERS
 
 app = typer.Typer(
     help="Measure retrieval, answers and verification on your own data.", no_args_is_help=True, rich_markup_mode="rich"
 )
 _FOLDERS = "Folders of queries.jsonl(.gz) and corpus.jsonl(.gz)"
 _COSTS_SENTENCES = 5
+RETRIEVAL_HELP = "\n\n".join(
+    [
+        "[bold]Methods[/bold] (texts that the encoder reads a question with t earlier turns)",
+        *(f"{name} ({one.texts}): {one.description}" for name, one in METHODS.items()),
+        f"NAME-hybrid: the text of {', '.join(READERS)}, searched by untrained without a history",
+    ]
+)
+"""The end of the command's help."""
 
 
-@app.command()
 def retrieval(
     data: Annotated[
         list[Path], typer.Argument(metavar="DATA...", help=f"{_FOLDERS}, or QReCC, TopiOCQA, QuAC, CoQA, MTRAG as published.")
@@ -35,8 +43,7 @@ def retrieval(
         str | None,
         option(
             "A,B",
-            "bm25, question, question-parts, two-turns, history, rewrite, dense, hybrid (or hopfield), untrained-dense, "
-            "untrained, trained-dense, trained.",
+            "See below; peers are those of other papers and the plain ones that what is given allows.",
         ),
     ] = None,
     baseline: Annotated[str | None, option("A", "Test the others against this method; untrained, or the first.")] = None,
@@ -52,6 +59,9 @@ def retrieval(
     max_passages: Annotated[
         int | None, option("N", "Keep the gold passages and the first others of a large corpus.", min=1)
     ] = None,
+    rewriter: Annotated[str | None, option("NAME|DIR", "T5 that rewrites, such as castorini/t5-base-canard.")] = None,
+    answerer: Annotated[str | None, option("NAME|DIR", "T5 that guesses the answer, for convgqr.")] = None,
+    dual: Annotated[Path | None, option("DIR", "Model of convcoa train --dual-question.")] = None,
     seed: Annotated[int, option("S", "Of the intervals and tests.", min=0)] = 0,
     as_json: AsJson = False,
     no_cache: NoCache = False,
@@ -87,6 +97,9 @@ def retrieval(
         "progress": True,
         "settings": {} if lexical_weight is None else {"lexical_weight": lexical_weight},
         "seed": seed,
+        "rewriter": rewriter,
+        "answerer": answerer,
+        "dual": dual,
     }
     if len(loaded) == 1:
         dataset, part = loaded[0]
@@ -97,6 +110,7 @@ def retrieval(
 
 
 # The help lists the commands in the order in which they are added.
+app.command(epilog=RETRIEVAL_HELP)(retrieval)
 app.command(epilog=METHODS_HELP)(qa)
 app.command()(blind)
 app.command("blind-score")(blind_score)

@@ -33,6 +33,12 @@ def train(
     full: Annotated[
         bool, _kind(None, "The whole encoder for questions and passages: they must be indexed again.", "--full")
     ] = False,
+    dual_question: Annotated[
+        bool,
+        _kind(
+            None, "A question encoder without Hopfield, to be compared with (evaluate retrieval --dual).", "--dual-question"
+        ),
+    ] = False,
     start: Annotated[
         Path | None, _kind("DIR", "Train this model's query encoder further, with the DPR loss; with --head, a head on it.")
     ] = None,
@@ -79,6 +85,10 @@ def train(
         (start is not None and full, "--start is for the query encoder and for --head, not for --full"),
         (attention != "auto" and not full, "--attention is for --full, which trains the encoder"),
         (synthetic is not None and full, "--synthetic is not for --full, which learns from real conversations alone"),
+        (
+            dual_question and (head or full or distil_only or start is not None or synthetic is not None),
+            "--dual-question is trained from the encoder, on real conversations: it takes no other kind of training",
+        ),
         (encoder_dtype != "auto" and full, "--encoder-dtype is for a frozen encoder: --full trains it in float32"),
     ):
         if wrong:
@@ -88,6 +98,7 @@ def train(
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
     from langgraph_convcoa.retrieval.query.model import RetrieverModel, check_model_folder
     from langgraph_convcoa.training.data import Invalid, load_single_turn, load_training_data
+    from langgraph_convcoa.training.dual_encoder import DualQuestionSettings, train_dual_question
     from langgraph_convcoa.training.encoder import EncoderSettings, train_encoder
     from langgraph_convcoa.training.head import HeadSettings, train_head
     from langgraph_convcoa.training.job import TrainingJob
@@ -98,9 +109,10 @@ def train(
     invalid: Invalid = "skip" if skip_invalid else "error"
     single = {path: found for path in data if (found := load_single_turn(path, invalid=invalid)) is not None}
     rest = [path for path in data if path not in single]
-    if full and single:
+    if (full or dual_question) and single:
+        kind = "--full" if full else "--dual-question"
         raise InputError(
-            f"{next(iter(single))} has single questions, and --full learns from conversations alone: leave it out"
+            f"{next(iter(single))} has single questions, and {kind} learns from conversations alone: leave it out"
         )
     if head and not rest:
         raise InputError("a head learns from conversations alone: name at least one folder of them")
@@ -108,7 +120,13 @@ def train(
     job = TrainingJob(out, resume, device, logs, cache, progress=True, command=_command(ctx, data, out))
     numbers = {"steps": steps, "batch_size": batch_size, "chunk": chunk, "learning_rate": learning_rate, "seed": seed}
     chosen: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
-    settings: Any = EncoderSettings() if full else HeadSettings() if head else QueryEncoderSettings()
+    kinds = (
+        (full, EncoderSettings),
+        (head, HeadSettings),
+        (dual_question, DualQuestionSettings),
+        (True, QueryEncoderSettings),
+    )
+    settings: Any = next(kind() for chosen_kind, kind in kinds if chosen_kind)
     settings = replace(settings, training=replace(settings.training, **chosen))
     if synthetic is not None:
         settings = replace(settings, synthetic=synthetic)
@@ -118,15 +136,19 @@ def train(
     else:
         if not head and (distil_only or start is not None):
             settings = replace(settings, distilled_first=1.0 if distil_only else 0.0)
-        train_model: Any = train_head if head else train_query_encoder
-        model = train_model(
-            conversations,
-            single_turn=list(single.values()),
-            encoder=SentenceTransformerEncoder(encoder or DEFAULT_ENCODER, dtype=encoder_dtype),
-            settings=settings,
-            start=None if start is None else RetrieverModel.load(start),
-            job=job,
-        )
+        frozen = SentenceTransformerEncoder(encoder or DEFAULT_ENCODER, dtype=encoder_dtype)
+        if dual_question and conversations is not None:
+            model = train_dual_question(conversations, encoder=frozen, settings=settings, job=job)
+        else:
+            train_model: Any = train_head if head else train_query_encoder
+            model = train_model(
+                conversations,
+                single_turn=list(single.values()),
+                encoder=frozen,
+                settings=settings,
+                start=None if start is None else RetrieverModel.load(start),
+                job=job,
+            )
     _report(model, out, as_json)
 
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.documents.split import pattern_text
-from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
+from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 from langgraph_convcoa.retrieval.query.query_text import Reading
-from langgraph_convcoa.training.encoded import EncodedData, QueryItem
+from langgraph_convcoa.training.data import TrainingData
+from langgraph_convcoa.training.encoded import EncodedData, QueryItem, encode_examples, fingerprint, query_items
+from langgraph_convcoa.training.job import TrainingJob
+from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
 from langgraph_convcoa.training.losses import dpr_loss, draw_sets, targets_among
 
 _PASSAGE_TOKENS = 256
@@ -63,6 +71,49 @@ class DualLoss:
         found = encoder.text.ids([self._texts[number] for number in new], [()] * len(new)) if new else []
         self._ids.update(zip(new, found, strict=True))
         return [self._ids[number] for number in numbers]
+
+
+@dataclass(frozen=True)
+class DualQuestionSettings:
+    """Settings of the training of a question encoder without Hopfield."""
+
+    training: TrainingSettings = field(default_factory=lambda: TrainingSettings(steps=200, learning_rate=1e-4))
+
+
+def train_dual_question(
+    data: TrainingData,
+    *,
+    encoder: Encoder | str | None = None,
+    settings: DualQuestionSettings | None = None,
+    job: TrainingJob | None = None,
+) -> RetrieverModel:
+    """Train a question encoder that reads a question with its turns, by the DPR loss of dot products with whole passages.
+
+    The passages' vectors stay those of the encoder. In the model, the question encoder's vector is the whole state.
+
+    Raises:
+        InputError: No question has a gold passage, the encoder has no transformer to copy, or an unfinished training is there
+            and not to be resumed.
+        RetrievalError: The vectors cannot be used, or the model or a checkpoint cannot be read or written.
+    """
+    chosen, kept, job = settings or DualQuestionSettings(), as_encoder(encoder), job or TrainingJob()
+    if not isinstance(kept, SentenceTransformerEncoder):
+        raise InputError(f"A question encoder is a copy of a sentence-transformers model, not of {kept!r}; name one.")
+    job.check()
+    dual = DualEncoder(kept.model_name)
+    found = encode_examples(data, kept, cache=job.cache, progress=job.progress)
+    items = query_items(dual.question.text, found)
+    if not items:
+        raise InputError("No example has a gold passage; there is nothing to train on.")
+    training = chosen.training
+    if "bfloat16" in kept.name.split("|"):
+        training = replace(training, mixed_precision="bf16")
+    started = fingerprint(kept.name, "dual-question", items)
+    train(dual, DualLoss(found), items, training, fingerprint=started, **job.options)
+    model = RetrieverModel(
+        encoder_identity(kept.name), query_encoder=QueryEncoder.of(dual.question, kept.model_name), first_turns=True
+    )
+    return job.finish(model, data)
 
 
 def encode_ids(encoder: QueryEncoderModule, ids: Sequence[Sequence[int]]) -> Vectors:

@@ -71,6 +71,8 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
         (["talks", "--head", "--full"], "cannot be used together"),
         (["talks", "--attention", "softmax1"], "--full"),
         (["talks", "--head", "--distil-only"], "query encoder"),
+        (["talks", "--dual-question", "--head"], "takes no other kind of training"),
+        (["single", "--dual-question"], "--dual-question learns from conversations alone: leave it out"),
         (["talks", "--start", "nothing"], "holds no model"),
         (["talks", "--head", "--start", "nothing"], "holds no model"),
         (["talks", "--full", "--start", "nothing"], "--start"),

@@ -13,13 +13,23 @@ from langchain_core.documents import Document
 from rich.console import Console
 from typer.testing import CliRunner
 
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.bench.training_cost import METHODS, training_cost
+from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.dual_encoder import DualEncoder, DualLoss, reciprocal_rank_of_dual
+from langgraph_convcoa.training.dual_encoder import (
+    DualEncoder,
+    DualLoss,
+    DualQuestionSettings,
+    reciprocal_rank_of_dual,
+    train_dual_question,
+)
 from langgraph_convcoa.training.encoded import EncodedData, encode_examples, query_items
+from langgraph_convcoa.training.job import TrainingJob
 from langgraph_convcoa.training.loop.gradient_cache import backward
+from langgraph_convcoa.training.loop.trainer import TrainingSettings
 from tests.retrieval.tiny_bert import save_tiny_bert
 
 pytest.importorskip("accelerate")
@@ -91,6 +101,17 @@ def test_a_batch_has_each_passage_once_and_masks_those_that_are_gold(
     # The same question twice: its positive is no negative of its twin, so that there is nothing to tell apart.
     twins = [items[0], items[0]]
     assert loss.loss(dual, loss.represent(dual, twins), twins)["dpr"].item() == pytest.approx(0, abs=1e-6)
+
+
+def test_a_question_encoder_is_trained_saved_and_measured(encoder: SentenceTransformerEncoder, tmp_path: Path) -> None:
+    settings = DualQuestionSettings(TrainingSettings(steps=12, batch_size=6, learning_rate=1e-3))
+    train_dual_question(data(), encoder=encoder, settings=settings, job=TrainingJob(tmp_path / "dual", command="made"))
+    assert "a query encoder" in (tmp_path / "dual" / "README.md").read_text()
+    asked = tuple(Query(str(n), one.question, one.history, one.gold) for n, one in enumerate(data().examples))
+    dataset = Dataset("made", asked, data().passages)
+    report = evaluate_retrieval(dataset, methods=["history", "dual-question"], encoder=encoder, dual=tmp_path / "dual")
+    found = {name: result.metrics["MRR"] for name, result in report.methods.items()}
+    assert found["dual-question"] > found["history"] + 0.1
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,44 +12,31 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.retrieval.denoising import PrunedHistory
+from langgraph_convcoa.evaluation.retrieval.methods import base_of
+from langgraph_convcoa.evaluation.retrieval.rewriting import Seq2Seq, expanded_by_answers, expansions, rewrites
+from langgraph_convcoa.evaluation.retrieval.selection import helpful_turns, similar_turns
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
-from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
+from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder, RecentValues
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel, own_encoder
+from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-
-PLAIN = ("bm25", "question", "question-parts", "two-turns", "history", "rewrite")
-_RETRIEVER_METHODS = ("dense", "hybrid", "untrained-dense", "untrained", "trained-dense", "trained")
-METHODS = (*PLAIN, *_RETRIEVER_METHODS)
-"""bm25: BM25 on the question. question: the plain encoder, one vector a passage (what is too long for it is cut off), on the
-question as it was put; two-turns, history, rewrite: the same on the question with the user turn before it, on the question
-with all turns before it (latest first), on its rewrite. question-parts: `question` over the parts that long passages are
-split into for `hybrid`: what the split gives, without the retriever. hybrid (or hopfield): `HopfieldRetriever` as it comes;
-untrained: the same without what training gave; trained: the same with the model that is measured. dense, untrained-dense and
-trained-dense are these without BM25. Those of `HopfieldRetriever` can search an index too, the plain ones cannot."""
 
 _DEPTH = 100
 """How many documents of a ranking count."""
 
 Ranker = Callable[[Sequence[Query]], list[list[str]]]
+Reader = Callable[[Sequence[Query]], list[str]]
+"""What is read of each question in its conversation: a text that stands for both."""
 
 _ALIASES = {"hopfield": "hybrid", "dense": "hybrid-dense"}
-
-
-def check_methods(methods: Sequence[str], *, index: bool = False) -> None:
-    """Raise InputError where a method is unknown or none is named, or where one cannot search an index."""
-    known = _RETRIEVER_METHODS if index else METHODS
-    unknown = [method for method in methods if method not in known and method != "hopfield"]
-    if unknown or not methods:
-        what = "retrieval method over an index" if index else "retrieval method"
-        raise InputError(f"Unknown {what} {', '.join(map(repr, unknown)) or '(none)'}; known: {', '.join(known)}.")
 
 
 @dataclass(frozen=True)
@@ -95,6 +83,9 @@ class Rankers:
         cache: PatternCache | None = None,
         progress: Progress = False,
         settings: Mapping[str, Any] | None = None,
+        rewriter: Seq2Seq | None = None,
+        answerer: Seq2Seq | None = None,
+        dual: QueryEncoder | None = None,
     ) -> None:
         self._pool = pool
         self._encoder = _RememberingEncoder(encoder)
@@ -105,6 +96,8 @@ class Rankers:
         self._memories: dict[str, Memory] = {}
         self._retrievers: dict[str, HopfieldRetriever] = {}
         self._whole: Vectors | None = None
+        self._rewriter, self._answerer, self._dual = rewriter, answerer, dual
+        self._readers: dict[str, Reader] = {}
 
     def of(self, method: str) -> Ranker:
         """The method of this name; its passages are encoded before this returns."""
@@ -119,11 +112,60 @@ class Rankers:
         if name == "question-parts":
             memory = self._memory(self._encoder)
             whole = memory.patterns.take(memory.patterns.offsets[:-1])
-            return self._dense(whole, [document_id(passage) for passage in memory.passages], name)
+            return self._dense(whole, [document_id(passage) for passage in memory.passages], self._encoded("question"))
+        if name == "dual-question":
+            assert self._dual is not None
+            return self._dense(self._passages(), self._ids, partial(_dual_states, self._dual))
+        base = base_of(name)
+        if base != name:
+            return self._search(self._retriever("untrained"), self._reader(base))
+        return self._dense(self._passages(), self._ids, self._encoded(name))
+
+    @property
+    def _ids(self) -> list[str]:
+        return [str(document.id) for document in self._pool.passages]
+
+    def _passages(self) -> Vectors:
+        """One vector a passage."""
         if self._whole is None:
             texts = [pattern_text(document) for document in self._pool.passages]
             self._whole = encode_patterns(self._encoder, texts, self._cache, self._progress)
-        return self._dense(self._whole, [str(document.id) for document in self._pool.passages], name)
+        return self._whole
+
+    def _encoded(self, method: str) -> Callable[[Sequence[Query]], Vectors]:
+        read = self._reader(method)
+        return lambda queries: self._encoder.encode_queries(read(queries))
+
+    def _reader(self, method: str) -> Reader:
+        """The reader of a method; what it read of a question is kept for the next method that asks."""
+        if method not in self._readers:
+            read, kept = self._new_reader(method), RecentValues[int, str](len(self._pool.queries))
+
+            def remembering(queries: Sequence[Query]) -> list[str]:
+                # By identity: the pool has the questions as long as this is there, and some have no id of their own.
+                by_id = {id(query): query for query in queries}
+                found = kept.of(by_id, lambda new: read([by_id[number] for number in new]))
+                return [found[id(query)] for query in queries]
+
+            self._readers[method] = remembering
+        return self._readers[method]
+
+    def _new_reader(self, method: str) -> Reader:
+        if method == "t5qr":
+            assert self._rewriter is not None
+            return partial(rewrites, self._rewriter)
+        if method == "convgqr":
+            assert self._rewriter is not None
+            assert self._answerer is not None
+            return partial(expansions, self._rewriter, self._answerer)
+        if method == "lecore-like":
+            return partial(PrunedHistory(self._pool.passages).texts, self._encoder)
+        if method == "haconvdr-like":
+            return partial(similar_turns, self._encoder)
+        if method == "haconvdr-oracle":
+            return partial(helpful_turns, self._encoder, self._passages(), self._ids)
+        text = _TEXTS[method]
+        return lambda queries: [text(query) for query in queries]
 
     def _memory(self, encoder: Encoder) -> Memory:
         if encoder.name not in self._memories:
@@ -157,23 +199,24 @@ class Rankers:
 
         return rank
 
-    def _dense(self, patterns: Vectors, owners: Sequence[str], method: str) -> Ranker:
-        text = _TEXTS[method]
-
+    def _dense(self, patterns: Vectors, owners: Sequence[str], states: Callable[[Sequence[Query]], Vectors]) -> Ranker:
         def rank(queries: Sequence[Query]) -> list[list[str]]:
-            states = self._encoder.encode_queries([text(query) for query in queries])
-            return [_documents(owners[i] for i in np.argsort(-(patterns @ state), kind="stable")) for state in states]
+            found = states(queries)
+            return [_documents(owners[i] for i in np.argsort(-(patterns @ state), kind="stable")) for state in found]
 
         return rank
 
-    def _search(self, retriever: HopfieldRetriever) -> Ranker:
+    def _search(self, retriever: HopfieldRetriever, reader: Reader | None = None) -> Ranker:
+        """The retriever on questions with their histories, or on what a reader makes of them."""
         passages = (passage.document for passage in read(retriever.corpus.snapshot()))
         owners = {str(passage.id): document_id(passage) for passage in passages}
 
         def rank(queries: Sequence[Query]) -> list[list[str]]:
             k = 2 * _DEPTH
+            asked = [query.question for query in queries] if reader is None else reader(queries)
+            histories = [query.history if reader is None else () for query in queries]
             while True:
-                found = retriever.search_batch([query.question for query in queries], [query.history for query in queries], k)
+                found = retriever.search_batch(asked, histories, k)
                 rankings = [_documents(owners[identity] for identity, _ in hits) for hits in found]
                 if k >= len(owners) or all(len(ranking) >= _DEPTH for ranking in rankings):
                     return rankings
@@ -200,13 +243,18 @@ class _RememberingEncoder(DelegatingEncoder):
 
 _TEXTS: dict[str, Callable[[Query], str]] = {
     "question": lambda query: query.question,
-    "question-parts": lambda query: query.question,
     "two-turns": lambda query: query.two_turns,
     # Latest first, since the encoder cuts off the end of what is too long.
     "history": lambda query: " ".join([query.question, *(part for turn in reversed(query.history) for part in turn if part)]),
     "rewrite": lambda query: query.rewrite,
+    "convgqr-like": expanded_by_answers,
 }
 """What the plain encoder reads of a query."""
+
+
+def _dual_states(encoder: QueryEncoder, queries: Sequence[Query]) -> Vectors:
+    turns = [[(question.strip(), answer.strip()) for question, answer in query.history] for query in queries]
+    return encoder.encode([query.question.strip() for query in queries], turns)
 
 
 def _documents(ids: Iterable[str]) -> list[str]:
