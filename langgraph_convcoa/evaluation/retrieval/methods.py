@@ -24,7 +24,7 @@ class Method:
 PLAIN = {
     "bm25": Method("BM25 on the question", "0"),
     "question": Method("the encoder on the question as it was put, one vector a passage (what is too long for it is cut off)"),
-    "question-parts": Method("the same over the parts that long passages are split into for hybrid"),
+    "question-parts": Method("the same over the parts that long passages are split into for hybrid: what the split gives"),
     "two-turns": Method("the encoder on the question and the user turn before it"),
     "history": Method("the encoder on the question and all turns before it, latest first"),
     "rewrite": Method("the encoder on the rewrite that people wrote, where there is one", needs=("rewrite",)),
@@ -63,7 +63,7 @@ PEERS = {
     ),
     "dual-question": Method(
         "dot products with a question encoder that learned from conversations without Hopfield, of convcoa train "
-        "--dual-question (Karpukhin et al. 2020)",
+        "--dual-question (Karpukhin et al. 2020), over the parts that hybrid searches",
         needs=("dual",),
     ),
 }
@@ -75,12 +75,13 @@ RETRIEVER = {
     "trained-dense": Method("trained without BM25", "t + 2", ("model",)),
     "trained": Method("HopfieldRetriever with the model that is measured", "t + 2", ("model",)),
 }
-HYBRID = "-hybrid"
-"""Behind the name of a method that reads a text: the same text, searched by the untrained HopfieldRetriever with BM25."""
+PARTS, HYBRID = "-parts", "-hybrid"
+"""Behind the name of a method that reads a text: over the parts that long passages are split into for hybrid, one vector
+each; or searched by the untrained HopfieldRetriever with BM25, without a history."""
 READERS = tuple(name for name in (*PLAIN, *PEERS) if name not in ("bm25", "question-parts", "dual-question"))
 METHODS = PLAIN | PEERS | RETRIEVER
 GROUP = "peers"
-"""Stands for the methods of other papers, and the plain ones, that what is given allows."""
+"""Stands for the methods of other papers, and the plain ones, that what is given allows, over the parts."""
 
 _MISSING = {
     "model": "There is no trained model to measure; name one that convcoa train made with --model.",
@@ -93,13 +94,14 @@ _MISSING = {
 
 
 def base_of(method: str) -> str:
-    """A method without the ending that says who searches its text.
+    """A method without the ending that says how its text is searched.
 
     Example:
-        >>> base_of("rewrite-hybrid"), base_of("hybrid"), base_of("bm25-hybrid")
-        ('rewrite', 'hybrid', 'bm25-hybrid')
+        >>> [base_of(method) for method in ("rewrite-hybrid", "question-parts", "hybrid", "bm25-hybrid")]
+        ['rewrite', 'question', 'hybrid', 'bm25-hybrid']
     """
-    return next((name for name in READERS if method == name + HYBRID), "hybrid" if method == "hopfield" else method)
+    found = (name for name in READERS if method in (name + PARTS, name + HYBRID))
+    return next(found, "hybrid" if method == "hopfield" else method)
 
 
 def chosen_methods(methods: Sequence[str], given: Collection[str], data: Dataset, *, index: bool = False) -> tuple[str, ...]:
@@ -115,8 +117,8 @@ def chosen_methods(methods: Sequence[str], given: Collection[str], data: Dataset
     found: dict[str, None] = {}
     for method in methods:
         if method == GROUP and not index:
-            group = (name for name, one in (PLAIN | PEERS).items() if there.issuperset(one.needs))
-            found |= dict.fromkeys(name for name in group if name != "question-parts")
+            possible = [name for name in ("bm25", *READERS, "dual-question") if there.issuperset(METHODS[name].needs)]
+            found |= dict.fromkeys(name + PARTS if name in READERS else name for name in possible)
         else:
             found[method] = None
     known = RETRIEVER if index else METHODS

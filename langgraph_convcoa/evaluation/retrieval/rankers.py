@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.evaluation.retrieval.denoising import PrunedHistory
-from langgraph_convcoa.evaluation.retrieval.methods import base_of
+from langgraph_convcoa.evaluation.retrieval.methods import HYBRID, PARTS, base_of
 from langgraph_convcoa.evaluation.retrieval.rewriting import Seq2Seq, expanded_by_answers, expansions, rewrites
 from langgraph_convcoa.evaluation.retrieval.selection import helpful_turns, similar_turns
 from langgraph_convcoa.retrieval.corpus import read
@@ -109,32 +109,28 @@ class Rankers:
             retriever = self._retriever(kind)
             # The copy shares what has been encoded.
             return self._search(retriever.model_copy(update={"lexical_weight": 0.0}) if channel else retriever)
-        if name == "question-parts":
-            memory = self._memory(self._encoder)
-            whole = memory.patterns.take(memory.patterns.offsets[:-1])
-            return self._dense(whole, [document_id(passage) for passage in memory.passages], self._encoded("question"))
         if name == "dual-question":
             assert self._dual is not None
-            return self._dense(self._passages(), self._ids, partial(_dual_states, self._dual))
+            return self._dense(*self._parts(), partial(_dual_states, self._dual))
         base = base_of(name)
-        if base != name:
-            return self._search(self._retriever("untrained"), self._reader(base))
-        return self._dense(self._passages(), self._ids, self._encoded(name))
+        reader = self._reader(base)
+        if name == base + HYBRID:
+            return self._search(self._retriever("untrained"), reader)
+        vectors, owners = self._parts() if name == base + PARTS else self._passages()
+        return self._dense(vectors, owners, lambda queries: self._encoder.encode_queries(reader(queries)))
 
-    @property
-    def _ids(self) -> list[str]:
-        return [str(document.id) for document in self._pool.passages]
-
-    def _passages(self) -> Vectors:
-        """One vector a passage."""
+    def _passages(self) -> tuple[Vectors, list[str]]:
+        """One vector a passage, of as much of it as the encoder reads, and the passages' ids."""
         if self._whole is None:
             texts = [pattern_text(document) for document in self._pool.passages]
             self._whole = encode_patterns(self._encoder, texts, self._cache, self._progress)
-        return self._whole
+        return self._whole, [str(document.id) for document in self._pool.passages]
 
-    def _encoded(self, method: str) -> Callable[[Sequence[Query]], Vectors]:
-        read = self._reader(method)
-        return lambda queries: self._encoder.encode_queries(read(queries))
+    def _parts(self) -> tuple[Vectors, list[str]]:
+        """One vector a part that is searched, and the id of the passage that it is of."""
+        memory = self._memory(self._encoder)
+        whole = memory.patterns.take(memory.patterns.offsets[:-1])
+        return whole, [document_id(passage) for passage in memory.passages]
 
     def _reader(self, method: str) -> Reader:
         """The reader of a method; what it read of a question is kept for the next method that asks."""
@@ -163,7 +159,7 @@ class Rankers:
         if method == "haconvdr-like":
             return partial(similar_turns, self._encoder)
         if method == "haconvdr-oracle":
-            return partial(helpful_turns, self._encoder, self._passages(), self._ids)
+            return partial(helpful_turns, self._encoder, *self._parts())
         text = _TEXTS[method]
         return lambda queries: [text(query) for query in queries]
 

@@ -16,11 +16,11 @@ READING = ("two-turns", "history", "rewrite", "convgqr-like", "lecore-like", "ha
 
 
 def test_peers_are_those_that_data_and_arguments_allow():
-    assert chosen_methods(["peers"], (), ALONE) == ("bm25", "question", "two-turns", "history")
-    without_models = ("bm25", "question", *READING)
+    assert chosen_methods(["peers"], (), ALONE) == ("bm25", "question-parts", "two-turns-parts", "history-parts")
+    without_models = ("bm25", "question-parts", *(f"{method}-parts" for method in READING))
     assert chosen_methods(["peers", "untrained", "bm25"], (), TALK) == (*without_models, "untrained")
     everything = chosen_methods(["peers"], ("rewriter", "answerer", "dual"), TALK)
-    assert set(everything) - set(without_models) == {"t5qr", "convgqr", "dual-question"}
+    assert set(everything) - set(without_models) == {"t5qr-parts", "convgqr-parts", "dual-question"}
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,18 @@ def test_what_is_missing_is_told_before_anything_is_encoded(method, data, messag
 
 def test_the_mean_is_of_the_methods_that_all_sources_have():
     report = evaluate_sources([TALK, ALONE], methods=["peers"], encoder=BagOfWords())
-    assert "lecore-like" in report.sources[0].methods
-    assert list(report.macro) == ["bm25", "question", "two-turns", "history"]
+    assert "lecore-like-parts" in report.sources[0].methods
+    assert list(report.macro) == ["bm25", "question-parts", "two-turns-parts", "history-parts"]
 
 
 @pytest.mark.parametrize("method", READING)
 def test_methods_that_read_the_history_find_what_the_question_leaves_out(method):
     data = Dataset("talk", (LIKE,), (*CORPUS, SHORT))
     report = evaluate_retrieval(
-        data, methods=["question", method, "question-hybrid", f"{method}-hybrid"], encoder=BagOfWords()
+        data, methods=["question", method, "question-hybrid", f"{method}-hybrid", f"{method}-parts"], encoder=BagOfWords()
     )
     found = {name: result.metrics["Recall@1"] for name, result in report.methods.items()}
-    assert found == {"question": 0, method: 1, "question-hybrid": 0, f"{method}-hybrid": 1}
+    assert found == {"question": 0, method: 1, "question-hybrid": 0, f"{method}-hybrid": 1, f"{method}-parts": 1}
 
 
 @pytest.mark.parametrize("method", ["bm25", "question", *READING, "untrained"])
