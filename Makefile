@@ -6,6 +6,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export OMP_WAIT_POLICY ?= PASSIVE
+# Compiled modules are kept: each process of a test would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
+# One more than there are processors: a fifth of the time of the tests is waiting.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: demo test test-slow fuzz lint types doctest validate check lines bench docs pictures notebooks format clean help bench-load
 
@@ -16,10 +21,10 @@ demo: $(VENV)/.demo ## A three-turn conversation, offline. DOCS=path asks about 
 	$(BIN)/convcoa demo $(if $(DOCS),--docs "$(DOCS)")
 
 test: $(VENV)/.dev ## The suite to run all day.
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
+	$(PYTEST) -m "not slow"
 
 test-slow: $(VENV)/.dev ## What takes longer: real servers, subprocesses, Studio.
-	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal --durations 15
+	$(PYTEST) -m slow --durations 15
 
 fuzz: $(VENV)/.dev ## Fuzzing with 10,000 examples a test: an hour or two.
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --timeout 7200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 # Before langgraph is imported: it reads this once. One test runs a graph without it, in a process of its own.
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
@@ -12,6 +13,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Before torch is: on a busy machine its threads would otherwise spin while they wait for each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
+# No test speaks TLS, and each client of httpx would read all the system's certificates, 50 ms a time: here are none.
+os.environ.pop("SSL_CERT_FILE", None)
+os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 import pytest
 from hypothesis import settings
@@ -19,8 +23,8 @@ from hypothesis import settings
 # A background job of a shell (`nohup make test &`) ignores SIGINT, and so would what the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes on a busy machine says nothing; the same examples each time, new ones by `make fuzz`.
-settings.register_profile("untimed", deadline=None, derandomize=True)
+# How long an example takes on a busy machine says nothing; the same examples each time, new and more ones by `make fuzz`.
+settings.register_profile("untimed", deadline=None, derandomize=True, max_examples=50)
 # `make fuzz` asks for more examples than a run of the tests does.
 settings.register_profile("fuzz", deadline=None, max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "untimed"))

@@ -17,6 +17,7 @@ from tests.fake_encoder import WordEncoder
 pytest.importorskip("trafilatura")
 
 
+@pytest.mark.slow
 @pytest.mark.benchmark(group="web pages")
 @pytest.mark.parametrize("robots", [False, True], ids=["pages", "robots.txt and pages"])
 def test_ten_pages_of_half_a_second(benchmark: BenchmarkFixture, robots: bool) -> None:
