@@ -33,7 +33,9 @@ _FEW = 24
 _ROWS = 16
 # From so many tokens on, sharing them out takes less time than it saves.
 _SHARED = 64
-_LAYER = "encoder.layer."
+LAYER = "encoder.layer."
+"""What the names of the layers' weights begin with."""
+
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 _LINEAR = (
     "attention.self.query",
@@ -93,12 +95,17 @@ class Bert:
 
     def learned(self) -> dict[str, Array]:
         """The weights of the layers, by name: all but the embeddings."""
-        return {name: weight for name, weight in self.weights.items() if name.startswith(_LAYER)}
+        return {name: weight for name, weight in self.weights.items() if name.startswith(LAYER)}
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts with the special tokens, cut off at `max_tokens`."""
         found = [encoding.ids for encoding in self.tokenizer.encode_batch_fast([text.strip() for text in texts])]
         return [ids if len(ids) <= self.max_tokens else [*ids[: self.max_tokens - 1], ids[-1]] for ids in found]
+
+    def embedded(self, ids: npt.NDArray[np.int64]) -> Array:
+        """The sums of the embeddings (..., l, d) of token ids (..., l), not normalised."""
+        word, position, kind = (self.weights[f"embeddings.{name}.weight"] for name in _EMBEDDINGS)
+        return np.asarray(word[ids] + position[: ids.shape[-1]] + kind[0])
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
         """Vectors (n, d) of n lists of token ids, not normalised."""
@@ -130,13 +137,11 @@ class Bert:
         """The texts' tokens one after another, without padding; only attention is text by text."""
         lengths = np.array([len(one) for one in ids])
         edges = np.concatenate([[0], np.cumsum(lengths)])
-        word, position, kind = (self.weights[f"embeddings.{name}.weight"] for name in _EMBEDDINGS)
-        places = np.arange(edges[-1]) - np.repeat(edges[:-1], lengths)
-        state = word[np.concatenate([np.asarray(one, dtype=np.int64) for one in ids])] + position[places] + kind[0]
+        state = np.concatenate([self.embedded(np.asarray(one, dtype=np.int64)) for one in ids])
         state = self._norm(state, "embeddings.LayerNorm")
         number = 0
-        while f"{_LAYER}{number}.output.dense.weight" in self.weights:
-            self._layer(state, f"{_LAYER}{number}.", edges.tolist(), shares, each)
+        while f"{LAYER}{number}.output.dense.weight" in self.weights:
+            self._layer(state, f"{LAYER}{number}.", edges.tolist(), shares, each)
             number += 1
         if self.cls:
             return np.asarray(state[edges[:-1]])
@@ -215,11 +220,20 @@ def bert_of(name: str, device: str | None) -> Bert | None:
 
 def has_bfloat16() -> bool | None:
     """Whether this processor multiplies in bfloat16; None where only torch can tell."""
+    return _has("avx512_bf16", "amx_bf16")
+
+
+def has_int8() -> bool | None:
+    """Whether this processor multiplies in eight bits (VNNI); None where that is not known."""
+    return _has("avx512_vnni", "avx_vnni")
+
+
+def _has(*instructions: str) -> bool | None:
     try:
         flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
     except OSError:
         return None
-    return bool({"avx512_bf16", "amx_bf16"} & flags) if "sse2" in flags else None
+    return bool(flags.intersection(instructions)) if "sse2" in flags else None
 
 
 def _has_accelerator() -> bool:
@@ -268,7 +282,7 @@ def _read(folder: Path) -> Bert | None:
         return None
     with safe_open(folder / "model.safetensors", framework="numpy") as stored:
         weights = {name: stored.get_tensor(name) for name in _names(config["num_hidden_layers"])}
-        if len([name for name in stored.keys() if name.startswith(_LAYER)]) != len(weights) - 5:  # noqa: SIM118 - no mapping
+        if len([name for name in stored.keys() if name.startswith(LAYER)]) != len(weights) - 5:  # noqa: SIM118 - no mapping
             return None
     least = {"word_embeddings": tokenizer.get_vocab_size(), "position_embeddings": limit, "token_type_embeddings": 1}
     if any(len(weights[f"embeddings.{name}.weight"]) < rows for name, rows in least.items()):
@@ -281,7 +295,7 @@ def _read(folder: Path) -> Bert | None:
 
 def _names(layers: int) -> list[str]:
     """The weights' names: five of the embeddings, then those of the layers."""
-    inner = [f"{_LAYER}{layer}.{part}" for layer in range(layers) for part in (*_LINEAR, *_NORMS)]
+    inner = [f"{LAYER}{layer}.{part}" for layer in range(layers) for part in (*_LINEAR, *_NORMS)]
     both = [f"{part}.{kind}" for part in ("embeddings.LayerNorm", *inner) for kind in ("weight", "bias")]
     return [f"embeddings.{name}.weight" for name in _EMBEDDINGS] + both
 

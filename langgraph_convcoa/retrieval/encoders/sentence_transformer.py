@@ -14,7 +14,8 @@ import numpy as np
 from langgraph_convcoa.errors import InputError, RetrievalError, one_of
 from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.bert import Bert, bert_of, has_bfloat16
+from langgraph_convcoa.retrieval.encoders.bert import Bert, bert_of, has_bfloat16, has_int8
+from langgraph_convcoa.retrieval.encoders.bert_onnx import OnnxBert
 from langgraph_convcoa.retrieval.encoders.loading import (
     DEFAULT_NAMES,
     POOLINGS,
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
-Dtype = Literal["auto", "float32", "bfloat16", "torchao-int8"]
+Dtype = Literal["auto", "float32", "bfloat16", "int8", "torchao-int8"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 ATTENTION_CHOICES: tuple[Literal["auto", "softmax", "softmax1"], ...] = ("auto", "softmax", "softmax1")
 _EIGHT_BIT = "torchao-int8"
-_COUNTED_AT_ONCE = 1024
-# More text than this is encoded by torch, whose import takes as long as this much does in numpy.
-_NUMPY_CHARACTERS = 50_000
+_AT_ONCE = 1024
+# Up to so much text is encoded in numpy, which takes as long as it takes onnxruntime (or torch) to begin.
+_NUMPY_CHARACTERS = 20_000
 
 
 class SentenceTransformerEncoder(Encoder):
@@ -52,10 +53,13 @@ class SentenceTransformerEncoder(Encoder):
         name: Folder or hub name of the model.
         device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
         batch_size: Texts a forward pass; passages are sorted by length first.
-        dtype: "bfloat16" computes the matrix products in bfloat16 (about 1.8 times as fast on processors that have it,
-            cosine to float32 above 0.9999); "auto" does so on such a processor. "torchao-int8" has the linear layers in
-            eight bits (the extra `int8`; see `quantise`). The vectors are float32 in any case, and are not mixed with those
-            of another type in a cache or an index.
+        dtype: What is computed in; vectors are float32 in any case, and those of one type are not taken for another's in a
+            cache. "bfloat16" is about 1.8 times as fast as float32 on processors that have it, with a cosine to float32 above
+            0.9999. "int8" has the linear layers of a BERT such as the default one in eight bits where passages are encoded
+            (`OnnxBert`; mean cosine 0.999, at least 0.998 for the default encoder); questions, and up to 20,000 characters of
+            passages at a time, are in float32. "auto" takes what the processor has instructions for: bfloat16, else int8,
+            else float32. An index that was built in one of the three may be added to in another. "torchao-int8" has the
+            linear layers of any model in eight bits (the extra `int8`; see `quantise`).
         attention: "softmax1" computes attention with softmax_1, as OutEffHop does, for a model that is or will be trained
             with it; "softmax" without it; "auto" as the model was saved by `save`.
         pooling: How tokens become a vector, "cls" or "mean"; "auto" as the checkpoint says, by the mean where it says nothing.
@@ -83,6 +87,7 @@ class SentenceTransformerEncoder(Encoder):
         self._other_pooling = False
         self._model: SentenceTransformer | None = None
         self._bert: Bert | None = None
+        self._sessions: dict[bool, OnnxBert] = {}  # In eight bits, and in float32.
         self._looked = False
         self._counter: Tokenizer | None = None
         self._name: str | None = None
@@ -168,25 +173,34 @@ class SentenceTransformerEncoder(Encoder):
                 bert = self._numpy()
                 self._counter = counting_copy(self._load()) if bert is None else bert.tokenizer
             # In parts, since an encoding takes many times the memory of its text.
-            parts = (texts[start : start + _COUNTED_AT_ONCE] for start in range(0, len(texts), _COUNTED_AT_ONCE))
+            parts = (texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE))
             return [len(encoding.ids) for part in parts for encoding in self._counter.encode_batch_fast(list(part))]
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(texts, "encode_query", False)
+        return self._encode(texts, True, False)
 
     def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        return self._encode(texts, "encode_document", progress)
+        return self._encode(texts, False, progress)
 
-    def _encode(self, texts: Sequence[str], method: str, progress: Progress) -> Vectors:
-        bert = self._numpy() if sum(map(len, texts)) <= _NUMPY_CHARACTERS else None
-        if bert is not None:
+    def _encode(self, texts: Sequence[str], queries: bool, progress: Progress) -> Vectors:
+        bert = self._numpy()
+        if bert is not None and sum(map(len, texts)) <= _NUMPY_CHARACTERS:
             with track(progress, len(texts), "Encoding") as advance:
                 rows = normalised(bert.vectors(bert.token_ids(texts)), len(texts), bert.dimension, self.model_name)
                 advance(len(texts))
             return rows
+        if bert is not None and (session := self._session(bert, queries)) is not None:
+            found = np.zeros((len(texts), bert.dimension), dtype=np.float32)
+            # Longest first, so that the time that is left is not underestimated.
+            order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
+            with track(progress, len(texts), "Encoding") as advance:
+                for start in range(0, len(order), _AT_ONCE):
+                    part = order[start : start + _AT_ONCE]
+                    found[part] = session.vectors(bert.token_ids([texts[i] for i in part]), advance)
+            return normalised(found, len(texts), bert.dimension, self.model_name)
         import torch
 
-        encode: Callable[..., Any] = getattr(self._load(), method)
+        encode: Callable[..., Any] = getattr(self._load(), "encode_query" if queries else "encode_document")
         bfloat16 = self._computes_in() == "bfloat16"
         silence = quiet if self.dtype == _EIGHT_BIT else nullcontext
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
@@ -210,7 +224,21 @@ class SentenceTransformerEncoder(Encoder):
                 if not self._looked:
                     plain = self.dtype != _EIGHT_BIT and self.attention != "softmax1" and self.pooling == "auto"
                     self._bert, self._looked = bert_of(self.model_name, self.device) if plain else None, True
+        if self._bert is None and self.dtype == "int8":
+            remedy = 'use dtype="auto", or "torchao-int8" with the extra `int8`'
+            raise RetrievalError(f"{self.model_name!r} is not a BERT in float32 files on the processor, as int8 needs; {remedy}.")
         return self._bert
+
+    def _session(self, bert: Bert, queries: bool) -> OnnxBert | None:
+        """The model in onnxruntime; None where torch computes faster, or nothing is known of the processor."""
+        computes_in = self._computes_in()
+        if computes_in == "bfloat16" or (has_int8() is None and computes_in != "int8"):
+            return None
+        int8 = computes_in == "int8" and not queries
+        with self._lock:
+            if int8 not in self._sessions:
+                self._sessions[int8] = OnnxBert(bert, int8=int8)
+            return self._sessions[int8]
 
     def _load(self) -> SentenceTransformer:
         # Encoding holds the lock for a batch, and is not waited for here.
@@ -238,7 +266,7 @@ class SentenceTransformerEncoder(Encoder):
             return self.dtype
         native = has_bfloat16()
         if self._numpy() is not None and native is not None:
-            return "bfloat16" if native else "float32"
+            return "bfloat16" if native else "int8" if has_int8() else "float32"
         import torch
 
         capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()

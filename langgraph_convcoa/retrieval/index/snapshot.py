@@ -204,5 +204,5 @@ def _mapped(file: Path, head: Head) -> npt.NDArray[Any]:
 
 
 def _without_arithmetic(name: str) -> str:
-    """An encoder's name but for the type that it computes in: a machine without bfloat16 may open what one with it built."""
-    return re.sub(r"\|(?:float32|bfloat16)\|", "|", name)
+    """An encoder's name but for what it computes in: a machine may open and add to what another one built."""
+    return re.sub(r"\|(?:float32|bfloat16|int8)\|", "|", name)

@@ -82,8 +82,12 @@ def test_the_default_encoder() -> None:
     check(one, other, [*STRANGE, "Who wrote the first program?", "capacity of a Hopfield network " * 20])
 
 
-def test_much_text_is_encoded_by_torch_and_a_loaded_model_stays_in_use(saved: Path, monkeypatch: Any) -> None:
+def test_much_text_is_encoded_by_torch_on_other_processors_and_a_loaded_model_stays_in_use(
+    saved: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.sentence_transformer._NUMPY_CHARACTERS", 100)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.sentence_transformer.has_bfloat16", lambda: None)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.sentence_transformer.has_int8", lambda: None)
     encoder = SentenceTransformerEncoder(str(saved), device="cpu")
     few = encoder.encode_queries(["what is the network"])
     assert encoder._model is None

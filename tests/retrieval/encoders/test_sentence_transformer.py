@@ -73,10 +73,15 @@ def test_bfloat16_is_close_and_has_a_name_of_its_own(minilm):
 
 
 @pytest.mark.parametrize("only_torch_can_tell", [False, True])
-@pytest.mark.parametrize(("native", "expected"), [(True, "bfloat16"), (False, "float32")])
-def test_auto_takes_what_the_processor_has(minilm, monkeypatch, native, expected, only_torch_can_tell):
+@pytest.mark.parametrize(
+    ("native", "eight", "expected"), [(True, True, "bfloat16"), (False, True, "int8"), (False, False, "float32")]
+)
+def test_auto_takes_what_the_processor_has(minilm, monkeypatch, native, eight, expected, only_torch_can_tell):
     told = None if only_torch_can_tell else native
+    if only_torch_can_tell and expected == "int8":
+        eight, expected = None, "float32"
     monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.sentence_transformer.has_bfloat16", lambda: told)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.sentence_transformer.has_int8", lambda: eight)
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": native}, raising=False)
     auto = SentenceTransformerEncoder(device="cpu")
     assert auto.name == SentenceTransformerEncoder(device="cpu", dtype=expected).name
@@ -103,7 +108,7 @@ def test_a_hub_name_without_a_hub_says_what_to_do():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"batch_size": 0}, {"dtype": "int8"}, {"attention": "softmax_1"}, {"pooling": "max"}],
+    [{"batch_size": 0}, {"dtype": "int4"}, {"attention": "softmax_1"}, {"pooling": "max"}],
     ids=lambda s: next(iter(s)),
 )
 def test_bad_settings(settings):

@@ -33,6 +33,8 @@ def test_an_index_moves_between_machines_with_and_without_bfloat16(
     ("one", "other", "same"),
     [
         ("m|float32|256", "m|bfloat16|256", True),
+        ("m|float32|256", "m|int8|256", True),
+        ("m|float32|256", "m|torchao-int8|256", False),
         ("m|float32|256", "m|float32|512", False),
         ("m|float32|256", "n|float32|256", False),
         ("float32", "bfloat16", False),
