@@ -46,8 +46,8 @@ class OnnxBert:
 
     In eight bits weights have a scale an output, activations a scale a token, so that a vector does not depend on what is
     encoded along with it. Channels that reach far are scaled down and their weights up (SmoothQuant, Xiao et al. 2023), by
-    what they reach over a few sentences. Vectors of all-MiniLM-L6-v2 have a mean cosine of 0.999 to float32 (0.9987 at least
-    over passages of SQuAD). Texts of one length go together, so that nothing is padded.
+    what they reach over a few sentences. Vectors of all-MiniLM-L6-v2 have a mean cosine of 0.999 to float32, and of 0.996
+    the strangest of 7,000 windows of web pages. Texts of one length go together, so that nothing is padded.
     """
 
     def __init__(self, bert: Bert, *, int8: bool) -> None:

@@ -56,7 +56,7 @@ class SentenceTransformerEncoder(Encoder):
         dtype: What is computed in; vectors are float32 in any case, and those of one type are not taken for another's in a
             cache. "bfloat16" is about 1.8 times as fast as float32 on processors that have it, with a cosine to float32 above
             0.9999. "int8" has the linear layers of a BERT such as the default one in eight bits where passages are encoded
-            (`OnnxBert`; mean cosine 0.999, at least 0.998 for the default encoder); questions, and up to 20,000 characters of
+            (`OnnxBert`; mean cosine to float32 0.999 for the default encoder); questions, and up to 20,000 characters of
             passages at a time, are in float32. "auto" takes what the processor has instructions for: bfloat16, else int8,
             else float32. An index that was built in one of the three may be added to in another. "torchao-int8" has the
             linear layers of any model in eight bits (the extra `int8`; see `quantise`).
@@ -226,7 +226,7 @@ class SentenceTransformerEncoder(Encoder):
                     self._bert, self._looked = bert_of(self.model_name, self.device) if plain else None, True
         if self._bert is None and self.dtype == "int8":
             remedy = 'use dtype="auto", or "torchao-int8" with the extra `int8`'
-            raise RetrievalError(f"{self.model_name!r} is not a BERT in float32 files on the processor, as int8 needs; {remedy}.")
+            raise RetrievalError(f"{self.model_name!r} is no BERT that is computed on the processor, as int8 needs: {remedy}.")
         return self._bert
 
     def _session(self, bert: Bert, queries: bool) -> OnnxBert | None:
