@@ -27,7 +27,7 @@ test-slow: $(VENV)/.dev ## What takes longer: real servers, subprocesses, Studio
 	$(PYTEST) -m slow --durations 15
 
 fuzz: $(VENV)/.dev ## Fuzzing with 10,000 examples a test: an hour or two.
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --timeout 7200
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --timeout 7200 -o faulthandler_timeout=7500
 
 doctest: $(VENV)/.dev ## Run the examples in the docstrings.
 	$(BIN)/python -m pytest --doctest-modules langgraph_convcoa
