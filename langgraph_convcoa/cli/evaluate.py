@@ -55,6 +55,9 @@ def retrieval(
         list[str] | None, option("FILE:N", "The first N passages of a corpus file join every pool; may be repeated.")
     ] = None,
     lexical_weight: Annotated[float | None, option("W", "Weight of BM25, the same for all methods.", min=0.0)] = None,
+    lexical_history: Annotated[
+        float | None, option("W", "Weight of BM25 of a follow-up with the words of its turns, likewise.", min=0.0)
+    ] = None,
     encoder: Annotated[str | None, option("NAME", "Encoder; all-MiniLM-L6-v2 by default.")] = None,
     encoder_dtype: Annotated[str, option("TYPE", "Number type of the encoder; see bench encoder.")] = "auto",
     max_passages: Annotated[
@@ -85,6 +88,7 @@ def retrieval(
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 
     loaded = [load_part(path, split, max_passages=max_passages) for path in data]
+    weights = {"lexical_weight": lexical_weight, "lexical_history": lexical_history}
     options: dict[str, Any] = {
         "methods": names_of(methods) if methods is not None else None,
         "model": model,
@@ -96,7 +100,7 @@ def retrieval(
         else SentenceTransformerEncoder(encoder or DEFAULT_ENCODER, dtype=encoder_dtype),
         "cache": None if no_cache else open_cache(),
         "progress": True,
-        "settings": {} if lexical_weight is None else {"lexical_weight": lexical_weight},
+        "settings": {name: value for name, value in weights.items() if value is not None},
         "seed": seed,
         "rewriter": rewriter,
         "answerer": answerer,

@@ -63,8 +63,9 @@ class HopfieldRetriever(EditableRetriever):
     -inf none is left out. With `neighbours` so many parts of the same document come with each part of a long one that is
     found, on either side, none twice: they are one text then, and `part` in its metadata is the place of what was found in it.
 
-    A score is from -(w + 1) to w + 1 + `lexical_weight`, which is -2 to 2.1 by default, and 0 is no likeness; trained weights
-    of the association may go beyond. Scores of one question can be compared, those of several only roughly.
+    A score is from -(w + 1) to w + 1 + `lexical_weight`, which is -2 to 2.1 by default, and up to `lexical_history` more for a
+    follow-up; 0 is no likeness. Trained weights of the association may go beyond. Scores of one question can be compared,
+    those of several only roughly.
 
     Every returned document is new, has an id, and in its metadata `source`, `score`, `quote`, the window that matched best,
     and `certified`: whether its ranking is certainly the exact one of all that is stored, as it always is unless `approximate`
@@ -76,7 +77,9 @@ class HopfieldRetriever(EditableRetriever):
         k: How many documents are returned, at most.
         beta: Inverse temperature of the association: 0 for the mean of the windows, infinity for the best.
         passage_weight: w, the weight of the whole-passage pattern.
-        lexical_weight: Weight of BM25 of the question over its best score (hybrid search); 0 leaves it out.
+        lexical_weight: Weight of BM25 of the question over its best score (hybrid search); 0 leaves BM25 out altogether.
+        lexical_history: Weight of BM25 of a follow-up's words and those of the turns before it, over its best score; 0 leaves
+            it out.
         history_weight: lambda, how far earlier turns pull the query.
         history_beta: beta_h, inverse temperature of the association with earlier turns.
         score_threshold: Documents below this score are left out.
@@ -111,6 +114,7 @@ class HopfieldRetriever(EditableRetriever):
     beta: float = 10.0
     passage_weight: float = 1.0
     lexical_weight: float = 0.1
+    lexical_history: float = 0.5
     history_weight: float = 0.6
     history_beta: float = 1.0
     score_threshold: float | None = None
@@ -422,7 +426,7 @@ class HopfieldRetriever(EditableRetriever):
     def _scoring(self, k: int) -> Scoring:
         """The settings of a search, checked: they can be set at any time."""
         check_settings(k, self.beta, self.passage_weight)
-        for name in ("history_weight", "lexical_weight"):
+        for name in ("history_weight", "lexical_weight", "lexical_history"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be a number of at least 0, not {getattr(self, name)}.")
         if math.isnan(self.history_beta) or self.history_beta < 0:
@@ -436,6 +440,7 @@ class HopfieldRetriever(EditableRetriever):
             beta=self.beta,
             passage_weight=self.passage_weight,
             lexical_weight=self.lexical_weight,
+            lexical_history=self.lexical_history,
             filter=self.filter,
             approximate=approximate_settings(self.approximate),
             weights=self.model.weights if isinstance(self.model, RetrieverModel) else None,

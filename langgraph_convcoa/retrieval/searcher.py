@@ -26,6 +26,7 @@ class Scoring:
     beta: float
     passage_weight: float
     lexical_weight: float
+    lexical_history: float
     filter: Filter | None
     approximate: ApproximateSettings | None
     weights: HopfieldWeights | None  # Trained W_Q, W_K, W_V; the identity when None.
@@ -97,6 +98,8 @@ def _rankings(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> lis
     }
     if corpus.bm25 is not None and scoring.lexical_weight:
         terms["extra"] = np.float32(scoring.lexical_weight) * corpus.bm25.scores(view, asked.queries)
+        if scoring.lexical_history and asked.history_weight and any(asked.turns):
+            terms["extra"] += np.float32(scoring.lexical_history) * corpus.bm25.scores(view, asked.queries, asked.turns)
     ann, settings = corpus.ann, scoring.approximate
     if ann is None or settings is None:
         return search(view.patterns, asked.states, **terms)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +15,14 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.hybrid.turn_words import turn_words
 from langgraph_convcoa.text.words import content_words
 
 _KIND = "lexical index"
 _VERSION = 1
 _K1, _B = 1.5, 0.75
+# Of the words of earlier turns those that count most.
+_TURN_WORDS = 32
 
 
 class BM25Index:
@@ -77,17 +81,45 @@ class BM25Index:
 
     def scores(self, queries: Sequence[str]) -> Vectors:
         """BM25 of every passage for each query over the best of that query, (q, n); 0 for all where nothing matches."""
+        return self._scores([Counter(content_words(query)) for query in queries])
+
+    def scores_with_turns(self, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]]) -> Vectors:
+        """`scores` of the words of each query and, at their weights (`turn_words`), of the turns before it, oldest first.
+
+        Of the turns the 32 words that count most are looked for. 0 for all where a query has no turns.
+
+        Example:
+            >>> index = BM25Index([Document("The capital of France."), Document("The rivers of France."), Document("Rivers.")])
+            >>> index.scores_with_turns(["And its rivers?"], [[("Tell me of France.", "")]]).argmax()
+            np.int64(1)
+        """
+        asked: list[dict[str, float]] = []
+        for query, earlier in zip(queries, turns, strict=True):
+            own = Counter(content_words(query))
+            asked.append({**own, **self._most(turn_words(earlier, own))} if earlier else {})
+        return self._scores(asked)
+
+    def _scores(self, asked: Sequence[Mapping[str, float]]) -> Vectors:
+        """The scores for words with their weights."""
         vocabulary, matrix = self._words(), self._built()
-        result: Vectors = np.zeros((len(queries), len(self)), dtype=np.float32)
-        for row, query in zip(result, queries, strict=True):
-            for word in content_words(query):
+        result: Vectors = np.zeros((len(asked), len(self)), dtype=np.float32)
+        for row, words in zip(result, asked, strict=True):
+            for word, weight in words.items():
                 if (number := vocabulary.get(word)) is not None:
                     column = slice(*matrix.indptr[number : number + 2])
-                    row[matrix.indices[column]] += matrix.data[column]
+                    row[matrix.indices[column]] += np.float32(weight) * matrix.data[column]
             best = float(row.max(initial=0.0))
             if best > 0:
                 row /= best
         return result
+
+    def _most(self, words: Mapping[str, float]) -> dict[str, float]:
+        """Of words with their weights those that count most, a rare word more than a common one."""
+        vocabulary, matrix = self._words(), self._built()
+        known = {word: number for word in words if (number := vocabulary.get(word)) is not None}
+        passages = {word: int(matrix.indptr[number + 1] - matrix.indptr[number]) for word, number in known.items()}
+        best = sorted(known, key=lambda word: -words[word] * _idf(len(self), passages[word]))
+        return {word: words[word] for word in best[:_TURN_WORDS]}
 
     def save(self, path: str | Path) -> None:
         """Write the index to one file, which replaces an older one whole or not at all; nothing is pickled."""
@@ -151,8 +183,13 @@ def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], wor
     columns, indices = np.divmod(keys[first], max(len(lengths), 1))
     found = np.bincount(columns, minlength=words)
     filled = int((lengths > 0).sum())
-    idf = np.log1p((filled - found + 0.5) / (found + 0.5))
+    idf = _idf(filled, found)
     norms = _K1 * (1 - _B + _B * lengths / max(len(tokens) / max(filled, 1), 1e-9))
     data = np.repeat(idf, found) * counts / (counts + norms[indices])
     indptr = np.concatenate([[0], np.cumsum(found)])
     return _Matrix(data.astype(np.float32), indices.astype(np.int32), indptr.astype(np.int64))
+
+
+def _idf(passages: int, found: Any) -> Any:
+    """The weight of a word, or of several, in `found` of all passages."""
+    return np.log1p((passages - found + 0.5) / (found + 0.5))

@@ -165,12 +165,16 @@ class BM25Follower(Follower[BM25Index]):
 
     name = "BM25 index"
 
-    def scores(self, view: View, queries: Sequence[str]) -> Vectors:
-        """BM25 of every passage for each query over the query's best, (q, n); 0 for deleted ones and where nothing matches."""
+    def scores(self, view: View, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
+        """BM25 of every passage for each query over the query's best, (q, n); 0 for deleted ones and where nothing matches.
+
+        With `turns` the words of the turns before each query are looked for too (`BM25Index.scores_with_turns`).
+        """
         with self._guard:
             self._update(view, False)
             assert self._index is not None
-            found, numbers = self._index.scores(queries), self._numbers
+            index, numbers = self._index, self._numbers
+            found = index.scores(queries) if turns is None else index.scores_with_turns(queries, turns)
         if len(numbers) == len(view.keys) and (numbers == np.arange(len(numbers))).all():
             return found
         result: Vectors = np.zeros((len(queries), len(view.keys)), dtype=np.float32)

@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
+from langgraph_convcoa.retrieval.hybrid.turn_words import turn_words
 from langgraph_convcoa.text.words import content_words
 
 PASSAGES = [
@@ -137,3 +138,48 @@ def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path, monkeypatch):
         BM25Index(PASSAGES[:1]).save(path)
     assert len(BM25Index.load(path)) == 4
     assert [file.name for file in tmp_path.iterdir()] == ["lexical"]
+
+
+def turned(index, question, turns):
+    return index.scores_with_turns([question], [turns])[0]
+
+
+def test_a_follow_up_is_looked_for_by_the_words_of_its_turns():
+    index = BM25Index([Document("The capital of France."), Document("The rivers of France."), Document("Rivers.")])
+    turns = [("Tell me of France.", "")]
+    assert index.scores(["And which rivers?"])[0].argmax() == 2
+    assert turned(index, "And which rivers?", turns).argmax() == 1
+    # Without turns it is no follow-up, whose own words are scored already.
+    assert not turned(index, "Which rivers?", []).any()
+    both = index.scores_with_turns(["And which rivers?", "Which rivers?"], [turns, []])
+    assert both.shape == (2, 3)
+    assert (both[0] == turned(index, "And which rivers?", turns)).all()
+    assert not both[1].any()
+
+
+def test_newer_turns_count_more_and_long_answers_no_more_than_short_ones():
+    older, newer = ("Who wrote of apples?", ""), ("Who wrote of pears?", "")
+    words = turn_words([older, newer], [])
+    assert words["pear"] > words["appl"]
+    short, long = (turn_words([("", answer)], []) for answer in ("apples", " ".join(["apples", *map(str, range(1000, 1040))])))
+    assert long["appl"] < short["appl"] / 5
+    assert sum(long.values()) == pytest.approx(5 * short["appl"])
+
+
+def test_the_more_a_question_says_the_less_its_turns_count():
+    turns = [("Who wrote of apples?", "")]
+    counts = [turn_words(turns, [str(number) for number in range(n)])["appl"] for n in (0, 2, 3, 10)]
+    assert counts[0] == counts[1] > counts[2] > counts[3] > 0
+    assert "appl" not in turn_words(turns, ["appl"])
+
+
+def test_a_long_conversation_is_read_from_its_end_and_few_of_its_words_are_looked_for(monkeypatch):
+    turns = [(f"What is number {number}?", f"It is {number}a and {number}b.") for number in range(10_000)]
+    words = turn_words(turns, [])
+    assert "9999" in words
+    assert "9990" not in words
+    looked = []
+    monkeypatch.setattr(BM25Index, "_scores", lambda self, asked: looked.extend(asked))
+    index = BM25Index([Document(" ".join(map(str, range(500))))])
+    index.scores_with_turns(["Why?"], [[(" ".join(map(str, range(n, n + 100))), "") for n in range(0, 500, 100)]])
+    assert len(looked[0]) == 32

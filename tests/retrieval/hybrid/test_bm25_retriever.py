@@ -44,10 +44,27 @@ def test_a_filter_and_a_threshold_hold_for_words_too(make):
     assert list(scores(make(lexical_weight=5.0, score_threshold=4.0))) == ["b"]
 
 
+def test_the_words_of_the_turns_before_a_follow_up_add_theirs(make):
+    turns = [("What is zygomorphic?", "A kind of tree.")]
+    plain, found = (scores(make(lexical_history=weight), "And where?", history=turns) for weight in (0.0, 0.5))
+    assert found["b"] == pytest.approx(plain["b"] + 0.5, abs=1e-5)
+    assert found["c"] == pytest.approx(plain["c"], abs=1e-5)
+    retriever = make()
+    for settings in ({"history_weight": 0.0}, {"lexical_weight": 0.0}):
+        off = retriever.model_copy(update=settings)
+        bare = off.model_copy(update={"lexical_history": 0.0})
+        assert scores(off, "And where?", history=turns) == scores(bare, "And where?", history=turns)
+    # Each question of a batch has its own.
+    batch = retriever.search_batch(["And where?", "And where?"], [turns, []])
+    assert batch[0] == retriever.search_batch(["And where?"], [turns])[0]
+    assert dict(batch[1]) == pytest.approx(scores(make(lexical_history=0.0), "And where?"), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lexical_weight", "lexical_history"])
 @pytest.mark.parametrize("weight", [-0.1, float("nan"), float("inf")])
-def test_a_weight_that_is_none_is_told(make, weight):
-    with pytest.raises(InputError, match="lexical_weight"):
-        make(lexical_weight=weight)
+def test_a_weight_that_is_none_is_told(make, weight, name):
+    with pytest.raises(InputError, match=name):
+        make(**{name: weight})
 
 
 def test_deleted_and_updated_documents_are_found_by_their_words_no_more(make, encoder):
