@@ -46,6 +46,7 @@ _IN_WORKER = {
     **dict.fromkeys((".json", ".csv", ".tsv"), 1_000_000),
 }  # fmt: skip
 """Formats whose parsers can take time and memory out of all proportion to a file, and the bytes from which on they can."""
+_READ_AT_ONCE = 8_000_000
 _IMPORT_SECONDS = 60.0
 _SECONDS, _SECONDS_PER_MB = 3.0, 30.0
 """A worker's time for a file: three seconds, and so many more for each megabyte of it."""
@@ -186,7 +187,10 @@ def _parsed(stream: BinaryIO, suffix: str, limit: int) -> tuple[list[Piece], int
         pieces = list(read_pdf(stream, limit))
         return pieces, sum(len(piece.text) for piece in pieces)
     with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
-        data = plain.read(limit + 1)
+        # Piece by piece: a read makes room for as much as it is asked for, and the limit may be beyond a worker's memory.
+        data = b""
+        while len(data) <= limit and (part := plain.read(min(_READ_AT_ONCE, limit + 1 - len(data)))):
+            data += part
     return ([] if len(data) > limit else _READERS[suffix](data)), len(data)
 
 

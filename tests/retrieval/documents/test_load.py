@@ -379,6 +379,11 @@ def test_more_text_than_the_limit_says_how_to_raise_it(tmp_path: Path) -> None:
         load_documents(tmp_path)
 
 
+def test_a_limit_beyond_the_memory_of_a_worker_keeps_nothing_from_being_read(tmp_path: Path) -> None:
+    (tmp_path / "long.md").write_text("A paragraph of some words.\n\n" * 500, encoding="utf-8")
+    assert len(load_documents(tmp_path, max_bytes=10**12)) == 1
+
+
 def test_the_limit_holds_for_all_files_together_and_for_what_gzip_unpacks(tmp_path: Path) -> None:
     write(tmp_path, "a.txt", "x" * 600)
     write(tmp_path, "b.txt", "x" * 300)
