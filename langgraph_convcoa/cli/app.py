@@ -23,7 +23,7 @@ INTERNAL_ERROR = 1
 INTERRUPTED = 130
 
 # In the order of the help; the module of each is imported when it is called.
-_COMMANDS = ("ask", "chat", "demo", "search", "index", "train", "evaluate", "bench", "threads")
+_COMMANDS = ("ask", "chat", "demo", "search", "index", "train", "train-reader", "evaluate", "bench", "threads")
 # A garbage collection after so many new objects: with 700, as is usual, a command would spend a fifth of its start on them.
 _NEW_OBJECTS = 50_000
 
@@ -90,13 +90,14 @@ app = typer.Typer(
 
 def _command(name: str) -> Any:
     """A command, or a group of them, from the module of its name."""
-    module = import_module(f"langgraph_convcoa.cli.{name}")
+    home = name.replace("-", "_")
+    module = import_module(f"langgraph_convcoa.cli.{home}")
     if (commands := getattr(module, "app", None)) is not None:
         group = get_group(commands)
         group.name = name
         return group
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name)(getattr(module, name))
+    alone.command(name)(getattr(module, home))
     return get_command(alone)
 
 

@@ -1,6 +1,6 @@
 """`convcoa evaluate`: the measurements of retrieval, costs, verification and memory.
 
-`evaluate_qa` has those of answers, `evaluate_blind` people's judgements of them.
+`evaluate_qa` has those of answers, `evaluate_reader` those of graph readers, `evaluate_blind` people's judgements of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
 from langgraph_convcoa.cli.evaluate_blind import blind, blind_score
 from langgraph_convcoa.cli.evaluate_qa import METHODS_HELP, qa
+from langgraph_convcoa.cli.evaluate_reader import reader
 from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, names_of, option
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.retrieval.methods import METHODS, READERS
@@ -118,6 +119,7 @@ def retrieval(
 # The help lists the commands in the order in which they are added.
 app.command(epilog=RETRIEVAL_HELP)(retrieval)
 app.command(epilog=METHODS_HELP)(qa)
+app.command()(reader)
 app.command()(blind)
 app.command("blind-score")(blind_score)
 

@@ -105,7 +105,7 @@ def train(
     from langgraph_convcoa.training.query_encoder import QueryEncoderSettings, train_query_encoder
 
     check_model_folder(out)
-    _check_device(device)
+    check_device(device)
     invalid: Invalid = "skip" if skip_invalid else "error"
     single = {path: found for path in data if (found := load_single_turn(path, invalid=invalid)) is not None}
     rest = [path for path in data if path not in single]
@@ -117,7 +117,7 @@ def train(
     if head and not rest:
         raise InputError("a head learns from conversations alone: name at least one folder of them")
     cache = None if no_cache else open_cache()
-    job = TrainingJob(out, resume, device, logs, cache, progress=True, command=_command(ctx, data, out))
+    job = TrainingJob(out, resume, device, logs, cache, progress=True, command=command_line(ctx, "train", data, out))
     numbers = {"steps": steps, "batch_size": batch_size, "chunk": chunk, "learning_rate": learning_rate, "seed": seed}
     chosen: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
     kinds = (
@@ -152,7 +152,7 @@ def train(
     _report(model, out, as_json)
 
 
-def _check_device(name: str | None) -> None:
+def check_device(name: str | None) -> None:
     """Raise InputError where there is no such device."""
     import torch
 
@@ -163,9 +163,9 @@ def _check_device(name: str | None) -> None:
         raise InputError(f"--device {name} cannot be used here ({reason}); name another, such as cpu") from None
 
 
-def _command(ctx: typer.Context, data: list[Path], out: Path) -> str:
+def command_line(ctx: typer.Context, command: str, data: list[Path], out: Path) -> str:
     """The command for the model's card: data, folder and what was chosen of the training."""
-    words: list[object] = ["convcoa", "train", *data, "--out", out]
+    words: list[object] = ["convcoa", command, *data, "--out", out]
     for parameter in ctx.command.params:
         name = parameter.name or ""
         source = ctx.get_parameter_source(name)

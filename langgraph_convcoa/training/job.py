@@ -51,9 +51,14 @@ class TrainingJob:
 
     def check(self) -> None:
         """Check before anything is encoded that the model can be written, and that no unfinished training is in the way."""
-        if self.out is None or self.checkpoint is None:
+        if self.out is not None:
+            check_model_folder(self.out)
+            self.check_place()
+
+    def check_place(self) -> None:
+        """Of `check`, what holds for a model of any kind."""
+        if self.checkpoint is None:
             return
-        check_model_folder(self.out)
         check_resumed(self.checkpoint, resume=self.resume)
         folder = self.checkpoint.parent
         try:

@@ -1,0 +1,121 @@
+"""A trained reader as a folder: what was learned, as safetensors, and its settings; the language model stays where it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from langgraph_convcoa.errors import ModelError
+from langgraph_convcoa.files import replacing_folder
+from langgraph_convcoa.reasoning.graph_reader.model import GraphReaderModel, ReaderSettings
+
+_CONFIG, _WEIGHTS, _FORMAT, _VERSION = "reader.json", "reader.safetensors", "langgraph_convcoa graph reader", 1
+
+
+def check_reader_folder(folder: str | Path) -> None:
+    """Raise ModelError where a folder can hold no reader, since it is a file or holds other things."""
+    place = Path(folder)
+    if place.name in ("", "..") or (place.exists() and not place.is_dir()):
+        raise ModelError(f"A reader cannot be written to {place}: name a folder for it.")
+    if place.is_dir() and any(place.iterdir()) and not (place / _CONFIG).is_file():
+        raise ModelError(f"{place} holds other files; name an empty folder for the reader, or one with a reader.")
+
+
+def save_reader(model: GraphReaderModel, folder: str | Path, *, base: str, told: dict[str, Any] | None = None) -> None:
+    """Write a reader, in place of the one that is there, all at once or not at all.
+
+    Args:
+        model: The reader.
+        folder: Its folder.
+        base: Name or folder of the language model, which is not copied.
+        told: What else is to stand in `reader.json`, such as how it was trained.
+
+    Raises:
+        ModelError: The folder holds other things, or cannot be written.
+    """
+    from safetensors.torch import save_file
+
+    check_reader_folder(folder)
+    learned = {name: one.detach().cpu().clone().contiguous() for name, one in trained_weights(model).items()}
+    # A folder is found from anywhere.
+    where = str(Path(base).resolve()) if Path(base).is_dir() else base
+    config = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "base": where,
+        "shape": model.shape,
+        "settings": model.told,
+        **(told or {}),
+    }
+    try:
+        with replacing_folder(folder) as partial:
+            save_file(learned, partial / _WEIGHTS)
+            (partial / _CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ModelError(
+            f"The reader cannot be written to {folder} ({error.strerror or error}): name another folder."
+        ) from error
+
+
+def load_reader(folder: str | Path, *, base: str | None = None, device: str | None = None) -> GraphReaderModel:
+    """Read a reader that `convcoa train-reader` made.
+
+    Args:
+        folder: The reader's folder.
+        base: The language model, where it is no longer where it was.
+        device: "cpu", "cuda", ...
+
+    Raises:
+        ModelError: There is no reader, it is damaged or of another version, its language model cannot be loaded or is
+            another one, or a package is missing.
+    """
+    place = Path(folder)
+    config = _config(place)
+    model = GraphReaderModel.of(base or config["base"], ReaderSettings(**config["settings"]))
+    if model.shape != config["shape"]:
+        raise ModelError(
+            f"The reader {place} was trained on a model of {config['shape']}, not {model.shape}: name that model."
+        )
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        learned = load_file(place / _WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{place / _WEIGHTS} is missing or damaged: copy or train the reader again.") from error
+    wanted = trained_weights(model)
+    if {name: one.shape for name, one in wanted.items()} != {name: one.shape for name, one in learned.items()}:
+        raise ModelError(f"{place / _WEIGHTS} does not fit {place / _CONFIG}: copy or train the reader again.")
+    with torch.no_grad():
+        for name, one in wanted.items():
+            one.copy_(learned[name])
+    return model.to(device) if device else model
+
+
+def trained_weights(model: GraphReaderModel) -> dict[str, Any]:
+    """What is learned of a reader, by name."""
+    return {name: one for name, one in model.named_parameters() if one.requires_grad}
+
+
+def _config(place: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((place / _CONFIG).read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = f"{place} holds no reader ({_CONFIG}: {error.strerror})"
+        raise ModelError(f"{reason}; train one: convcoa train-reader DATA --model NAME --out {place}.") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{place / _CONFIG} is damaged: copy or train the reader again.") from error
+    if not isinstance(config, dict) or config.get("format") != _FORMAT:
+        raise ModelError(f"{place} holds no reader: name a folder that convcoa train-reader made.")
+    if config.get("version") != _VERSION:
+        raise ModelError(
+            f"The reader {place} is of version {config.get('version')}, this library reads {_VERSION}: train it again."
+        )
+    known = set(ReaderSettings.__dataclass_fields__)
+    settings = config.get("settings")
+    if not isinstance(settings, dict) or not known.issuperset(settings) or not isinstance(config.get("base"), str):
+        raise ModelError(f"{place / _CONFIG} is damaged: copy or train the reader again.")
+    return config

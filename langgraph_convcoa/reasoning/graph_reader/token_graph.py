@@ -1,0 +1,140 @@
+"""The graph of evidence and question: tokens in linear chains, linked where they name the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+from langgraph_convcoa.text.words import STOP_WORDS, stem
+
+_WORD = re.compile(r"[^\W_]+(?:['’.,][^\W_]+)*")
+
+Tokenize = Callable[[str], tuple[Sequence[int], Sequence[tuple[int, int]]]]
+"""From a text to the ids of its tokens and where each stands, from and to which character."""
+
+
+class Relation(IntEnum):
+    """What an edge says of its two tokens."""
+
+    NEXT = 0
+    PREVIOUS = 1
+    ITSELF = 2
+    ASKED = 3  # A word of the question, and the same word in the evidence.
+    SAME_NAME = 4  # A name or number, and the same in another piece of evidence.
+
+
+class Edge(NamedTuple):
+    """An edge; messages go from `source` to `target`."""
+
+    source: int
+    target: int
+    relation: Relation
+
+
+@dataclass(frozen=True)
+class TokenGraph:
+    """Tokens as nodes: those of the evidence, in order, then those of the question.
+
+    `tokens` are ids of a tokenizer, `evidence` says how many of them are the evidence's.
+    """
+
+    tokens: tuple[int, ...]
+    evidence: int
+    edges: tuple[Edge, ...]
+
+    @classmethod
+    def of(cls, question: str, pieces: Sequence[str], tokenize: Tokenize) -> TokenGraph:
+        """Every piece of evidence is a chain of its own, and so is the question.
+
+        A content word of the question is linked with the same word, stemmed, wherever it stands in the evidence; a name or
+        number with its next occurrence in another piece. So the edges grow in a line with the text, hubs or not.
+
+        Example:
+            >>> def letters(text):
+            ...     return [ord(sign) for sign in text], [(n, n + 1) for n in range(len(text))]
+            >>> graph = TokenGraph.of("X?", ["X a", "b"], letters)
+            >>> graph.evidence, [edge[:2] for edge in graph.edges if edge.relation is Relation.ASKED]
+            (4, [(4, 0), (0, 4)])
+        """
+        texts = [*pieces, question]
+        tokens: list[int] = []
+        words: list[list[_Word]] = []
+        edges: list[Edge] = []
+        for text in texts:
+            ids, places = tokenize(text)
+            start = len(tokens)
+            tokens += ids
+            edges += (Edge(node, node, Relation.ITSELF) for node in range(start, len(tokens)))
+            for left, right in pairwise(range(start, len(tokens))):
+                edges += (Edge(left, right, Relation.NEXT), Edge(right, left, Relation.PREVIOUS))
+            words.append(list(_words(text, start, places)))
+            if len(words) == len(pieces):
+                evidence = len(tokens)
+        edges += _asked(words[:-1], words[-1])
+        edges += _same_names(words[:-1])
+        return cls(tuple(tokens), evidence if pieces else 0, tuple(edges))
+
+
+class _Word(NamedTuple):
+    form: str
+    nodes: range
+    start: int
+    end: int
+    name: bool
+
+
+def _words(text: str, first: int, places: Sequence[tuple[int, int]]) -> Iterator[_Word]:
+    """The content words of a text with the nodes that they are written with, the text's first node being `first`."""
+    token = 0
+    for match in _WORD.finditer(text):
+        while token < len(places) and places[token][1] <= match.start():
+            token += 1
+        last = token
+        while last < len(places) and places[last][0] < match.end():
+            last += 1
+        written = match.group()
+        if last > token and written.lower() not in STOP_WORDS:
+            nodes = range(first + token, first + last)
+            yield _Word(stem(written.lower()), nodes, match.start(), match.end(), written[0].isupper() or written[0].isdigit())
+
+
+def _asked(pieces: Sequence[Sequence[_Word]], question: Sequence[_Word]) -> Iterator[Edge]:
+    asked = {word.form: word.nodes for word in reversed(question)}
+    for piece in pieces:
+        for word in piece:
+            if (nodes := asked.get(word.form)) is not None:
+                for place, node in enumerate(word.nodes):
+                    other = nodes[min(place, len(nodes) - 1)]
+                    yield Edge(other, node, Relation.ASKED)
+                    yield Edge(node, other, Relation.ASKED)
+
+
+def _same_names(pieces: Sequence[Sequence[_Word]]) -> Iterator[Edge]:
+    before: dict[tuple[str, ...], tuple[int, list[_Word]]] = {}
+    for number, piece in enumerate(pieces):
+        for name in _names(piece):
+            key = tuple(word.form for word in name)
+            found = before.get(key)
+            if found is not None and found[0] != number:
+                for word, other in zip(name, found[1], strict=True):
+                    for here, there in zip(word.nodes, other.nodes, strict=False):
+                        yield Edge(there, here, Relation.SAME_NAME)
+                        yield Edge(here, there, Relation.SAME_NAME)
+            before[key] = (number, name)
+
+
+def _names(piece: Sequence[_Word]) -> Iterator[list[_Word]]:
+    """Runs of words with capitals or digits that stand one after another."""
+    run: list[_Word] = []
+    for word in piece:
+        if run and not (word.name and word.start == run[-1].end + 1):
+            yield run
+            run = []
+        if word.name:
+            run.append(word)
+    if run:
+        yield run
