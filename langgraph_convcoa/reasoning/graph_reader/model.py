@@ -87,7 +87,7 @@ class GraphAttention(nn.Module):
 class GraphReaderModel(nn.Module):
     """A language model with LoRA, and graph attention over the evidence in its prompt."""
 
-    def __init__(self, language_model: nn.Module, tokenizer: Any, settings: ReaderSettings) -> None:
+    def __init__(self, language_model: Any, tokenizer: Any, settings: ReaderSettings) -> None:
         super().__init__()
         self.settings = settings
         self.text = ReaderTokenizer(tokenizer, settings.longest)

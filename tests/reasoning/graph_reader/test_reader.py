@@ -138,7 +138,7 @@ def test_a_reader_that_cannot_be_loaded_says_why(model: GraphReaderModel, tiny_m
         ({"version": 2}, "of version 2"),
         ({"format": "other"}, "holds no reader"),
         ({"settings": {"layer": 2}}, "damaged"),
-        ({"shape": {"hidden_size": 64}}, "is for a model of"),
+        ({"shape": {"hidden_size": 64}}, "was trained on a model of"),
         ({"base": str(tmp_path / "gone")}, "cannot be loaded"),
         ({"settings": config["settings"] | {"rank": 4}}, "does not fit"),
     ):
@@ -165,7 +165,7 @@ class _Said:
 
     def __init__(self, reader: GraphReader, monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
         self.texts: list[object] = []
-        monkeypatch.setattr(reader._model, "answers", lambda texts: self.texts.extend(texts) or list(answers))
+        monkeypatch.setattr(reader._model, "answers", lambda texts: self.texts.extend(texts) or list(answers)[: len(texts)])
 
 
 @pytest.fixture(scope="module")

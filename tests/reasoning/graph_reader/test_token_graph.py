@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_convcoa.reasoning.graph_reader.token_graph import Relation, TokenGraph
@@ -61,6 +61,7 @@ def test_no_evidence_is_the_question_alone() -> None:
     assert len(graph.tokens) > 0
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=4))
 def test_every_edge_has_two_nodes_whatever_the_text(question: str, pieces: list[str]) -> None:
     graph = TokenGraph.of(question, pieces, tokenize)
