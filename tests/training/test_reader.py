@@ -85,18 +85,3 @@ def test_what_cannot_be_trained_is_refused_before_the_model_is_loaded(tmp_path: 
         train_reader(examples, "no/such-model", job=TrainingJob(tmp_path / "full"))
     with pytest.raises(ModelError, match=r"'no/such-model' cannot be loaded"):
         train_reader(examples, "no/such-model", job=TrainingJob(tmp_path / "reader"))
-
-
-@pytest.mark.slow
-def test_with_the_graph_a_tiny_model_learns_who_lives_where_and_without_it_does_not(tiny_model: str) -> None:
-    """Of six people and six towns every pair comes up, so only the passage read says the town; its word order is one."""
-    examples = reader_examples(towns(), passages=3)
-    train, dev = ([one for one in examples if one.query.split == part] for part in ("train", "dev"))
-    losses = {}
-    for graph in (True, False):
-        chosen = settings(150, graph=graph, rank=0)
-        chosen = replace(chosen, training=replace(chosen.training, batch_size=10, learning_rate=3e-3, checkpoint_every=0))
-        model = train_reader(train, tiny_model, settings=chosen, job=TrainingJob(device="cpu"))
-        with torch.no_grad():
-            losses[graph] = float(model.losses([one.text(model.text, target=True) for one in dev]).mean())
-    assert losses[True] < 0.7 * losses[False]
