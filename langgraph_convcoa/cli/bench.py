@@ -150,3 +150,22 @@ def encoder(
         progress=True,
     )
     print_report(report, as_json)
+
+
+@app.command()
+def question(
+    passages: Annotated[int, option("N", "Passages that are searched.", min=1)] = 6_000,
+    turns: Annotated[int, option("N", "Earlier turns of the conversation, known to the process.", min=1)] = 8,
+    runs: Annotated[int, option("N", "Timed repetitions of a retrieval.", min=1)] = 20,
+    commands: Annotated[int, option("N", "Timed repetitions of the command; 0 leaves it out.", min=0)] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Time a follow-up's retrieval, and the processor time of `convcoa search demo` with a warm cache.
+
+    [bold]Examples[/bold]
+      convcoa bench question
+      convcoa bench question --passages 60000 --turns 20 --commands 0 --json
+    """
+    from langgraph_convcoa.evaluation.bench.question import bench_question
+
+    print_report(bench_question(passages, turns=turns, runs=runs, commands=commands, progress=True), as_json)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +14,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-    from langgraph_convcoa.retrieval.progress import Progress
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-
-# After so many seconds of encoding it is known how long the rest will take; more than so many are long.
-_ADVICE_AFTER, _LONG = 3.0, 60.0
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -37,42 +30,14 @@ def open_retriever(
     if not is_index(docs):
         documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
     # After the documents, since it takes seconds that a wrong path should not.
+    from langgraph_convcoa.retrieval.progress import LongWork
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     if documents is None:
         return HopfieldRetriever.from_pretrained(docs, k=k)
     store = open_cache() if cache else None
-    with _encoding(docs) if progress else nullcontext(False) as told:
-        return HopfieldRetriever.from_documents(documents, k=k, cache=store, progress=told)
-
-
-@contextmanager
-def _encoding(docs: str) -> Iterator[Progress]:
-    """A bar, and what to do about it where the encoding will take more than a minute."""
-    from langgraph_convcoa.cli.console import consoles
-    from langgraph_convcoa.retrieval.progress import track
-
-    with ExitStack() as shown:
-        advance: Callable[[int], None] | None = None
-        started, first, before, advised = 0.0, 0, 0, False
-
-        def report(done: int, total: int) -> None:
-            nonlocal advance, started, first, before, advised
-            now = time.monotonic()
-            if advance is None:
-                advance = shown.enter_context(track(True, total, "Encoding"))
-                started, first, before = now, done, 0
-            advance(done - before)
-            before = done
-            passed = now - started
-            if not advised and passed > _ADVICE_AFTER and passed * (total - done) > _LONG * (done - first):
-                advised = True
-                consoles()[1].print(f"This takes over a minute. To ask again without it: convcoa index {docs} --out DIR")
-            if done >= total:
-                shown.close()
-                advance = None
-
-        yield report
+    advice = LongWork(f"This takes over a minute. To ask again without it: convcoa index {docs} --out DIR")
+    return HopfieldRetriever.from_documents(documents, k=k, cache=store, progress=advice if progress else False)
 
 
 def documents_of(docs: str | None, index: Path | None) -> str:

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
 
-Progress = bool | Callable[[int, int], None]
+
+@dataclass(frozen=True)
+class LongWork:
+    """A bar, with a piece of advice once it is seen that the work will take over a minute."""
+
+    advice: str
+
+
+Progress = bool | LongWork | Callable[[int, int], None]
 """True for a bar on standard error, False for silence, or a function called with (done, total).
 
 Where standard error is no terminal, a line every half minute stands for the bar."""
 
 _LINE_EVERY = 30.0
+# After so many seconds it is known how long the rest will take; more than so many are long.
+_ADVICE_AFTER, _LONG = 3.0, 60.0
 
 
 @contextmanager
-def track(progress: Progress, total: int | None, description: str) -> Iterator[Callable[[int], None]]:
+def track(
+    progress: Progress, total: int | None, description: str, sizes: Sequence[int] | None = None
+) -> Iterator[Callable[[int], None]]:
     """Follow work of `total` steps; the value given is a function that is called with the number of steps just done.
 
-    An unknown total is None; a callback is then called with (done, done).
+    An unknown total is None; a callback is then called with (done, done). The time that is left is by the sizes of the steps,
+    in their order, where they are given.
 
     Example:
         >>> seen = []
@@ -31,24 +46,9 @@ def track(progress: Progress, total: int | None, description: str) -> Iterator[C
     if progress is False or total == 0:
         yield lambda _steps: None
         return
-    if progress is True:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        console = Console(stderr=True)
-        with Bar(*columns, console=console) as bar:
-            task = bar.add_task(description, total=total)
-            told = started = time.monotonic()
-
-            def show(steps: int) -> None:
-                nonlocal told
-                bar.advance(task, steps)
-                if not console.is_terminal and time.monotonic() - told >= _LINE_EVERY:
-                    told = time.monotonic()
-                    console.out(progress_line(description, int(bar.tasks[0].completed), total, told - started))
-
+    if progress is True or isinstance(progress, LongWork):
+        advice = progress.advice if isinstance(progress, LongWork) else ""
+        with _shown(advice, total, description, sizes) as show:
             yield show
         return
     report, done = progress, 0
@@ -61,14 +61,49 @@ def track(progress: Progress, total: int | None, description: str) -> Iterator[C
     yield advance
 
 
-def progress_line(description: str, done: int, total: int | None, seconds: float) -> str:
-    """How far the work is after so many seconds, and how long the rest takes at that rate.
+@contextmanager
+def _shown(advice: str, total: int | None, description: str, sizes: Sequence[int] | None) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    count = TextColumn("{task.fields[done]}/" + ("?" if total is None else str(total)))
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
+    console = Console(stderr=True, soft_wrap=True)
+    reached = None if sizes is None else [0, *accumulate(sizes)]
+    whole = total if reached is None else reached[-1]
+    with Bar(*columns, console=console) as bar:
+        task = bar.add_task(description, total=whole, done=0)
+        told, advised, done = time.monotonic(), not advice, 0
+        # Of the first step, before which a model may be loaded.
+        began: tuple[float, int] | None = None
+
+        def show(steps: int) -> None:
+            nonlocal told, advised, done, began
+            done += steps
+            work = done if reached is None else reached[min(done, len(reached) - 1)]
+            bar.update(task, completed=work, done=done)
+            now = time.monotonic()
+            began = began or (now, work)
+            passed, rate = now - began[0], work - began[1]
+            left = None if whole is None or not rate else passed * max(whole - work, 0) / rate
+            if not advised and left is not None and passed > _ADVICE_AFTER and left > _LONG:
+                advised = True
+                console.out(advice)
+            if not console.is_terminal and now - told >= _LINE_EVERY:
+                told = now
+                console.out(progress_line(description, done, total, left))
+
+        yield show
+
+
+def progress_line(description: str, done: int, total: int | None, left: float | None) -> str:
+    """How far the work is, and how many seconds the rest takes, where that is known.
 
     Example:
-        >>> progress_line("Encoding", 512, 2048, 60)
+        >>> progress_line("Encoding", 512, 2048, 180)
         'Encoding: 512 of 2048, about 3 min left'
     """
-    if total is None or not done:
+    if total is None or left is None:
         return f"{description}: {done}" if total is None else f"{description}: {done} of {total}"
-    left = seconds * max(total - done, 0) / done
     return f"{description}: {done} of {total}, about {f'{left / 60:.0f} min' if left >= 90 else f'{left:.0f} s'} left"

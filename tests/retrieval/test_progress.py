@@ -1,5 +1,7 @@
+import pytest
+
 from langgraph_convcoa.retrieval import progress
-from langgraph_convcoa.retrieval.progress import track
+from langgraph_convcoa.retrieval.progress import LongWork, track
 
 
 def test_silence(capfd):
@@ -26,13 +28,54 @@ def test_nothing_to_do_shows_nothing(capfd):
     assert calls == []
 
 
-def test_without_a_terminal_there_is_a_line_every_half_minute(capfd, monkeypatch):
-    clock = iter([0.0, 10.0, 31.0, 31.0, 40.0, 62.0, 62.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    with monkeypatch.context() as patched:
-        patched.setattr("rich.progress.Progress.get_time", lambda _self: 0.0, raising=False)
-        with track(True, 400, "Encoding") as advance:
-            for _ in range(4):
-                advance(50)
+class Clock:
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    monkeypatch.setattr(progress, "time", found)
+    return found
+
+
+def test_without_a_terminal_there_is_a_line_every_half_minute(capfd, clock):
+    with track(True, 400, "Encoding") as advance:
+        for now in (10.0, 31.0, 40.0, 62.0):
+            clock.now = now
+            advance(50)
     lines = [line for line in capfd.readouterr().err.splitlines() if " left" in line]
-    assert lines == ["Encoding: 100 of 400, about 2 min left", "Encoding: 200 of 400, about 62 s left"]
+    # From the first 50 on, before which a model may be loaded: 50 in 21 seconds, then 150 in 52.
+    assert lines == ["Encoding: 100 of 400, about 2 min left", "Encoding: 200 of 400, about 69 s left"]
+
+
+def test_the_time_that_is_left_is_by_size(capfd, clock):
+    with track(True, 4, "Encoding", sizes=[100, 700, 100, 100]) as advance:
+        for now in (1.0, 71.0, 110.0):
+            clock.now = now
+            advance(1)
+    lines = [line for line in capfd.readouterr().err.splitlines() if " left" in line]
+    assert lines == ["Encoding: 2 of 4, about 20 s left", "Encoding: 3 of 4, about 14 s left"]
+
+
+@pytest.mark.parametrize(("each", "advised"), [(5.0, True), (0.05, False)])
+def test_long_work_says_once_how_to_do_without_it(each, advised, capfd, clock):
+    with track(LongWork("To ask again without it: convcoa index"), 100, "Encoding") as advance:
+        for _ in range(100):
+            advance(1)
+            clock.now += each
+    said = capfd.readouterr().err
+    assert said.count("convcoa index") == advised
+    assert "100/100" in said
+
+
+def test_work_that_fails_leaves_no_bar_behind(capfd):
+    with pytest.raises(ZeroDivisionError), track(LongWork("Advice"), 3, "Encoding") as advance:
+        advance(1)
+        raise ZeroDivisionError
+    with track(LongWork("Advice"), 3, "Encoding") as advance:
+        advance(3)
+    assert "3/3" in capfd.readouterr().err

@@ -6,7 +6,7 @@ import itertools
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.encoders.loading import check_files, location_of
+from langgraph_convcoa.retrieval.encoders.wrappers import RecentValues
 from langgraph_convcoa.retrieval.threads import Each, alone, cores, workers
 
 if TYPE_CHECKING:
@@ -47,8 +48,12 @@ _LINEAR = (
 )
 _READS = {"max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"}
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
-# Abramowitz & Stegun 7.1.26, within 1.5e-7 of erf.
-_ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
+# The normal distribution function is 1 / (1 + exp(x p(x^2))) with this polynomial p, its highest power first, fitted so that
+# the largest error of x times it is least. It is 0 or 1 where the square is larger.
+_NORMAL = (-3.61124976e-09, 2.6689357e-07, -7.93823098e-06, 0.000110480404, 6.62597055e-05, -0.0726685667, -1.59576843)
+_LARGEST_SQUARE = 30
+# The vectors of so many texts are kept.
+_KEPT = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +69,7 @@ class Bert:
     epsilon: float
     max_tokens: int
     cls: bool  # Pools by the first token, else by the mean.
+    _recent: RecentValues[bytes, Array] = field(default_factory=lambda: RecentValues(_KEPT), init=False, repr=False)
 
     @classmethod
     def open(cls, folder: str | Path) -> Bert | None:
@@ -109,6 +115,16 @@ class Bert:
         """The sums of the embeddings (..., l, d) of token ids (..., l), not normalised."""
         word, position, kind = (self.weights[f"embeddings.{name}.weight"] for name in _EMBEDDINGS)
         return np.asarray(word[ids] + position[: ids.shape[-1]] + kind[0])
+
+    def recent_vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
+        """`vectors` of texts that recur, such as the turns of a conversation: those of the last 4,096 are kept."""
+        keys = [np.array(one, dtype=np.int32).tobytes() for one in ids]
+
+        def encode(new: list[bytes]) -> Vectors:
+            return self.vectors([np.frombuffer(key, dtype=np.int32).tolist() for key in new])
+
+        found = self._recent.of(keys, encode)
+        return np.stack([found[key] for key in keys]) if keys else self.vectors([])
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
         """Vectors (n, d) of n lists of token ids, not normalised."""
@@ -187,8 +203,10 @@ class Bert:
         likeness = query @ key.transpose(0, 2, 1)
         likeness -= likeness.max(axis=-1, keepdims=True)
         np.exp(likeness, out=likeness)
-        likeness /= likeness.sum(axis=-1, keepdims=True)
-        return np.asarray((likeness @ value).transpose(1, 0, 2).reshape(tokens.stop - tokens.start, -1))
+        mixed = likeness @ value
+        # There are fewer numbers in it than in the weights, whose sums are a product too.
+        mixed /= (likeness @ np.ones(stop - start, dtype=np.float32))[..., None]
+        return np.asarray(mixed.transpose(1, 0, 2).reshape(tokens.stop - tokens.start, -1))
 
     def _linear(self, state: Array, name: str) -> Array:
         weight = self.weights[f"{name}.weight"]
@@ -284,7 +302,7 @@ def _read(folder: Path) -> Bert | None:
     if not fits or len(tokenizer.encode("").ids) != 2:
         return None
     with safe_open(folder / "model.safetensors", framework="numpy") as stored:
-        weights = {name: stored.get_tensor(name) for name in _names(config["num_hidden_layers"])}
+        weights = _mapped(folder / "model.safetensors", _names(config["num_hidden_layers"]))
         if len([name for name in stored.keys() if name.startswith(LAYER)]) != len(weights) - 5:  # noqa: SIM118 - no mapping
             return None
     least = {"word_embeddings": tokenizer.get_vocab_size(), "position_embeddings": limit, "token_type_embeddings": 1}
@@ -314,6 +332,22 @@ def _shape(name: str, rows: int, config: Mapping[str, Any]) -> tuple[int, ...]:
     return outputs, hidden if "attention" in name or "intermediate" in name else inner
 
 
+def _mapped(path: Path, names: Sequence[str]) -> dict[str, Array]:
+    """Tensors of a file that safetensors has checked, as read-only maps of it: of the embeddings few rows are ever read."""
+    content = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    head = json.loads(content[8:start].tobytes())
+    found = {}
+    for name in names:
+        first, last = head[name]["data_offsets"]
+        if head[name]["dtype"] != "F32":
+            raise ValueError(name)
+        # Older files may begin anywhere.
+        found[name] = np.require(content[start + first : start + last].view(np.float32), requirements="A")
+        found[name] = found[name].reshape(head[name]["shape"])
+    return found
+
+
 def _plain_prompts(path: Path) -> bool:
     """Whether texts are encoded as they are, with nothing before them."""
     settings = _json(path) if path.is_file() else {}
@@ -325,26 +359,22 @@ def _json(path: Path) -> Any:
 
 
 def _gelu(x: Array) -> Array:
-    """GELU, x times the normal distribution function, in place."""
-    for start in range(0, len(x), _ROWS):
-        _gelu_block(x[start : start + _ROWS])
+    """GELU, x times the normal distribution function, in place and within 1e-6."""
+    first, second, *others = map(np.float32, _NORMAL)
+    squares, exponents = np.empty((2, _ROWS, x.shape[1]), dtype=np.float32)
+    with np.errstate(over="ignore"):
+        for start in range(0, len(x), _ROWS):
+            block = x[start : start + _ROWS]
+            square, exponent = squares[: len(block)], exponents[: len(block)]
+            np.multiply(block, block, out=square)
+            np.minimum(square, _LARGEST_SQUARE, out=square)
+            np.multiply(square, first, out=exponent)
+            exponent += second
+            for factor in others:
+                exponent *= square
+                exponent += factor
+            exponent *= block
+            np.exp(exponent, out=exponent)
+            exponent += 1
+            block /= exponent
     return x
-
-
-def _gelu_block(x: Array) -> None:
-    z = np.abs(x)
-    z *= np.float32(0.5**0.5)
-    t = np.float32(0.3275911) * z
-    t += 1
-    np.reciprocal(t, out=t)
-    tail = np.full_like(t, _ERF[0])
-    for factor in _ERF[1:]:
-        tail *= t
-        tail += np.float32(factor)
-    tail *= t
-    np.square(z, out=z)
-    np.negative(z, out=z)
-    tail *= np.exp(z, out=z)
-    # erf(-z) = -erf(z): half of 1 + erf is half the tail below 0, and one less that above.
-    tail *= np.float32(0.5)
-    x *= np.where(x < 0, tail, 1 - tail)

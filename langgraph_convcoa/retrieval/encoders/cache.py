@@ -77,7 +77,7 @@ class PatternCache:
         # Longest first over all of it: batches of like length, and the time that is left is not underestimated.
         missing.sort(key=lambda i: len(unique[i]), reverse=True)
         writing = True
-        with track(progress, len(missing), "Encoding") as advance:
+        with track(progress, len(missing), "Encoding", [len(unique[i]) for i in missing]) as advance:
             for start in range(0, len(missing), _WRITE_EVERY):
                 batch = missing[start : start + _WRITE_EVERY]
                 chosen = [unique[i] for i in batch]
@@ -153,8 +153,11 @@ def encode_patterns(encoder: Encoder, texts: Sequence[str], cache: PatternCache 
     """Vectors (n, d) of passages, equal texts encoded once, through the cache where there is one."""
     if cache is not None:
         return cache.encode(encoder, texts, progress=progress)
-    unique = list(dict.fromkeys(texts))
-    rows = normalised(encoder.encode_passages(unique, progress=progress), len(unique), encoder.dimension, encoder.name)
+    unique = sorted(dict.fromkeys(texts), key=len, reverse=True)
+    with track(progress, len(unique), "Encoding", [len(text) for text in unique]) as advance:
+        part = _Part(advance, len(unique))
+        rows = normalised(encoder.encode_passages(unique, progress=part), len(unique), encoder.dimension, encoder.name)
+        part.finish()
     return rows[_places(unique, texts)]
 
 

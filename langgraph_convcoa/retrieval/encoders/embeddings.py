@@ -10,8 +10,11 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.encoders.wrappers import RecentValues
 from langgraph_convcoa.retrieval.progress import Progress, track
 
+# So many questions are embedded once: a turn asks for the vectors of its question several times.
+_KEPT = 1024
 _NAME_ATTRIBUTES = ("model", "model_name", "model_id", "deployment", "repo_id")
 
 
@@ -47,6 +50,7 @@ class EmbeddingsEncoder(Encoder):
         self._count = count_tokens or _third_of_bytes
         self._batch_size = batch_size
         self._dimension: int | None = None
+        self._queries = RecentValues[str, list[float]](_KEPT)
 
     def __repr__(self) -> str:
         return f"EmbeddingsEncoder({type(self.embeddings).__name__})"
@@ -69,7 +73,8 @@ class EmbeddingsEncoder(Encoder):
         return self._count(text)
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._vectors(self._call(self._embed_queries, texts), len(texts))
+        found = self._queries.of(texts, lambda new: self._call(self._embed_queries, new))
+        return self._vectors([found[text] for text in texts], len(texts))
 
     def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
         rows: list[list[float]] = []

@@ -198,7 +198,10 @@ class SentenceTransformerEncoder(Encoder):
             return [len(encoding.ids) for part in parts for encoding in self._counter.encode_batch_fast(list(part))]
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._encode(texts, True, False)
+        bert = self._numpy()
+        if bert is None or sum(map(len, texts)) > _NUMPY_CHARACTERS:
+            return self._encode(texts, True, False)
+        return normalised(bert.recent_vectors(bert.token_ids(texts)), len(texts), bert.dimension, self.model_name)
 
     def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
         return self._encode(texts, False, progress)

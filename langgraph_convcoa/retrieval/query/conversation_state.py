@@ -31,6 +31,8 @@ _Asked = tuple[str, tuple[Turn, ...]]
 _ANSWER_CHARACTERS = 300
 _ROLES = frozenset({"human", "user", "ai", "assistant", "system", "developer", "tool", "function"})
 _KEPT = 4096
+# Of a longer history the last turns count, so that a question takes no longer however long the conversation is.
+_TURNS = 100
 
 
 def messages_of(history: Iterable[Turn | Sequence[str] | BaseMessage | Mapping[str, Any]] | None) -> Any:
@@ -207,15 +209,15 @@ class StateEncoder:
     ) -> Vectors:
         """The query state of each question, (n, d), with its earlier turns, oldest first; new texts are encoded in one batch.
 
-        With a history weight of 0 the turns are left out altogether. RetrievalError where the encoder gives unusable vectors,
-        or the model is for another encoder.
+        Of a history the last 100 turns count; with a history weight of 0 none do. RetrievalError where the encoder gives
+        unusable vectors, or the model is for another encoder.
         """
         if self.model is not None and not self._checked:
             self.model.check_encoder(self.encoder)
             self._checked = True
         state = self.model.state.state if self.model is not None and self.model.state is not None else conversational_state
         none = np.zeros((0, 0), dtype=np.float32)
-        kept = [list(history) if history_weight else [] for history in histories]
+        kept = [list(history[-_TURNS:]) if history_weight else [] for history in histories]
         turns = [[text for text in map(turn_text, history) if text] for history in kept]
         vectors = self._vectors.of([*queries, *(text for texts in turns for text in texts)], self._encode)
         patterns = [np.stack([vectors[text] for text in texts]) if texts else none for texts in turns]

@@ -199,7 +199,7 @@ class QueryEncoder:
         if (read := self._read_in_numpy(questions, histories)) is None:
             return self._encode_in_torch(questions, histories, bfloat16)
         bert, ids = read
-        return normalised(bert.vectors(ids), len(ids), bert.dimension, f"query encoder of {self.base}")
+        return normalised(bert.recent_vectors(ids), len(ids), bert.dimension, f"query encoder of {self.base}")
 
     def _read_in_numpy(
         self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
 import shutil
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
 
+from langgraph_convcoa import HopfieldRetriever, build_graph
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders import bert as module
 from langgraph_convcoa.retrieval.encoders.bert import Bert, bert_of
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.query.conversation_state import turn_text
 from tests.retrieval.tiny_bert import WORDS, save_tiny_bert
 
 STRANGE = ["", "  spaces  ", "日本語 and more", "a" * 5000, "x " * 3000, "\x00ctl\x07 zero\u200bwidth", "Ünïcode ÀÉ ß", "🎉"]
@@ -202,6 +209,36 @@ def test_another_device_and_other_ways_are_left_to_torch(saved: Path, monkeypatc
     monkeypatch.setattr(module, "_ACCELERATORS", ("null",))
     assert bert_of(str(saved), None) is None
     assert bert_of(str(saved), "cpu") is not None
+
+
+def test_questions_and_turns_are_encoded_once_on_every_path(saved: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    folder = str(shutil.copytree(saved, tmp_path / "bert"))
+    texts = map(" ".join, itertools.permutations(WORDS, 4))
+    documents = [Document(f"{next(texts)}.", id=str(i)) for i in range(3)]
+    retrievers = [HopfieldRetriever.from_documents(documents, encoder=folder, k=2) for _ in range(2)]
+    turns = [(next(texts), next(texts)) for _ in range(3)]
+    asked = [next(texts) for _ in range(4)]
+    encoded: Counter[tuple[int, ...]] = Counter()
+    vectors = Bert.vectors
+
+    def counting(self: Bert, ids: Sequence[Sequence[int]]) -> Any:
+        encoded.update(map(tuple, ids))
+        return vectors(self, ids)
+
+    monkeypatch.setattr(Bert, "vectors", counting)
+    for retriever in retrievers:
+        retriever.invoke(asked[0], history=turns)
+        retriever.invoke(asked[1], history=turns, k=1)
+        retriever.search_batch(asked, [turns] * 4)
+        RunnableLambda(lambda question, one=retriever: one.invoke(question, history=turns)).batch(asked)
+        retriever.history_aware().invoke({"input": asked[3], "chat_history": turns})
+    graph = build_graph(retriever=retrievers[0]).compile(checkpointer=InMemorySaver())
+    for question in asked:
+        graph.invoke({"messages": [("user", question)]}, {"configurable": {"thread_id": "1"}})
+    bert = bert_of(folder, "cpu")
+    assert bert is not None
+    known = {tuple(ids) for ids in bert.token_ids([*asked, *map(turn_text, turns)])}
+    assert {ids: encoded[ids] for ids in known} == dict.fromkeys(known, 1)
 
 
 def test_gelu_is_that_of_the_error_function() -> None:

@@ -77,3 +77,16 @@ def test_embeddings_that_return_nothing():
 
     with pytest.raises(RetrievalError, match="NoneType"):
         EmbeddingsEncoder(Nothing()).encode_passages(["a"])
+
+
+def test_a_question_that_recurs_is_embedded_once():
+    class Counting(DeterministicFakeEmbedding):
+        def embed_query(self, text):
+            asked.append(text)
+            return super().embed_query(text)
+
+    asked: list[str] = []
+    encoder = EmbeddingsEncoder(Counting(size=8))
+    first = encoder.encode_queries(["a", "b"])
+    np.testing.assert_array_equal(encoder.encode_queries(["b", "c", "a"])[[2, 0]], first)
+    assert asked == ["a", "b", "c"]

@@ -1,10 +1,15 @@
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa import HopfieldRetriever
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder, TwoTowerEncoder
+from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder, RecentValues, TwoTowerEncoder
+from tests.bounds import SECONDS
 from tests.retrieval.conftest import BagOfWords
 
 
@@ -70,3 +75,43 @@ def test_towers_of_other_lengths_are_refused():
     towers = TwoTowerEncoder(BagOfWords("q", dimension=8), BagOfWords("p", dimension=16))
     with pytest.raises(RetrievalError, match=r"length 8 .* length 16; take two"):
         towers.encode_queries(["a"])
+
+
+def test_threads_that_want_the_same_value_make_it_once():
+    recent, made, begun = RecentValues[str, int](10), [], threading.Barrier(4)
+
+    def make(new):
+        made.extend(new)
+        time.sleep(0.05)
+        return [len(text) for text in new]
+
+    def want(own):
+        begun.wait(SECONDS)
+        return recent.of(["shared", own, "also shared"], make)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(want, ["a", "bb", "ccc", "dddd"], timeout=SECONDS))
+    assert [one["shared"] + one["also shared"] for one in found] == [17] * 4
+    assert sorted(made) == ["a", "also shared", "bb", "ccc", "dddd", "shared"]
+
+
+def test_what_one_thread_could_not_make_another_makes():
+    recent, failing, waiting = RecentValues[str, int](10), threading.Event(), threading.Event()
+
+    def fail(new):
+        waiting.set()
+        failing.wait(SECONDS)
+        raise ZeroDivisionError
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(recent.of, ["a"], fail)
+        waiting.wait(SECONDS)
+        second = pool.submit(recent.of, ["a"], lambda new: [1 for _ in new])
+        failing.set()
+        assert second.result(SECONDS) == {"a": 1}
+        with pytest.raises(ZeroDivisionError):
+            first.result(SECONDS)
+
+
+def test_values_are_given_though_there_is_no_room_for_them():
+    assert RecentValues[str, int](1).of(["a", "bb", "ccc"], lambda new: map(len, new)) == {"a": 1, "bb": 2, "ccc": 3}

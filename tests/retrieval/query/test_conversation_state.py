@@ -95,6 +95,14 @@ def test_only_so_many_vectors_are_kept(encoder, monkeypatch):
     assert states.states([], [], history_weight=0.6, history_beta=1.0).shape == (0, 4096)
 
 
+def test_of_a_very_long_history_the_last_turns_count(encoder):
+    turns = [(f"what of topic{i}", f"it is about thing{i}") for i in range(10_000)]
+    weights = {"history_weight": 0.6, "history_beta": 1.0}
+    found = StateEncoder(encoder).states(["what of topic9999"], [turns], **weights)
+    assert len(encoder.queries) == 101
+    np.testing.assert_array_equal(found, StateEncoder(encoder).states(["what of topic9999"], [turns[-100:]], **weights))
+
+
 def test_histories_do_not_mix(encoder):
     states = StateEncoder(encoder)
     alone = states.states(["when was it"], [[("dpr", "karpukhin")]], history_weight=0.6, history_beta=1.0)
