@@ -56,7 +56,8 @@ class HopfieldRetriever(EditableRetriever):
 
     A passage is a set of patterns: one of the whole and one of each window of up to three sentences. Its score for a query
     state x is w <x, y_0> + sim(z, x), where z is what the windows give back to x. Earlier turns are a memory too, which pulls
-    the state towards them: normalise(x + lambda sparsemax(beta_h x H^T) H). Make one with `from_documents` or `from_texts`.
+    the state towards them: normalise(x + lambda sparsemax(beta_h x H^T) H); the last 100 count. Make one with `from_documents`
+    or `from_texts`.
 
     A call may set `k`, `history`, `filter` and `score_threshold` in place of the retriever's, as in
     `invoke(question, k=3, filter={"year": {"$gte": 2020}})`. With `filter={}` all passages are searched, with a threshold of
