@@ -20,7 +20,8 @@ from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
-from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder, RecentValues
+from langgraph_convcoa.retrieval.encoders.recent import RecentValues
+from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory

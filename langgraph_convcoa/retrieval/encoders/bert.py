@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.encoders.loading import check_files, location_of
-from langgraph_convcoa.retrieval.encoders.wrappers import RecentValues
+from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 from langgraph_convcoa.retrieval.threads import Each, alone, cores, workers
 
 if TYPE_CHECKING:

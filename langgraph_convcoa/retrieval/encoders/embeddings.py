@@ -10,7 +10,7 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.wrappers import RecentValues
+from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 # So many questions are embedded once: a turn asks for the vectors of its question several times.

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, conver
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.wrappers import RecentValues
+from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
 from langgraph_convcoa.text.clean import clean
 

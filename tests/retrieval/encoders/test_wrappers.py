@@ -8,7 +8,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa import HopfieldRetriever
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder, RecentValues, TwoTowerEncoder
+from langgraph_convcoa.retrieval.encoders.recent import RecentValues
+from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder, TwoTowerEncoder
 from tests.bounds import SECONDS
 from tests.retrieval.conftest import BagOfWords
 
