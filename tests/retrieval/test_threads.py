@@ -1,13 +1,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from langgraph_convcoa.retrieval.threads import cores, workers
 from tests.bounds import SECONDS
+
+
+@pytest.fixture(autouse=True)
+def several_threads() -> Iterator[None]:
+    """The matrix library has two threads before, not the one of the other tests."""
+    with threadpool_limits(2, "blas"):
+        assert set(blas()) == {2}
+        yield
 
 
 def blas() -> list[int]:

@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-FEW, MANY = 400, 1600
-MOST_GB, MOST_GROWTH = 1.0, 0.1
+FEW, MANY = 200, 800
+MOST_GB, MOST_GROWTH = 1.0, 0.05
 
 
 def measured(questions: int, methods: str) -> dict[str, float]:

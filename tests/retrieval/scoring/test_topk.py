@@ -40,7 +40,8 @@ def weights_by_bisection(products, beta):
     there = np.isfinite(products)
     z = np.where(there, beta * np.where(there, products, 0), -np.inf)
     low, high = np.where(there, z, np.inf).min(axis=1) - 1.0, z.max(axis=1)
-    for _ in range(100):
+    # 60 halvings of a stretch of 10,000 leave 10^-14.
+    for _ in range(60):
         middle = (low + high) / 2
         more = np.clip(z - middle[:, None], 0, None).sum(axis=1) > 1
         low, high = np.where(more, middle, low), np.where(more, high, middle)
