@@ -17,8 +17,12 @@ THREAD = "the thread"
 
 def context() -> ForkServerContext:
     processes = multiprocessing.get_context("forkserver")
-    # openai imports the last of these at the first streamed reply with a schema, which would take most of a turn.
-    preload = ["tests.integration.turns", "langgraph.checkpoint.sqlite.aio", "langchain_openai", "openai.resources.beta.beta"]
+    # All that a first turn would import, which would take most of it.
+    preload = [
+        *("tests.integration.turns", "langgraph_convcoa.reasoning.chat_model", "langgraph_convcoa.storage.sqlite"),
+        *("langgraph.checkpoint.sqlite.aio", "langchain_openai", "openai.resources.beta.beta"),
+        *("anyio._backends._asyncio", "httpcore2", "filelock"),
+    ]
     processes.set_forkserver_preload(preload)
     return processes
 
