@@ -28,6 +28,12 @@ class Reply:
 Script = Callable[[dict[str, Any]], "Reply | str"]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # The default of five drops connections that come at once, which are then tried again after a second.
+    request_queue_size = 128
+
+
 class OpenAIServer:
     """Serves `script(request body) -> Reply`; as a context manager it stops itself, and drops what it still delays."""
 
@@ -60,8 +66,7 @@ class OpenAIServer:
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
