@@ -61,9 +61,6 @@ _WHICH = (
     "What {} are you asking about?",
     "Could you be more specific?",
 )
-_REMARKS = ("Thanks.", "Thank you!", "Interesting.", "I see.", "Ok.", "Great, that helps.", "That's good to know.", "Hmm.")
-_REPLIES = ("You're welcome!", "Is there anything else you would like to know?", "Glad to help.", "")
-_REMARK = 0.06
 _OPENINGS = ("Tell me about {}.", "What is {}?", "{}", "I want to know about {}.", "what do you know about {}")
 
 
@@ -235,18 +232,13 @@ def _answer(query: Query, article: _Article, rng: random.Random) -> str:
 
 
 def _styled(example: TrainingExample, rng: random.Random) -> TrainingExample:
-    """The question as people type: at times with a remark before it, often in small letters, often without its mark."""
-    question, history = example.question, example.history
-    if history and rng.random() < _REMARK:
-        place = rng.randrange(len(history))
-        history = (*history[:place], (rng.choice(_REMARKS), rng.choice(_REPLIES)), *history[place:])
-    if rng.random() < _REMARK:
-        question = f"{rng.choice(_REMARKS)} {question}"
+    """The question as people type: often in small letters, often without its mark."""
+    question = example.question
     if rng.random() < 0.3:
         question = question.lower()
     if rng.random() < 0.3:
         question = question.rstrip("?. ")
-    return replace(example, question=question or example.question, history=history)
+    return replace(example, question=question or example.question)
 
 
 def with_synthetic(
