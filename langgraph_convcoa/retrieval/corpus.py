@@ -22,6 +22,7 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 if TYPE_CHECKING:
+    from langgraph_convcoa.retrieval.graph.follow import GraphFollower
     from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -104,6 +105,7 @@ class Corpus(Protocol):
     path: Path | None = None  # The folder that it is kept in.
     bm25: BM25Follower | None = None  # None where words cannot be weighed.
     ann: ANNFollower | None = None
+    graph: GraphFollower | None = None  # None where there is no evidence graph to walk along.
 
     @abstractmethod
     def __len__(self) -> int:

@@ -21,6 +21,7 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_windows
 from langgraph_convcoa.retrieval.encoders.pooled import PassageText
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
+from langgraph_convcoa.retrieval.graph.follow import GraphFollower
 from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
@@ -145,12 +146,13 @@ class MemoryCorpus(Corpus):
 
     bm25: BM25Follower
     ann: ANNFollower
+    graph: GraphFollower
 
     def __init__(self, memory: Memory | None = None) -> None:
         self._state = empty_memory() if memory is None else memory
         self._next_key = int(self._state.keys.max(initial=-1)) + 1
         self._changing = threading.RLock()
-        self.bm25, self.ann = BM25Follower(), ANNFollower()
+        self.bm25, self.ann, self.graph = BM25Follower(), ANNFollower(), GraphFollower()
 
     def __len__(self) -> int:
         return len(self._state)
@@ -192,7 +194,7 @@ class MemoryCorpus(Corpus):
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy changes by itself: its keys are valid under a source of its own. Its BM25 and ANN indexes are built again.
+        # A copy changes by itself: its keys are valid under a source of its own. What follows it is built again.
         return type(self), (replace(self._state, source=secrets.token_hex(16)),)
 
     def __repr__(self) -> str:

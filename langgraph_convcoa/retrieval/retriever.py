@@ -26,6 +26,7 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.filters import Filter, predicate
+from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_settings
 from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings, approximate_settings
 from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
@@ -70,9 +71,9 @@ class HopfieldRetriever(EditableRetriever):
 
     Every returned document is new, has an id, and in its metadata `source`, `score`, `quote`, the window that matched best,
     and `certified`: whether its ranking is certainly the exact one of all that is stored, as it always is unless `approximate`
-    is set or a vector store found the candidates. What depends on the question does not count when documents are compared: one
-    passage that two questions found is equal, so that `MultiQueryRetriever` returns it once. Of a query longer than the
-    encoder reads (256 tokens by default) the start counts.
+    is set, a walk along the `graph` changed it, or a vector store found the candidates. What depends on the question does not
+    count when documents are compared: one passage that two questions found is equal, so that `MultiQueryRetriever` returns it
+    once. Of a query longer than the encoder reads (256 tokens by default) the start counts.
 
     Attributes:
         k: How many documents are returned, at most.
@@ -91,6 +92,10 @@ class HopfieldRetriever(EditableRetriever):
         approximate: None searches everything, exactly. For corpora of millions of patterns, True or `ApproximateSettings`: an
             ANN index (HNSW) names candidates, which are scored exactly (extra `approximate`). Up to ten times as many passages
             as candidates (2,000) the search is exact all the same.
+        graph: None ranks by the score alone. True or `GraphSettings`, for questions that need several passages: a walk along
+            the evidence graph, from the best passages and the names in the question to what these name, ranks what it
+            reaches. `score` stays that of the passage for the question, `path` tells how it was reached, and `certified` is
+            False where the walk changed the ranking. A vector store has no graph.
         corpus: What is searched: a `MemoryCorpus`, an `Index` on disk or a `VectorStoreCorpus`. `model_copy` shares it; a deep
             copy or a pickle has passages in memory of its own, and opens an index on disk again.
         encoder: What encodes the queries, and encoded the corpus.
@@ -122,6 +127,7 @@ class HopfieldRetriever(EditableRetriever):
     filter: Filter | None = None
     return_association: bool = False
     approximate: bool | ApproximateSettings | None = None
+    graph: bool | GraphSettings | None = None
 
     model: SkipValidation[RetrieverModel | str | Path | None] = Field(default=None, repr=False, exclude=True)
 
@@ -142,6 +148,8 @@ class HopfieldRetriever(EditableRetriever):
         settings |= {"corpus": corpus, "encoder": kept, "model": opened or named}
         if isinstance(settings.get("approximate"), Mapping):
             settings["approximate"] = approximate_settings(settings["approximate"])
+        if isinstance(settings.get("graph"), Mapping):
+            settings["graph"] = graph_settings(settings["graph"])
         try:
             super().__init__(**settings)
         except ValidationError as error:
@@ -193,11 +201,15 @@ class HopfieldRetriever(EditableRetriever):
             if ann is not None:
                 corpus.ann.configure(ann, retriever.passage_weight)
                 corpus.ann.build(memory, progress)
+            if graph_settings(retriever.graph) is not None:
+                corpus.graph.links(memory)
             return retriever
         index = open_or_create(path, retriever.encoder, dtype, retriever._settings())
         retriever.corpus = index
         retriever.add_documents(documents, cache=store, progress=progress)
         index.save_lexical()
+        if graph_settings(retriever.graph) is not None:
+            index.save_graph()
         if ann is not None:
             index.save_approximate(ann, passage_weight=retriever.passage_weight, progress=progress)
         return retriever
@@ -402,13 +414,13 @@ class HopfieldRetriever(EditableRetriever):
         states = self._states.states(texts, earlier, **weights)
         return Asked(queries, earlier, states, limit, **weights)
 
-    def _search(self, asked: Asked, view: View) -> tuple[View, list[list[Hit]]]:
+    def _search(self, asked: Asked, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
         """The best passages for each question, and the state of the corpus that was searched."""
         scoring = self._scoring(asked.k)
         for attempt in range(_ATTEMPTS):
             view.check_encoder(self.encoder)
             try:
-                return view, find(self.corpus, view, asked, scoring, self.score_threshold)
+                return view, find(self.corpus, view, asked, scoring, self.score_threshold, paths=paths)
             except StaleSnapshot:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -416,7 +428,7 @@ class HopfieldRetriever(EditableRetriever):
         raise AssertionError
 
     def _documents(self, asked: Asked, view: View, neighbours: int) -> list[Document]:
-        view, found = self._search(asked, view)
+        view, found = self._search(asked, view, paths=True)
         scoring, association = self._scoring(asked.k), self.return_association
         documents = [hit_document(view, hit, asked.states[0], scoring, association=association) for hit in found[0]]
         if not neighbours:
@@ -445,6 +457,7 @@ class HopfieldRetriever(EditableRetriever):
             filter=self.filter,
             approximate=approximate_settings(self.approximate),
             weights=self.model.weights if isinstance(self.model, RetrieverModel) else None,
+            graph=graph_settings(self.graph),
         )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

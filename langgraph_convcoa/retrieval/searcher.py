@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Passage, View
+from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Numbers, Passage, View
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.graph.settings import GraphSettings
+from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, told, walk
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, needs_graph
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
 
-_OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association"})
+_OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "path"})
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Scoring:
     filter: Filter | None
     approximate: ApproximateSettings | None
     weights: HopfieldWeights | None  # Trained W_Q, W_K, W_V; the identity when None.
+    graph: GraphSettings | None = None
 
 
 class Hit(NamedTuple):
@@ -39,6 +44,7 @@ class Hit(NamedTuple):
     score: float
     passage: Passage
     certified: bool
+    path: Sequence[str] = ()  # From the question to the passage along the evidence graph.
 
 
 class FoundMetadata(dict[str, Any]):
@@ -70,21 +76,131 @@ def _lasting(metadata: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if name not in _OF_THE_QUESTION}
 
 
-def find(corpus: Corpus, view: View, asked: Asked, scoring: Scoring, threshold: float | None = None) -> list[list[Hit]]:
-    """The best passages of a view for each question, those that score below the threshold left out."""
-    rankings = _rankings(corpus, view, asked, scoring)
+def find(
+    corpus: Corpus, view: View, asked: Asked, scoring: Scoring, threshold: float | None = None, *, paths: bool = False
+) -> list[list[Hit]]:
+    """The best passages of a view for each question, those that score below the threshold left out, with `paths` if wanted."""
+    lexical, extra = _lexical(corpus, view, asked, scoring)
+    along = [_Along()] * len(asked.queries)
+    if scoring.graph is None or corpus.graph is None or not len(view):
+        rankings = _rankings(corpus, view, asked, scoring, extra)
+    else:
+        rankings, along = _walked(corpus, view, asked, scoring, scoring.graph, lexical, extra)
     kept = [[*zip(r.indices.tolist(), r.scores.tolist(), strict=True)] for r in rankings]
     if threshold is not None:
         kept = [[(number, score) for number, score in found if score >= threshold] for found in kept]
-    numbers = sorted({number for found in kept for number, _ in found})
+    trails = [{number: one.trail(number) for number, _ in found if paths} for one, found in zip(along, kept, strict=True)]
+    wanted = {number for found in kept for number, _ in found}
+    wanted |= {
+        number for one, ways in zip(along, trails, strict=True) for way in ways.values() for number in one.passages(way)
+    }
+    numbers = sorted(wanted)
     passages = dict(zip(numbers, view.fetch(numbers), strict=True))
     return [
-        [Hit(number, score, passages[number], ranking.certified and corpus.complete) for number, score in found]
-        for ranking, found in zip(rankings, kept, strict=True)
+        [
+            Hit(number, score, passages[number], ranking.certified and corpus.complete, one.told(ways.get(number), passages))
+            for number, score in found
+        ]
+        for ranking, found, one, ways in zip(rankings, kept, along, trails, strict=True)
     ]
 
 
-def _rankings(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> list[Ranking]:
+def _lexical(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> tuple[Vectors | None, Vectors | None]:
+    """BM25 of the questions, and what BM25 adds to the scores, (q, n) each; None where words do not count."""
+    if not len(view) or corpus.bm25 is None or not scoring.lexical_weight:
+        return None, None
+    lexical = corpus.bm25.scores(view, asked.queries)
+    extra = np.float32(scoring.lexical_weight) * lexical
+    if scoring.lexical_history and asked.history_weight and any(asked.turns):
+        extra += np.float32(scoring.lexical_history) * corpus.bm25.scores(view, asked.queries, asked.turns)
+    return lexical, extra
+
+
+@dataclass(frozen=True)
+class _Along:
+    """A walk by the numbers of a view; without one there are no paths."""
+
+    walk: Walk | None = None
+    numbers: Numbers | None = None  # Of the walk's passages.
+
+    def trail(self, number: int) -> list[int]:
+        """The walk's nodes on the way to a passage."""
+        if self.walk is None or self.numbers is None:
+            return []
+        return self.walk.trail(int(np.searchsorted(self.numbers, number)))
+
+    def passages(self, trail: Sequence[int]) -> list[int]:
+        """The passages among them."""
+        return [] if self.numbers is None else [int(self.numbers[node]) for node in trail if node < len(self.numbers)]
+
+    def told(self, trail: list[int] | None, passages: dict[int, Passage]) -> list[str]:
+        """The way in words."""
+        if self.walk is None or self.numbers is None or not trail:
+            return []
+        there = {node: passages[int(self.numbers[node])].document for node in trail if node < len(self.numbers)}
+        return told(self.walk, trail, there)
+
+
+def _walked(
+    corpus: Corpus,
+    view: View,
+    asked: Asked,
+    scoring: Scoring,
+    settings: GraphSettings,
+    lexical: Vectors | None,
+    extra: Vectors | None,
+) -> tuple[list[Ranking], list[_Along]]:
+    """Rankings by the mass of a walk, behind it those that it did not reach; the scores are those of the search."""
+    assert corpus.graph is not None
+    # What the walk's first scores have more of BM25 than the search's.
+    more = None if lexical is None else np.float32(max(settings.lexical_weight - scoring.lexical_weight, 0)) * lexical
+    wide = extra if extra is None or more is None else extra + more
+    first = _rankings(corpus, view, asked._replace(k=max(asked.k, FIRST)), scoring, wide)
+    links, numbers = corpus.graph.links(view)
+    allowed = view.allowed(scoring.filter)
+    rankings, along = [], []
+    for row, (question, ranking) in enumerate(zip(asked.queries, first, strict=True)):
+        walked = walk(links, question, np.searchsorted(numbers, ranking.indices), ranking.scores, settings)
+        mass = walked.passages if allowed is None else np.where(allowed[numbers], walked.passages, 0)
+        chosen = numbers[_best(mass, asked.k)]
+        others = ranking.indices[~np.isin(ranking.indices, chosen)]
+        chosen = np.concatenate([chosen, others])[: asked.k] if len(chosen) < asked.k else chosen
+        own = ranking.scores if more is None else ranking.scores - more[row, ranking.indices]
+        scores = dict(zip(ranking.indices.tolist(), own.tolist(), strict=True))
+        missing = np.setdiff1d(chosen, ranking.indices)
+        if len(missing):
+            mask = np.zeros(len(view.keys), dtype=np.bool_)
+            mask[missing] = True
+            [rest] = search(
+                view.patterns_for(missing),
+                asked.states[row : row + 1],
+                k=len(missing),
+                beta=scoring.beta,
+                passage_weight=scoring.passage_weight,
+                allowed=mask,
+                extra=None if extra is None else extra[row : row + 1],
+                weights=scoring.weights,
+            )
+            scores |= dict(zip(rest.indices.tolist(), rest.scores.tolist(), strict=True))
+        # What the search left out scores no more than the last that it found.
+        order = np.lexsort((ranking.indices, -own))[: asked.k]
+        sure = len(ranking.indices) < max(asked.k, FIRST) or own[order[-1]] >= ranking.scores[-1]
+        certified = ranking.certified and bool(sure) and np.array_equal(ranking.indices[order], chosen)
+        found = np.array([scores[number] for number in chosen.tolist()], dtype=np.float64)
+        rankings.append(Ranking(chosen, found, certified, ranking.scored))
+        along.append(_Along(walked, numbers))
+    return rankings, along
+
+
+def _best(mass: npt.NDArray[np.float64], k: int) -> Numbers:
+    """The k greatest above 0, in order; equal ones in the order of their places."""
+    # More than k, so that of equal ones the first are kept.
+    bound = np.partition(mass, len(mass) - k)[len(mass) - k] if k < len(mass) else 0.0
+    there = np.flatnonzero((mass >= bound) & (mass > 0))
+    return there[np.argsort(-mass[there], kind="stable")][:k]
+
+
+def _rankings(corpus: Corpus, view: View, asked: Asked, scoring: Scoring, extra: Vectors | None) -> list[Ranking]:
     if not len(view):
         nothing = np.zeros(0, dtype=np.int64)
         return [Ranking(nothing, nothing.astype(np.float64), True, 0) for _ in asked.queries]
@@ -93,13 +209,9 @@ def _rankings(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> lis
         "beta": scoring.beta,
         "passage_weight": scoring.passage_weight,
         "allowed": view.allowed(scoring.filter),
-        "extra": None,
+        "extra": extra,
         "weights": scoring.weights,
     }
-    if corpus.bm25 is not None and scoring.lexical_weight:
-        terms["extra"] = np.float32(scoring.lexical_weight) * corpus.bm25.scores(view, asked.queries)
-        if scoring.lexical_history and asked.history_weight and any(asked.turns):
-            terms["extra"] += np.float32(scoring.lexical_history) * corpus.bm25.scores(view, asked.queries, asked.turns)
     ann, settings = corpus.ann, scoring.approximate
     if ann is None or settings is None:
         return search(view.patterns, asked.states, **terms)
@@ -112,7 +224,7 @@ def _rankings(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> lis
 
 
 def hit_document(view: View, hit: Hit, state: Vectors, scoring: Scoring, *, association: bool) -> Document:
-    """A new document of a passage, with its `source`, `score`, `certified` and `quote`, and `association` if it is wanted."""
+    """A new document of a passage, with `source`, `score`, `certified`, `quote` and `path`, and `association` if wanted."""
     passage, spans = hit.passage.document, hit.passage.spans
     patterns = view.patterns_for(np.array([hit.number]))
     shares, products = associate(patterns, hit.number, state, scoring.beta, scoring.weights)
@@ -122,6 +234,8 @@ def hit_document(view: View, hit: Hit, state: Vectors, scoring: Scoring, *, asso
     # By product where weights are equal, as all are at beta = 0.
     best = max(range(len(texts)), key=lambda i: (shares[i], products[i]))
     metadata |= {"score": hit.score, "certified": hit.certified, "quote": texts[best]}
+    if hit.path:
+        metadata["path"] = list(hit.path)
     if association:
         metadata["association"] = [
             {"text": text, "start": start, "end": end, "weight": float(weight)}

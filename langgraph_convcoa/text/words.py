@@ -139,9 +139,15 @@ def content_tokens(text: str) -> list[Word]:
     return found
 
 
+def word_matches(text: str) -> Iterator[re.Match[str]]:
+    """The words of a text with their places, in the text of the match (`match.string`): one form for what looks alike, such
+    as full-width digits, composed and decomposed accents.
+    """
+    return _WORD.finditer(text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'"))
+
+
 def _raw_words(text: str) -> Iterator[str]:
-    # One form for what looks alike: full-width digits, composed and decomposed accents.
-    for match in _WORD.finditer(text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'")):
+    for match in word_matches(text):
         word = match.group()
         yield word.replace(",", "") if "," in word and _THOUSANDS.match(word) else word
 

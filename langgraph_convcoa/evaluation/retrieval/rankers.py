@@ -22,6 +22,7 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
 from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
+from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory
@@ -106,6 +107,9 @@ class Rankers:
         if name == "bm25":
             return self._bm25()
         kind, _, channel = name.partition("-")
+        if kind == "graph":
+            settings = GraphSettings(steps=0) if channel else True
+            return self._search(self._retriever("hybrid").model_copy(update={"graph": settings}))
         if kind in ("hybrid", "untrained", "trained"):
             retriever = self._retriever(kind)
             # The copy shares what has been encoded.

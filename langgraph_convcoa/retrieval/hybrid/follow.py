@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
+from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import remove_remains
@@ -25,7 +26,29 @@ from langgraph_convcoa.retrieval.scoring.topk import Ranking
 _LOGGER = logging.getLogger(__name__)
 _NONE: Numbers = np.zeros(0, dtype=np.int64)
 
-_Index = TypeVar("_Index", BM25Index, ANNIndex)
+
+class Followed(Protocol):
+    """An index that is kept in step: the key of each of its entries, and the corpus where they are valid."""
+
+    source: str
+    keys: Numbers
+
+    def save(self, path: Path, /) -> None:
+        """Write it to a file."""
+
+
+class Listed(Followed, Protocol):
+    """One with an entry for each passage, made of its text."""
+
+    def add(self, passages: Iterable[Document], keys: Numbers, /) -> None:
+        """Append passages with their keys."""
+
+    def select(self, numbers: Numbers, /) -> Self:
+        """A new index of some of the entries."""
+
+
+_Index = TypeVar("_Index", bound=Followed)
+_Listed = TypeVar("_Listed", bound=Listed)
 
 
 def behind(changes: int, total: int) -> bool:
@@ -160,7 +183,34 @@ class Follower(ABC, Generic[_Index]):
         return self.path is not None and self.path.is_file()
 
 
-class BM25Follower(Follower[BM25Index]):
+class PassageFollower(Follower[_Listed], Generic[_Listed]):
+    """A follower of an index with an entry for each passage: new passages are appended, and deleted ones leave nothing."""
+
+    @abstractmethod
+    def _empty(self, source: str) -> _Listed:
+        """An index of nothing."""
+
+    def _current(self, view: View) -> _Listed:
+        """The index of a view, whose entries are the passages of `self._numbers`; for the holder of the guard."""
+        self._update(view, False)
+        assert self._index is not None
+        return self._index
+
+    def _update(self, view: View, progress: Progress, checkpoint: Callable[[], object] | None = None) -> None:
+        self._compare(view)
+        index = self._empty(view.source) if self._index is None else self._index
+        if self._index is not None and not len(self._new) and not len(self._gone):
+            return
+        # Read before anything is changed, so that a failure leaves all as it was.
+        added = [passage.document for passage in read(view, self._new)]
+        if len(self._gone):
+            index = index.select(np.flatnonzero(self._numbers != GONE))
+        index.add(added, view.keys[self._new])
+        self._index = index
+        self._place(view)
+
+
+class BM25Follower(PassageFollower[BM25Index]):
     """BM25 of the passages of a corpus, those that are new since the last search being added first."""
 
     name = "BM25 index"
@@ -171,15 +221,16 @@ class BM25Follower(Follower[BM25Index]):
         With `turns` the words of the turns before each query are looked for too (`BM25Index.scores_with_turns`).
         """
         with self._guard:
-            self._update(view, False)
-            assert self._index is not None
-            index, numbers = self._index, self._numbers
+            index, numbers = self._current(view), self._numbers
             found = index.scores(queries) if turns is None else index.scores_with_turns(queries, turns)
         if len(numbers) == len(view.keys) and (numbers == np.arange(len(numbers))).all():
             return found
         result: Vectors = np.zeros((len(queries), len(view.keys)), dtype=np.float32)
         result[:, numbers] = found
         return result
+
+    def _empty(self, source: str) -> BM25Index:
+        return BM25Index(source=source)
 
     def _load(self, path: Path) -> BM25Index:
         index = BM25Index.load(path)
@@ -188,19 +239,6 @@ class BM25Follower(Follower[BM25Index]):
 
     def _fits(self, index: BM25Index, view: View) -> bool:
         return super()._fits(index, view) and len(index.keys) == len(index)
-
-    def _update(self, view: View, progress: Progress, checkpoint: Callable[[], object] | None = None) -> None:
-        self._compare(view)
-        index = BM25Index(source=view.source) if self._index is None else self._index
-        if self._index is not None and not len(self._new) and not len(self._gone):
-            return
-        # Read before anything is changed, so that a failure leaves all as it was.
-        added = [passage.document for passage in read(view, self._new)]
-        if len(self._gone):
-            index = index.select(np.flatnonzero(self._numbers != GONE))
-        index.add(added, view.keys[self._new])
-        self._index = index
-        self._place(view)
 
 
 class ANNFollower(Follower[ANNIndex]):

@@ -19,6 +19,8 @@ from langgraph_convcoa.retrieval.documents.split import rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
+from langgraph_convcoa.retrieval.graph.follow import GraphFollower
+from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_settings
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, approximate_settings
 from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
 from langgraph_convcoa.retrieval.index.database import Head, exists, reading, writing
@@ -33,6 +35,8 @@ LEXICAL_FILE = "lexical.safetensors"
 """Of the BM25 index. What is missing there is read from the passages at the first query that needs it."""
 APPROXIMATE_FILE = "approximate.safetensors"
 """Of the ANN index. What is missing there is linked by the first approximate search where it is much."""
+GRAPH_FILE = "graph.safetensors"
+"""Of the evidence graph. What is missing there is read from the passages at the first query that walks along it."""
 _OPENINGS = 5
 _BATCH_DOCUMENTS = 256
 _BATCH_CHARACTERS = 500_000
@@ -60,6 +64,7 @@ class Index(Corpus):
     Attributes:
         bm25: BM25 over its passages.
         ann: The ANN index over its patterns.
+        graph: The evidence graph of its passages.
 
     Raises:
         RetrievalError: There is no index, it is of another version, damaged or cut short.
@@ -81,6 +86,7 @@ class Index(Corpus):
     path: Path
     bm25: BM25Follower
     ann: ANNFollower
+    graph: GraphFollower
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -89,6 +95,7 @@ class Index(Corpus):
         self._guard = threading.Lock()
         self.bm25 = BM25Follower(self.path / LEXICAL_FILE, self._lock.held)
         self.ann = ANNFollower(self.path / APPROXIMATE_FILE, self._lock.held)
+        self.graph = GraphFollower(self.path / GRAPH_FILE, self._lock.held)
         self._current: Snapshot | None = None
         self.snapshot()
 
@@ -213,7 +220,7 @@ class Index(Corpus):
         """`add_documents`, where a document takes the place of the one that has its id."""
         done = self.ingest(documents, encoder, replace=True, cache=cache, progress=progress)
         ids = [identity for batch in done for identity in batch.ids]
-        self.bm25.purge(self.snapshot())
+        self._purge()
         self._keep_up()
         return ids
 
@@ -236,7 +243,7 @@ class Index(Corpus):
                     database.remove(names)
                     database.put_head(database.head())
             if names:
-                self.bm25.purge(self.snapshot())
+                self._purge()
         return names
 
     def documents(self, ids: Iterable[str]) -> list[Document]:
@@ -255,7 +262,7 @@ class Index(Corpus):
         """Write the patterns again without those that were deleted; readers keep what they see."""
         with self._lock.held():
             compact(self.path, self.snapshot())
-            self.bm25.purge(self.snapshot())
+            self._purge()
             if self._configure_ann():
                 self.ann.purge(self.snapshot())
             else:
@@ -269,6 +276,10 @@ class Index(Corpus):
         is returned: that costs the next process the time, and nothing else.
         """
         return self.bm25.save(self.snapshot())
+
+    def save_graph(self) -> bool:
+        """Write the evidence graph to the folder, as `save_lexical` does the BM25 index."""
+        return self.graph.save(self.snapshot())
 
     def save_approximate(
         self, settings: ApproximateSettings, *, passage_weight: float = 1.0, progress: Progress = False
@@ -300,8 +311,14 @@ class Index(Corpus):
         self.put_settings(settings)
         return True
 
+    def _purge(self) -> None:
+        """Leave nothing of what was deleted in the files of the BM25 index and the evidence graph."""
+        self.bm25.purge(self.snapshot())
+        self.graph.purge(self.snapshot())
+
     def _keep_up(self) -> None:
         self.bm25.keep_up(self.snapshot())
+        self.graph.keep_up(self.snapshot())
         if self._configure_ann():
             self.ann.keep_up(self.snapshot())
 
@@ -325,7 +342,9 @@ class Index(Corpus):
 
 
 def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None, settings: Mapping[str, Any]) -> Index:
-    """The index in a folder, made with these settings where there is none; of one that is there, only its ANN index is set.
+    """The index in a folder, made with these settings where there is none.
+
+    Of one that is there, only the ANN index and the evidence graph are set.
 
     RetrievalError where the index is of another encoder or type, or cannot be opened or made.
     """
@@ -338,6 +357,9 @@ def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None
     ann = approximate_settings(settings.get("approximate"))
     if ann is not None:
         put_approximate(index, ann)
+    graph = graph_settings(settings.get("graph"))
+    if graph is not None:
+        put_graph(index, graph)
     return index
 
 
@@ -349,6 +371,8 @@ def save_index(
     write_index(Path(path), view, encoder, dtype or view.patterns.dtype, settings)
     saved = Index(path)
     saved.save_lexical()
+    if graph_settings(settings.get("graph")) is not None:
+        saved.save_graph()
     ann = approximate_settings(settings.get("approximate"))
     if ann is not None and corpus.ann is not None:
         keys = np.full(len(view.keys), -1, dtype=np.int64)
@@ -362,6 +386,13 @@ def put_approximate(index: Index, settings: ApproximateSettings | None) -> None:
     kept = None if settings is None else settings.model_dump()
     if index.head.settings.get("approximate") != kept:
         index.put_settings({**index.head.settings, "approximate": kept})
+
+
+def put_graph(index: Index, settings: GraphSettings | None) -> None:
+    """Keep with an index whether its searches walk along an evidence graph, and how."""
+    kept = None if settings is None else settings.model_dump()
+    if index.head.settings.get("graph") != kept:
+        index.put_settings({**index.head.settings, "graph": kept})
 
 
 def encoder_of(head: Head) -> Encoder | None:

@@ -1,0 +1,35 @@
+"""Keeps the evidence graph in step with a corpus that changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from langgraph_convcoa.retrieval.corpus import Numbers, View
+from langgraph_convcoa.retrieval.graph.index import GraphIndex
+from langgraph_convcoa.retrieval.hybrid.follow import PassageFollower
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.retrieval.graph.links import Links
+
+
+class GraphFollower(PassageFollower[GraphIndex]):
+    """The evidence graph of the passages of a corpus, those that are new since the last search being added first."""
+
+    name = "evidence graph"
+
+    def links(self, view: View) -> tuple[Links, Numbers]:
+        """The graph of a view, and the number in the view of each of its passages, growing."""
+        with self._guard:
+            return self._current(view).links, self._numbers
+
+    def _empty(self, source: str) -> GraphIndex:
+        return GraphIndex(source=source)
+
+    def _load(self, path: Path) -> GraphIndex:
+        index = GraphIndex.load(path)
+        index.check()
+        return index
+
+    def _fits(self, index: GraphIndex, view: View) -> bool:
+        return super()._fits(index, view) and len(index.keys) == len(index)

@@ -1,0 +1,240 @@
+"""Names in passages and questions, as an evidence graph links them: hashes of words and names, and nothing of the text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from langchain_core.documents import Document
+
+from langgraph_convcoa.retrieval.documents.split import passage_title
+from langgraph_convcoa.text.words import STOP_WORDS, word_matches
+
+Hashes = npt.NDArray[np.int64]
+"""Hashes of words, names and titles. They are even: the lowest bit is a mark."""
+
+Numbers = npt.NDArray[np.int64]
+
+LONGEST = 8
+"""Words of the longest name."""
+
+_FACTOR = 6364136223846793005
+_MASK = 2**64 - 1
+# "Ed Wood (film)": what tells one Ed Wood from another is not said where he is named.
+_QUALIFIER = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*$")
+_WITHIN = frozenset("of the de von van der den del della di da du la le al bin ibn y".split())  # noqa: SIM905
+_JOINTS = frozenset([" ", "-", "'", "–", "&", " & "])
+
+
+class Names(NamedTuple):
+    """What a passage names.
+
+    `title` is the hash of its title without what stands in brackets at the end, 0 where there is none that a text could name,
+    and `words` and `first` are how many words that has and the hash of the first. `document` tells the document that the
+    passage is a part of, 0 where it is the whole.
+    """
+
+    tokens: Hashes  # Each word of the text, marked where it is not in lower case.
+    names: Hashes  # Runs of words with capitals, once each; those that its metadata gives are marked.
+    title: int
+    words: int
+    first: int
+    document: int
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What n passages name, one after the other: the fields of their `Names` with the places where each passage begins."""
+
+    tokens: Hashes
+    token_offsets: Numbers  # (n + 1,)
+    names: Hashes
+    name_offsets: Numbers  # (n + 1,)
+    titles: Hashes  # (n,)
+    words: Numbers  # (n,)
+    firsts: Hashes  # (n,)
+    documents: Hashes  # (n,)
+
+
+class Named(NamedTuple):
+    """A name in a text: its hash, where its words stand, and as it is written."""
+
+    hash: int
+    start: int
+    stop: int
+    text: str
+
+
+def names_of(passage: Document) -> Names:
+    """What a passage names: its title, the words of its text, names in both, and those that its metadata gives.
+
+    Names that are known otherwise, such as a tagger's or a row's cells, are given in `metadata["entities"]`, a list of texts,
+    and triples in `metadata["triples"]`, a list of [subject, predicate, object], whose ends are names.
+
+    Example:
+        >>> found = names_of(Document("Tim Burton directed it.", metadata={"title": "Ed Wood (film)"}))
+        >>> (found.title, found.words) == (name_hash("ed wood"), 2), name_hash("Tim Burton") in found.names
+        (True, True)
+    """
+    text, title = _words(passage.page_content), _words(_unqualified(passage_title(passage)))
+    runs = {run.hash for words in (text, title) for run in _runs(words)}
+    given = {hashed | 1 for name in given_names(passage.metadata) if (hashed := name_hash(name))}
+    names = np.array(sorted(runs | given), dtype=np.int64)
+    document = passage.metadata.get("document_id")
+    plain = [word.hash & ~1 for word in title]
+    title_hash = name_hash(_unqualified(passage_title(passage))) if title else 0
+    return Names(
+        np.array([word.hash for word in text], dtype=np.int64),
+        names,
+        title_hash,
+        len(plain) if title_hash else 0,
+        plain[0] if title_hash else 0,
+        0 if document is None else _hash(f"\0{document}"),
+    )
+
+
+def names_in(text: str, known: Hashes) -> list[Named]:
+    """The names of a text that are among known ones (growing hashes), of those that overlap the longest.
+
+    Example:
+        >>> known = np.sort([name_hash("Ed Wood"), name_hash("wood")])
+        >>> [name.text for name in names_in("who directed ed wood?", known)]
+        ['ed wood']
+    """
+    words = _words(text)
+    tokens = np.array([word.hash & ~1 for word in words], dtype=np.int64)
+    found: list[Named] = []
+    for size in range(min(LONGEST, len(words)), 0, -1):
+        starts = np.arange(len(words) - size + 1)
+        hashes = joined_hashes(tokens, size, starts)
+        for start in np.flatnonzero(is_among(hashes, known)).tolist():
+            stop = start + size
+            if all(stop <= other.start or other.stop <= start for other in found):
+                whole = words[start].source[words[start].start : words[stop - 1].stop]
+                found.append(Named(int(hashes[start]), start, stop, whole))
+    return sorted(found, key=lambda name: name.start)
+
+
+def name_hash(name: str) -> int:
+    """The hash of a name, whatever its case and punctuation; 0 where it is none that a text could be searched for.
+
+    Example:
+        >>> name_hash("Ed Wood") == name_hash("ed  wood"), name_hash("the"), name_hash("1984")
+        (True, 0, 0)
+    """
+    words = _words(name)
+    if not 0 < len(words) <= LONGEST or not any(c.isalpha() for c in name):
+        return 0
+    if len(words) == 1 and words[0].lower in STOP_WORDS:
+        return 0
+    return _joined(words)
+
+
+def joined_hashes(tokens: Hashes, size: int, starts: npt.NDArray[np.int64]) -> Hashes:
+    """The hashes of the names of `size` words that begin at these places of unmarked tokens."""
+    joined = np.full(len(starts), size, dtype=np.uint64)
+    unsigned = tokens.view(np.uint64)
+    for place in range(size):
+        joined = joined * np.uint64(_FACTOR) + unsigned[starts + place]
+        joined ^= joined >> np.uint64(29)
+    return (joined & np.uint64(_MASK - 1)).view(np.int64)
+
+
+def is_among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:
+    """Whether each hash is among known ones, which grow."""
+    if not len(known):
+        return np.zeros(len(hashes), dtype=np.bool_)
+    there: npt.NDArray[np.bool_] = known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)] == hashes
+    return there
+
+
+class _Word(NamedTuple):
+    lower: str
+    hash: int
+    start: int
+    stop: int
+    capital: bool
+    owner: bool  # Whether 's was behind it.
+    source: str
+
+
+def _words(text: str) -> list[_Word]:
+    found = []
+    for match in word_matches(text):
+        raw = match.group()
+        owner = raw[-2:] in ("'s", "'S")
+        raw = raw[:-2] if owner else raw
+        # Scripts without cases have no lower case either.
+        mark = not raw[0].islower()
+        start, lower = match.start(), raw.lower()
+        found.append(_Word(lower, _hash(lower) | mark, start, start + len(raw), raw[0].isupper(), owner, match.string))
+    return found
+
+
+def _runs(words: Sequence[_Word]) -> Iterator[Named]:
+    """Runs of words with capitals, and of "of", "de" and the like between them, without function words at their ends."""
+    run: list[int] = []
+    for number, word in enumerate(words):
+        if run and not _goes_on(words[run[-1]], word):
+            yield from _name(words, run)
+            run = []
+        if word.capital or (run and word.lower in _WITHIN):
+            run.append(number)
+        elif run:
+            yield from _name(words, run)
+            run = []
+    yield from _name(words, run)
+
+
+def _goes_on(last: _Word, word: _Word) -> bool:
+    gap = word.source[last.stop : word.start]
+    return not last.owner and (gap in _JOINTS or (gap in (". ", ".") and last.capital and last.stop - last.start == 1))
+
+
+def _name(words: Sequence[_Word], run: list[int]) -> Iterator[Named]:
+    start, stop = (run[0], run[-1] + 1) if run else (0, 0)
+    while start < stop and words[start].lower in STOP_WORDS:
+        start += 1
+    while start < stop and (words[stop - 1].lower in STOP_WORDS or not words[stop - 1].capital):
+        stop -= 1
+    text = words[start].source[words[start].start : words[stop - 1].stop] if start < stop else ""
+    if len(text) > 2 and stop - start <= LONGEST:
+        yield Named(_joined(words[start:stop]), start, stop, text)
+
+
+def _joined(words: Sequence[_Word]) -> int:
+    """`joined_hashes` of one name, some ten times as fast."""
+    joined = len(words)
+    for word in words:
+        joined = (joined * _FACTOR + ((word.hash & ~1) & _MASK)) & _MASK
+        joined ^= joined >> 29
+    joined &= _MASK - 1
+    return joined - 2**64 if joined >> 63 else joined
+
+
+def given_names(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """The names that metadata gives: entities, and the ends of triples."""
+    entities, triples = metadata.get("entities"), metadata.get("triples")
+    yield from (name for name in _sequence(entities) if isinstance(name, str))
+    for triple in _sequence(triples):
+        if isinstance(triple, Sequence) and len(triple) == 3:
+            yield from (end for end in (triple[0], triple[2]) if isinstance(end, str))
+
+
+def _sequence(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _unqualified(title: str) -> str:
+    return _QUALIFIER.sub("", title) or title
+
+
+@lru_cache(maxsize=500_000)
+def _hash(word: str) -> int:
+    return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest(), "little", signed=True) & ~1

@@ -1,0 +1,135 @@
+"""The graph follows its corpus: whatever was added, replaced and deleted, it is the one of the passages that are there."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.corpus import read
+from langgraph_convcoa.retrieval.graph.follow import GraphFollower
+from langgraph_convcoa.retrieval.graph.index import GraphIndex
+from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index
+from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests.retrieval.conftest import BagOfWords
+
+NAMES = ["Ada Lovelace", "Charles Babbage", "London", "Engine (machine)", "Ada"]
+
+
+def document(number, title, named, parts=1):
+    text = " ".join(f"Here {NAMES[n]} met {NAMES[n - 1]} at the Royal Society." for n in named) or "Nothing."
+    body = "\n\n".join([text] + [f"Part {part} about {NAMES[part % 5]} and {'words ' * 50}" for part in range(1, parts)])
+    return Document(body, id=f"d{number}", metadata={"title": NAMES[title]} if title < len(NAMES) else {})
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.entities, other.entities)
+    np.testing.assert_array_equal(one.common, other.common)
+    for name in ("weights", "transitions"):
+        assert (getattr(one, name) != getattr(other, name)).nnz == 0
+
+
+def anew(corpus):
+    view = corpus.snapshot()
+    return GraphIndex(passage.document for passage in read(view)).links
+
+
+documents = st.builds(
+    document, st.integers(0, 5), st.integers(0, 5), st.lists(st.integers(0, 4), max_size=3), st.sampled_from([1, 1, 3])
+)
+changes = st.lists(st.one_of(documents, st.integers(0, 5).map("d{}".format)), min_size=1, max_size=8)
+
+
+def change(corpus, changed, encoder):
+    if isinstance(changed, str):
+        corpus.delete([changed])
+    else:
+        corpus.update([changed], encoder)
+
+
+@settings(max_examples=25, deadline=None)
+@given(changes)
+def test_additions_and_deletions_leave_the_graph_of_what_is_there(steps):
+    encoder, corpus, follower = BagOfWords(), MemoryCorpus(), GraphFollower()
+    for step in steps:
+        change(corpus, step, encoder)
+        same(follower.links(corpus.snapshot())[0], anew(corpus))
+
+
+def test_an_index_on_disk_keeps_its_graph(tmp_path):
+    encoder = BagOfWords()
+    made = [document(n, n % 6, [n % 5, (n + 2) % 5], 1 + 2 * (n % 2)) for n in range(8)]
+    retriever = HopfieldRetriever.from_documents(made, encoder=encoder, path=tmp_path / "index", graph=True)
+    assert (tmp_path / "index" / GRAPH_FILE).is_file()
+    for step in ("d3", document(1, 0, [2]), document(9, 3, [1]), "d9"):
+        change(retriever.corpus, step, encoder)
+        opened = Index(tmp_path / "index")
+        same(opened.graph.links(opened.snapshot())[0], anew(opened))
+    opened.compact()
+    same(opened.graph.links(opened.snapshot())[0], anew(opened))
+    assert HopfieldRetriever.from_pretrained(tmp_path / "index", encoder=encoder).graph
+
+
+def test_what_was_deleted_is_not_in_the_file(tmp_path):
+    encoder = BagOfWords()
+    made = [document(n, n, [n]) for n in range(4)]
+    HopfieldRetriever.from_documents(made, encoder=encoder, path=tmp_path / "index", graph=True)
+    Index(tmp_path / "index").delete(["d2"])
+    kept, expected = GraphIndex.load(tmp_path / "index" / GRAPH_FILE), GraphIndex([made[0], made[1], made[3]])
+    assert len(kept) == 3
+    same(kept.links, expected.links)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:-9] + b"damaged!!", lambda data: b""])
+def test_a_graph_that_is_missing_or_damaged_is_rebuilt(tmp_path, damage, caplog):
+    encoder = BagOfWords()
+    HopfieldRetriever.from_documents([document(n, n, [n]) for n in range(4)], encoder=encoder, path=tmp_path / "i", graph=True)
+    file = tmp_path / "i" / GRAPH_FILE
+    file.write_bytes(damage(file.read_bytes()))
+    opened = Index(tmp_path / "i")
+    same(opened.graph.links(opened.snapshot())[0], anew(opened))
+    assert "evidence graph is rebuilt" in caplog.text
+    with pytest.raises(RetrievalError):
+        GraphIndex.load(file).check()
+
+
+def test_passages_without_titles_are_linked_by_the_rare_names_that_they_share():
+    texts = ["Here Ada Lovelace wrote.", "Then Ada Lovelace died.", "Nobody was there.", *["It was London."] * 11]
+    links = GraphIndex(Document(text) for text in texts).links
+    assert links.weights.getnnz(axis=1).tolist() == [1, 1, 0] + [0] * 11
+
+
+def test_parts_of_a_document_are_linked_with_those_beside_them():
+    parts = [Document("x", metadata={"document_id": name}) for name in "aabb"]
+    transitions = GraphIndex(parts).links.transitions.toarray()
+    assert np.argwhere(transitions).tolist() == [[0, 1], [1, 0], [2, 3], [3, 2]]
+
+
+def test_a_title_that_every_passage_names_links_nothing():
+    texts = [Document("Here is London.", metadata={"title": "London" if n == 0 else f"Town{n}"}) for n in range(40)]
+    links = GraphIndex(texts).links
+    assert links.weights.getnnz(axis=1).tolist() == [1] * 40
+    few = GraphIndex(texts[:5]).links
+    assert few.weights.getnnz(axis=1).tolist() == [1, 2, 2, 2, 2]
+
+
+def test_given_names_link_however_many_passages_have_them():
+    rows = [Document("x", metadata={"entities": ["row of cells"]}) for _ in range(30)]
+    others = [Document("y") for _ in range(600)]
+    assert GraphIndex([*rows, *others]).links.edges == 30
+
+
+def test_a_million_rows_of_one_name_have_as_many_links_as_rows():
+    counts = []
+    for n in (500, 1000):
+        rows = [Document(f"Row {k} of London, Ada.", metadata={"title": "Table", "entities": ["sales"]}) for k in range(n)]
+        counts.append(GraphIndex(rows).links.edges)
+    # The title alone is an entity; the names that all rows have link nothing.
+    assert counts == [500, 1000]
+
+
+def test_nothing_is_a_graph_too():
+    links = GraphIndex().links
+    assert (links.passages, len(links.entities), links.edges) == (0, 0, 0)

@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+
+from langgraph_convcoa.retrieval.graph.names import joined_hashes, name_hash, names_in, names_of
+
+
+def named(text, **metadata):
+    """Which of the names in a list of candidates a passage has."""
+    found = set((names_of(Document(text, metadata=metadata)).names & ~1).tolist())
+    return lambda *names: [name for name in names if name_hash(name) in found]
+
+
+def test_runs_of_capitals_are_names():
+    text = "In 1994 Tim Burton's Ed Wood met J. K. Rowling of Oxford. The United States, Ada and Bob were there; so was it."
+    has = named(text)
+    wanted = ["Tim Burton", "Ed Wood", "J. K. Rowling of Oxford", "United States", "Ada", "Bob"]
+    assert has(*wanted) == wanted
+    assert has("The United States", "In", "Burton", "Ada and Bob", "1994", "so") == []
+
+
+def test_given_names_and_the_ends_of_triples_are_names():
+    has = named("nothing here", entities=["photosynthesis", 7, "the"], triples=[["Ada", "wrote", "notes"], "no triple", ["a"]])
+    assert has("photosynthesis", "Ada", "notes") == ["photosynthesis", "Ada", "notes"]
+    assert has("wrote") == []
+
+
+@pytest.mark.parametrize("entities", [None, 7, "Ada", {"a": 1}, [None], [["Ada"]]])
+def test_metadata_of_another_shape_names_nothing(entities):
+    assert names_of(Document("nothing here", metadata={"entities": entities, "triples": entities})).names.tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("title", "form"),
+    [("Ed Wood (film)", "ed wood"), ("ED WOOD", "Ed Wood"), ("(500) Days of Summer", "500 days of summer"), ("東京", "東京")],
+)
+def test_a_title_is_known_by_its_words(title, form):
+    assert names_of(Document("x", metadata={"title": title})).title == name_hash(form) != 0
+
+
+@pytest.mark.parametrize("title", ["", "(", "1984", "It", "...", "a b c d e f g h i", None, 7])
+def test_titles_that_no_text_could_be_searched_for(title):
+    assert names_of(Document("x", metadata={"title": title})).title == 0
+
+
+def test_of_names_that_overlap_the_longest_is_meant():
+    known = np.sort([name_hash(name) for name in ("Ed Wood", "Wood", "Wood Green", "Tim")])
+    found = names_in("Did ed wood, or Tim, live in Wood Green?", known)
+    assert [name.text for name in found] == ["ed wood", "Tim", "Wood Green"]
+    assert names_in("", known) == names_in("Ed Wood", known[:0]) == []
+
+
+def test_the_hash_of_one_name_is_that_of_many():
+    tokens = np.array([name_hash("ed"), name_hash("wood"), name_hash("film")], dtype=np.int64)
+    pairs = joined_hashes(tokens, 2, np.array([0, 1]))
+    assert len(set(pairs.tolist())) == 2
+    assert (pairs % 2 == 0).all()
