@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -59,7 +59,10 @@ class ActionChain(BaseModel):
 
 
 class ChainItem(TypedDict):
-    """A node of the chain after its turn, as it stands in the graph's output. `evidence` holds document ids, best first."""
+    """A node of the chain after its turn, as it stands in the graph's output. `evidence` holds document ids, best first.
+
+    `paths` tells of those that a walk along the evidence graph led to, by id, the steps from the question to them.
+    """
 
     action: str
     sub_question: str
@@ -70,3 +73,4 @@ class ChainItem(TypedDict):
     score: float
     reason: str
     evidence: list[str]
+    paths: NotRequired[dict[str, list[str]]]

@@ -34,6 +34,10 @@ class KnowledgeRetrievalSettings(BaseModel):
         description="Search with the conversation's state. Left empty: for the question as it stands, and where sub-questions "
         "are not self-contained.",
     )
+    graph: bool | None = Field(
+        default=None,
+        description="Follow the names in passages to what no single one answers; as the retriever is set when left empty.",
+    )
 
 
 class KnowledgeRetrieval:
@@ -99,6 +103,8 @@ class KnowledgeRetrieval:
             options["k"] = request.k
         if request.neighbours and "neighbours" in self._options:
             options["neighbours"] = request.neighbours
+        if request.settings.get("graph") is not None and "graph" in self._options:
+            options["graph"] = request.settings["graph"]
         if request.history:
             if "history" in self._options:
                 options["history"] = list(request.history)
@@ -149,10 +155,10 @@ def _only_plain(retriever: BaseRetriever) -> bool:
 
 
 def _options(retriever: object) -> set[str]:
-    """Which of `k`, `history` and `neighbours` a call may set: what every retriever in it takes and no wrapper has set."""
+    """The options that a call may set: what every retriever in it takes and no wrapper has set."""
     if isinstance(retriever, BaseRetriever):
         search = retriever._get_relevant_documents if _only_plain(retriever) else retriever._aget_relevant_documents
-        return {"k", "history", "neighbours"} & set(inspect.signature(search).parameters)
+        return {"k", "history", "neighbours", "graph"} & set(inspect.signature(search).parameters)
     if isinstance(retriever, RunnableBindingBase):
         return _options(retriever.bound) - set(retriever.kwargs)
     if isinstance(retriever, RunnableConfigurableFields):

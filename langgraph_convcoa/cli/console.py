@@ -64,6 +64,16 @@ def citation_line(number: int, citation: Mapping[str, Any]) -> str:
     return one_line(f"[{number}] {where}", 400) + (f' - "{quote}"' if quote else "")
 
 
+def path_line(path: Sequence[str]) -> str:
+    """How a passage was reached along the evidence graph, in one line.
+
+    Example:
+        >>> path_line(["question", "Ed Wood (film)", '"Tim Burton"', "Tim Burton"])
+        'question -> Ed Wood (film) -> "Tim Burton" -> Tim Burton'
+    """
+    return one_line(" -> ".join(map(str, path)), 400)
+
+
 def usage_line(usage: Mapping[str, Any]) -> str:
     """The cost of a turn in one line.
 
@@ -234,6 +244,8 @@ def show_why(err: Console, output: Mapping[str, Any]) -> None:
         ):
             if value:
                 err.print(Text(f"     {name}: {one_line(str(value), 400)}", style="dim"))
+        for path in (item.get("paths") or {}).values():
+            err.print(Text(f"     path: {path_line(path)}", style="dim"))
 
 
 def show_sources(err: Console, output: Mapping[str, Any]) -> None:

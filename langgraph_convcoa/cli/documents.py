@@ -20,9 +20,16 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def open_retriever(
-    docs: str, *, k: int = 5, max_mb: float = 50.0, cache: bool = True, progress: bool = False
+    docs: str,
+    *,
+    k: int = 5,
+    graph: bool | None = None,
+    max_mb: float = 50.0,
+    cache: bool = True,
+    progress: bool = False,
 ) -> HopfieldRetriever:
     """A retriever over the documents, or the index, at a path; "demo" is the demonstration's where no such path exists."""
+    chosen = {} if graph is None else {"graph": graph}
     from langgraph_convcoa.retrieval.documents.load import load_documents
     from langgraph_convcoa.retrieval.index.database import is_index
 
@@ -34,10 +41,10 @@ def open_retriever(
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     if documents is None:
-        return HopfieldRetriever.from_pretrained(docs, k=k)
+        return HopfieldRetriever.from_pretrained(docs, k=k, **chosen)
     store = open_cache() if cache else None
     advice = LongWork(f"This takes over a minute. To ask again without it: convcoa index {docs} --out DIR")
-    return HopfieldRetriever.from_documents(documents, k=k, cache=store, progress=advice if progress else False)
+    return HopfieldRetriever.from_documents(documents, k=k, cache=store, progress=advice if progress else False, **chosen)
 
 
 def documents_of(docs: str | None, index: Path | None) -> str:

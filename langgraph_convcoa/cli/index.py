@@ -48,6 +48,14 @@ def index(
             "of which windows are (2.3 times less, found worse). As the index has it when left out.",
         ),
     ] = None,
+    graph: Annotated[
+        bool | None,
+        option(
+            None,
+            "Keep an evidence graph too, for questions that need several passages; as the index has it when left out.",
+            "--graph/--no-graph",
+        ),
+    ] = None,
     passages: Annotated[
         bool,
         option(
@@ -70,6 +78,7 @@ def index(
       convcoa index papers/ notes.md --out all.index --dtype int8
       convcoa index archive/ --out archive.index --approximate
       convcoa index archive/ --out archive.index --windows pooled
+      convcoa index papers/ --out papers.index --graph
       convcoa index wiki.tsv --passages --out wiki.index --dtype int8 --approximate
       convcoa search papers.index "who introduced it?"
     """
@@ -83,9 +92,10 @@ def index(
     # Before the index is made, so that a wrong path makes none.
     first = next(documents)
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+    from langgraph_convcoa.retrieval.graph.settings import graph_settings
     from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, approximate_settings
     from langgraph_convcoa.retrieval.index.database import is_index
-    from langgraph_convcoa.retrieval.index.index import Index, open_or_create, put_approximate
+    from langgraph_convcoa.retrieval.index.index import Index, open_or_create, put_approximate, put_graph
     from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
@@ -102,25 +112,38 @@ def index(
     if approximate is not None and approximate != (stage is not None):
         stage = approximate_settings(approximate)
         put_approximate(opened, stage)
+    if graph is not None:
+        put_graph(opened, graph_settings(graph))
+    linked = graph_settings(opened.head.settings.get("graph")) is not None
     added = updated = unchanged = 0
     for done in opened.ingest(chain([first], documents), encoder, replace=True, progress=True):
         added, updated, unchanged = added + done.added, updated + done.updated, unchanged + done.unchanged
     if 2 * opened.snapshot().pattern_count < opened.head.rows:
         opened.compact()
     opened.save_lexical()
+    if linked:
+        opened.save_graph()
     if stage is not None:
         opened.save_approximate(stage, passage_weight=opened.head.settings.get("passage_weight", 1.0), progress=True)
     patterns, kept = opened.snapshot().pattern_count, opened.head.dtype
     size = sum(file.stat().st_size for file in out.iterdir() if file.is_file())
     if as_json:
         counts = {"added": added, "updated": updated, "unchanged": unchanged, "passages": len(opened)}
-        report = {"index": str(out), **counts, "patterns": patterns, "dtype": kept, "approximate": stage is not None}
+        report = {
+            "index": str(out),
+            **counts,
+            "patterns": patterns,
+            "dtype": kept,
+            "approximate": stage is not None,
+            "graph": linked,
+        }
         print_json({**report, "bytes": size})
         return
     console, _ = consoles()
     console.out(
         f"{out}: {added} documents added, {updated} updated, {unchanged} unchanged; "
-        f"{len(opened)} passages, {patterns} patterns as {kept}, {'with a graph, ' if stage else ''}{size / 1e6:.1f} MB"
+        f"{len(opened)} passages, {patterns} patterns as {kept}, {'with an ANN index, ' if stage else ''}"
+        f"{'with an evidence graph, ' if linked else ''}{size / 1e6:.1f} MB"
     )
 
 

@@ -56,6 +56,14 @@ BaseUrl = Annotated[
 PassageCount = Annotated[
     int | None, option("N", "Passages a sub-question; 5 with a model, 10 without.", "-k", "--k", min=1, max=100)
 ]
+Graph = Annotated[
+    bool | None,
+    option(
+        None,
+        "Follow the names in passages to what no single one answers; as an index has it, else not, when left out.",
+        "--graph/--no-graph",
+    ),
+]
 AsJson = Annotated[bool, option(None, "Print the result as JSON and nothing else on standard output.", "--json")]
 MaxMb = Annotated[float, option("N", "The most text to read, in megabytes.", "--max-mb", min=0.001, max=1e6)]
 Plot = Annotated[Path | None, option("FILE", "Draw the curves, as .png, .svg or .pdf.", callback=_drawable)]
@@ -95,6 +103,7 @@ class ConversationOptions:
         ),
     ] = None
     k: PassageCount = None
+    graph: Graph = None
     threshold: Annotated[
         float | None, option("T", "Faith score above which a guess is kept; calibrated by default.", min=0.0, max=1.0)
     ] = None

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from langgraph_convcoa.cli.console import citation_line, consoles, print_json
+from langgraph_convcoa.cli.console import citation_line, consoles, path_line, print_json
 from langgraph_convcoa.cli.documents import open_retriever, read_history
-from langgraph_convcoa.cli.options import DEFAULT_MAX_MB, AsJson, MaxMb, NoCache, option, proper_text
+from langgraph_convcoa.cli.options import DEFAULT_MAX_MB, AsJson, Graph, MaxMb, NoCache, option, proper_text
 from langgraph_convcoa.errors import InputError
 
 
@@ -24,6 +24,7 @@ def search(
     exact: Annotated[
         bool, option(None, "Search all of an index that keeps a graph for approximate search.", "--exact")
     ] = False,
+    graph: Graph = None,
     as_json: AsJson = False,
     max_mb: MaxMb = DEFAULT_MAX_MB,
     no_cache: NoCache = False,
@@ -34,12 +35,13 @@ def search(
       convcoa search demo "capacity of a Hopfield network" -k 3
       convcoa search papers.index "who wrote it?"
       convcoa search archive.index "who wrote it?" --exact
+      convcoa search papers.index "when was the author of the first paper born?" --graph
       convcoa search papers/ "when was it published?" --history turns.json --json
     """
     if not query.strip():
         raise InputError("the query is empty: write what to look for")
     turns = read_history(history) if history else []
-    retriever = open_retriever(path, k=k, max_mb=max_mb, cache=not no_cache, progress=True)
+    retriever = open_retriever(path, k=k, graph=graph, max_mb=max_mb, cache=not no_cache, progress=True)
     if exact:
         retriever = retriever.model_copy(update={"approximate": None})
     found = retriever.invoke(proper_text(query), history=turns)
@@ -49,6 +51,7 @@ def search(
             [
                 {"id": document.id, "source": document.metadata.get("source")}
                 | {name: document.metadata.get(name, "") for name in described}
+                | {name: document.metadata[name] for name in ("path",) if name in document.metadata}
                 | {"text": document.page_content}
                 for document in found
             ]
@@ -60,3 +63,5 @@ def search(
     for number, document in enumerate(found, start=1):
         line = citation_line(number, {"id": document.id, **document.metadata})
         out.out(f"{document.metadata['score']:.3f} {line}")
+        if len(path := document.metadata.get("path") or ()) > 2:
+            out.out(f"      {path_line(path)}")

@@ -228,7 +228,7 @@ def open_session(options: ConversationOptions, command: str) -> Session:
         provider = as_search(web)
     retriever, titles = None, []
     if docs:
-        retriever = open_retriever(docs, max_mb=options.max_mb, cache=not options.no_cache, progress=True)
+        retriever = open_retriever(docs, graph=options.graph, max_mb=options.max_mb, cache=not options.no_cache, progress=True)
         # An encoder that does not fit is refused now, and loading it takes nothing from the time of the first look-up.
         retriever.check_encoder()
         from langgraph_convcoa.retrieval.corpus import read

@@ -135,6 +135,8 @@ def verify_chain(
             "reason": "",
             "evidence": [str(document.id) for document in here.documents],
         }
+        if paths := _paths(here.documents):
+            item["paths"] = paths
         items.append(item)
         if (earlier := known.get(index)) is not None:
             item |= {"answer": without_marks(earlier["answer"]), "status": "recalled", "score": earlier["score"]}
@@ -195,10 +197,16 @@ def stand(checked: Sequence[Checked]) -> bool:
     return bool(checked) and all(sentence.stands for sentence in checked)
 
 
+def _paths(documents: Sequence[Document]) -> dict[str, list[str]]:
+    """How documents were reached by way of others."""
+    paths = {str(document.id): document.metadata.get("path") for document in documents}
+    return {name: [str(step) for step in path] for name, path in paths.items() if isinstance(path, list) and len(path) > 2}
+
+
 def _question_item(turn: TurnRuntime, state: ConvCoAState, evidence: Evidence) -> ChainItem:
     """The question itself as an item of the chain, before it is judged."""
     found = evidence.found[LOOKED]
-    return {
+    item: ChainItem = {
         "action": next(iter(turn.actions.looking() or turn.actions.actions)),
         "sub_question": state["plan"]["optimized_question"],
         "guess_answer": "",
@@ -209,6 +217,9 @@ def _question_item(turn: TurnRuntime, state: ConvCoAState, evidence: Evidence) -
         "reason": found.error,
         "evidence": [str(document.id) for document in found.documents],
     }
+    if paths := _paths(found.documents):
+        item["paths"] = paths
+    return item
 
 
 def judge(

@@ -60,7 +60,7 @@ class HopfieldRetriever(EditableRetriever):
     the state towards them: normalise(x + lambda sparsemax(beta_h x H^T) H); the last 100 count. Make one with `from_documents`
     or `from_texts`.
 
-    A call may set `k`, `history`, `filter` and `score_threshold` in place of the retriever's, as in
+    A call may set `k`, `history`, `filter`, `score_threshold` and `graph` in place of the retriever's, as in
     `invoke(question, k=3, filter={"year": {"$gte": 2020}})`. With `filter={}` all passages are searched, with a threshold of
     -inf none is left out. With `neighbours` so many parts of the same document come with each part of a long one that is
     found, on either side, none twice: they are one text then, and `part` in its metadata is the place of what was found in it.
@@ -301,8 +301,9 @@ class HopfieldRetriever(EditableRetriever):
         filter: Filter | None = None,
         score_threshold: float | None = None,
         neighbours: int = 0,
+        graph: bool | GraphSettings | None = None,
     ) -> list[Document]:
-        called = self._called(filter=filter, score_threshold=score_threshold)
+        called = self._called(filter=filter, score_threshold=score_threshold, graph=graph)
         asked = called._asked([query], [history], k, neighbours)
         return called._documents(asked, self.corpus.view(asked), neighbours)
 
@@ -316,8 +317,9 @@ class HopfieldRetriever(EditableRetriever):
         filter: Filter | None = None,
         score_threshold: float | None = None,
         neighbours: int = 0,
+        graph: bool | GraphSettings | None = None,
     ) -> list[Document]:
-        called = self._called(filter=filter, score_threshold=score_threshold)
+        called = self._called(filter=filter, score_threshold=score_threshold, graph=graph)
         asked = await run_in_executor(None, called._asked, [query], [history], k, neighbours)
         return await run_in_executor(None, called._documents, asked, await self.corpus.aview(asked), neighbours)
 

@@ -108,7 +108,7 @@ def test_a_graph_is_kept_on_request_and_an_exact_search_can_be_asked_for(docs: P
     assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["approximate"] is False
     assert not (made / APPROXIMATE_FILE).exists()
     result = convcoa("index", docs, "--out", made, "--approximate")
-    assert "with a graph" in result.stdout
+    assert "with an ANN index" in result.stdout
     assert (made / APPROXIMATE_FILE).exists()
     # Kept without being asked for again.
     assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["approximate"] is True

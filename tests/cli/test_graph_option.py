@@ -1,0 +1,42 @@
+"""The evidence graph at the terminal: kept by `index`, followed by `search`, told by `ask --why`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from langgraph_convcoa.cli.app import app
+from langgraph_convcoa.cli.console import show_why
+
+
+def convcoa(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def test_an_index_keeps_its_graph_until_it_is_told_otherwise(tmp_path: Path) -> None:
+    from langgraph_convcoa.retrieval.index.index import GRAPH_FILE
+
+    docs, made = tmp_path / "docs", tmp_path / "made"
+    docs.mkdir()
+    (docs / "film.md").write_text("# Ed Wood\n\nIt was directed by Tim Burton.")
+    (docs / "man.md").write_text("# Tim Burton\n\nHe came from Burbank.")
+    for number in range(4):
+        (docs / f"other{number}.md").write_text(f"# Film {number}\n\nThe director of film {number} lived where it was made.")
+    assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["graph"] is False
+    assert "with an evidence graph" in convcoa("index", docs, "--out", made, "--graph").stdout
+    assert (made / GRAPH_FILE).is_file()
+    found = convcoa("search", made, "Where did the director of Ed Wood live?", "-k", "2").stdout
+    assert '"Tim Burton" -> Tim Burton' in found
+    rows = json.loads(convcoa("search", made, "Where did the director of Ed Wood live?", "--no-graph", "--json").stdout)
+    assert all("path" not in row for row in rows)
+    assert json.loads(convcoa("index", docs, "--out", made, "--json", "--no-graph").stdout)["graph"] is False
+
+
+def test_why_tells_the_path_to_a_piece_of_evidence() -> None:
+    item = {"action": "knowledge_retrieval", "status": "kept", "score": 1.0, "sub_question": "Who?", "evidence": ["a", "b"]}
+    console = Console(width=120, record=True)
+    show_why(console, {"chain": [item | {"paths": {"b": ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]}}]})
+    assert 'path: question -> Ed Wood -> "Tim Burton" -> Tim Burton' in console.export_text()
