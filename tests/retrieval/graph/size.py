@@ -48,10 +48,9 @@ def main() -> None:
         walk(links, "Who was it?", first, np.linspace(1, 0, FIRST), GraphSettings())
         took.append(time.process_time() - start)
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(
-        f"{count} passages, {len(links.entities)} entities, {links.edges} links: read in {read - began:.1f} s of processor time,"
-    )
-    print(f"linked in {linked - read:.1f} s, {memory:.0f} MB at most, a walk {1000 * float(np.median(took)):.1f} ms")
+    once = 1000 * float(np.median(took))
+    print(f"{count} passages, {len(links.entities)} entities, {links.edges} links; {memory:.0f} MB at most")
+    print(f"processor time: read {read - began:.1f} s, linked {linked - read:.1f} s, a walk {once:.1f} ms")
 
 
 if __name__ == "__main__":
