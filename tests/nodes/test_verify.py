@@ -125,3 +125,12 @@ def test_the_time_of_a_turn_counts_the_longest_branch_of_each_depth() -> None:
     costs = {"plan": node_usage(1.0), "web": node_usage(9.0), "answer": node_usage(2.0)}
     findings = [finding(0, seconds=3.0), finding(1, seconds=4.0), finding(0, depth=2, seconds=0.5)]
     assert turn_seconds(costs, findings, {"web"}) == pytest.approx(1 + 2 + 4 + 0.5)
+
+
+def test_an_item_tells_the_paths_that_led_to_its_evidence_by_way_of_others() -> None:
+    found = finding(0, FACT, "other")
+    found["documents"][0].metadata["path"] = ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]
+    found["documents"][1].metadata["path"] = ["question", "other"]
+    item, _ = verify("In 2016.", found)
+    assert item["paths"] == {FACT[:20]: ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]}
+    assert "paths" not in verify("In 2016.", finding(0, FACT))[0]

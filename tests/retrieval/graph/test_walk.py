@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 
+from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -97,3 +99,11 @@ def test_equal_masses_keep_the_order_of_the_passages():
     assert _best(mass, 2).tolist() == [1, 0]
     assert _best(mass, 3).tolist() == [1, 0, 2]
     assert _best(mass, 9).tolist() == [1, 0, 2, 4]
+
+
+async def test_a_run_may_switch_the_graph_of_the_document_action() -> None:
+    action = KnowledgeRetrieval(retriever(graph=None))
+    for graph, expected in ((True, True), (None, False), (False, False)):
+        settings = {} if graph is None else {"graph": graph}
+        found = await action.retrieve(ActionRequest(QUESTION, QUESTION, k=3, settings=settings))
+        assert ("man" in ids(found)) is expected
