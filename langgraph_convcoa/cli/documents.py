@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 
@@ -29,7 +29,7 @@ def open_retriever(
     progress: bool = False,
 ) -> HopfieldRetriever:
     """A retriever over the documents, or the index, at a path; "demo" is the demonstration's where no such path exists."""
-    chosen = {} if graph is None else {"graph": graph}
+    chosen: dict[str, Any] = {} if graph is None else {"graph": graph}
     from langgraph_convcoa.retrieval.documents.load import load_documents
     from langgraph_convcoa.retrieval.index.database import is_index
 
