@@ -63,5 +63,5 @@ def search(
     for number, document in enumerate(found, start=1):
         line = citation_line(number, {"id": document.id, **document.metadata})
         out.out(f"{document.metadata['score']:.3f} {line}")
-        if len(path := document.metadata.get("path") or ()) > 2:
-            out.out(f"      {path_line(path)}")
+        if len(steps := document.metadata.get("path") or ()) > 2:
+            out.out(f"      {path_line(steps)}")

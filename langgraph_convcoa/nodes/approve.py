@@ -248,7 +248,7 @@ def _of_look_ups(state: ConvCoAState, reviews: Sequence[Review], decisions: Sequ
 
 
 def _failed(node: PlannedNode, reason: str) -> ChainItem:
-    return {**node, "answer": "", "status": "failed", "score": 0.0, "reason": reason, "evidence": []}
+    return {**node, "answer": "", "status": "failed", "score": 0.0, "reason": reason, "evidence": []}  # type: ignore[typeddict-item]  # `paths` may be left out
 
 
 def _rejected(decided: Decided) -> str:

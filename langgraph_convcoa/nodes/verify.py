@@ -127,7 +127,7 @@ def verify_chain(
         own = {document.id for document in here.documents}
         documents = [*here.documents, *(document for document in evidence.looked if document.id not in own)]
         item: ChainItem = {
-            **node,
+            **node,  # type: ignore[typeddict-item]  # `paths` may be left out
             "action": here.action or node["action"],
             "answer": "",
             "status": "unsupported",
