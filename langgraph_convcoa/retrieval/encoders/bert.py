@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,12 +116,15 @@ class Bert:
         word, position, kind = (self.weights[f"embeddings.{name}.weight"] for name in _EMBEDDINGS)
         return np.asarray(word[ids] + position[: ids.shape[-1]] + kind[0])
 
-    def recent_vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
+    def recent_vectors(
+        self, ids: Sequence[Sequence[int]], vectors: Callable[[Sequence[Sequence[int]]], Vectors] | None = None
+    ) -> Vectors:
         """`vectors` of texts that recur, such as the turns of a conversation: those of the last 4,096 are kept."""
         keys = [np.array(one, dtype=np.int32).tobytes() for one in ids]
+        compute = vectors or self.vectors
 
         def encode(new: list[bytes]) -> Vectors:
-            return self.vectors([np.frombuffer(key, dtype=np.int32).tolist() for key in new])
+            return compute([np.frombuffer(key, dtype=np.int32).tolist() for key in new])
 
         found = self._recent.of(keys, encode)
         return np.stack([found[key] for key in keys]) if keys else self.vectors([])

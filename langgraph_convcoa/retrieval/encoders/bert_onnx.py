@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,11 @@ Take = Callable[[list[int], Array], None]
 """Is given the places of some texts of one length and the states of their tokens, (texts, tokens, d)."""
 
 
+def can_load() -> bool:
+    """Whether onnxruntime can be imported: where usearch was imported before it, the import ends the process (a crash)."""
+    return "onnxruntime" in sys.modules or "usearch" not in sys.modules
+
+
 class OnnxBert:
     """A BERT in onnxruntime, in float32 or with its linear layers in eight bits (W8A8).
 
@@ -54,7 +60,7 @@ class OnnxBert:
         self._bert = bert
         self._session = _session(bert, _Graph(bert, int8).model())
 
-    def vectors(self, ids: Sequence[Sequence[int]], advance: Callable[[int], None]) -> Vectors:
+    def vectors(self, ids: Sequence[Sequence[int]], advance: Callable[[int], None] = lambda texts: None) -> Vectors:
         """Vectors (n, d) of n lists of token ids, not normalised; `advance` is told of texts as they are done."""
         rows = np.zeros((len(ids), self._bert.dimension), dtype=np.float32)
 

@@ -15,7 +15,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError, one_of
 from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.bert import Bert, bert_of, has_bfloat16, has_int8
-from langgraph_convcoa.retrieval.encoders.bert_onnx import OnnxBert
+from langgraph_convcoa.retrieval.encoders.bert_onnx import OnnxBert, can_load
 from langgraph_convcoa.retrieval.encoders.loading import (
     DEFAULT_NAMES,
     POOLINGS,
@@ -274,6 +274,10 @@ class SentenceTransformerEncoder(Encoder):
         if computes_in == "bfloat16" or (has_int8() is None and computes_in != "int8" and self.windows == "apart"):
             return None
         int8 = computes_in == "int8" and not queries
+        if not can_load():
+            if self.dtype == "int8" or self.windows != "apart":
+                raise RetrievalError("onnxruntime cannot be loaded after usearch: import onnxruntime first in this program.")
+            return None
         with self._lock:
             if int8 not in self._sessions:
                 self._sessions[int8] = OnnxBert(bert, int8=int8)

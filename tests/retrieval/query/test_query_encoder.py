@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.bert import Bert
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 from langgraph_convcoa.retrieval.query.query_text import Reading
+from tests.bounds import SECONDS
 from tests.retrieval.tiny_bert import WORDS, save_tiny_bert
 
 READING = Reading(tokens=16, turn_question=4, turn_answer=2)
@@ -107,6 +110,46 @@ def test_in_numpy_it_gives_the_vectors_of_torch(base: str, tmp_path: Path, monke
     other.save(tmp_path / "other")
     with pytest.raises(RetrievalError, match="was trained from other weights"):
         QueryEncoder(str(tmp_path / "other"), ours.differences, READING, device="cpu").encode(["who"], [[]])
+
+
+def test_from_the_third_question_on_onnxruntime_reads_them_alike(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("langgraph_convcoa.retrieval.query.query_encoder.has_int8", lambda: False)
+    SentenceTransformerEncoder(base, device="cpu").save(tmp_path / "saved")
+    made = QueryEncoder.of(trained(str(tmp_path / "saved")), str(tmp_path / "saved"))
+    encoder = QueryEncoder(made.base, made.differences, READING, device="cpu")
+    for question in ("who", "what"):
+        encoder.encode([question], [[]])
+    assert [thread for thread in threading.enumerate() if thread.name == "query encoder"] == [], "a command asks once or twice"
+    encoder.encode(["when"], [[]])
+    for thread in threading.enumerate():
+        if thread.name == "query encoder":
+            thread.join(SECONDS)
+    assert encoder._onnx is not None
+    numpy = QueryEncoder(made.base, made.differences, READING, device="cpu").encode(QUESTIONS, HISTORIES)
+    monkeypatch.setattr(Bert, "vectors", None)
+    np.testing.assert_allclose(encoder.encode(QUESTIONS, HISTORIES), numpy, atol=2e-6)
+
+
+def test_where_onnxruntime_fails_numpy_reads_on(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("no such instruction")
+
+    monkeypatch.setattr("langgraph_convcoa.retrieval.query.query_encoder.has_int8", lambda: False)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.query.query_encoder.OnnxBert", fail)
+    SentenceTransformerEncoder(base, device="cpu").save(tmp_path / "saved")
+    made = QueryEncoder.of(trained(str(tmp_path / "saved")), str(tmp_path / "saved"))
+    encoder = QueryEncoder(made.base, made.differences, READING, device="cpu")
+    for question in ("who", "what", "when"):
+        encoder.encode([question], [[]])
+    for thread in threading.enumerate():
+        if thread.name == "query encoder":
+            thread.join(SECONDS)
+    assert encoder.encode(["where"], [[]]).shape == (1, 32)
+    assert "no such instruction" in caplog.text
 
 
 def test_a_vector_does_not_depend_on_its_batch(base: str) -> None:
