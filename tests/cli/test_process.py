@@ -89,6 +89,12 @@ class Terminal:
         before, _, self.seen = self.seen.partition(text)
         return before
 
+    def expect_prompt(self) -> None:
+        """Wait for the prompt, and until it is read at: a Ctrl-C between the two is heard with the next key only."""
+        self.expect("> ")
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S", "waiting for a line")
+
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
 
@@ -164,7 +170,7 @@ def test_a_chat_at_a_terminal(environment: dict[str, str], docs: Path) -> None:
         terminal.expect("> ")
         terminal.type("Who described the network?\n")
         terminal.expect("[1] facts.md")
-        terminal.expect("> ")
+        terminal.expect_prompt()
         terminal.type("\x03")
         terminal.expect("(Ctrl-D leaves)")
         terminal.expect("> ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -12,13 +13,15 @@ import numpy as np
 
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.encoders.bert import LAYER, Array, Bert, has_int8
-from langgraph_convcoa.retrieval.threads import alone, workers
+from langgraph_convcoa.retrieval.threads import alone, cores, workers
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 # So many tokens at a time: enough for the matrix products, and their numbers stay in a core's cache.
 _TOKENS = 512
+# A process that has asked so often will ask on.
+_ASKS_ON = 3
 _MICROSOFT = "com.microsoft"
 _OPSET, _IR_VERSION = 17, 8
 # The largest weight in eight bits. Without the instructions (VNNI) two products are added in 16 bits, which 127 overflows.
@@ -38,6 +41,8 @@ _SENTENCES = (
     "El perro corre por la calle. Der Zug fährt um 8:15 Uhr ab. Москва — столица России. 日本語の文章です。",
 )
 
+logger = logging.getLogger(__name__)
+
 Take = Callable[[list[int], Array], None]
 """Is given the places of some texts of one length and the states of their tokens, (texts, tokens, d)."""
 
@@ -56,9 +61,9 @@ class OnnxBert:
     the strangest of 7,000 windows of web pages. Texts of one length go together, so that nothing is padded.
     """
 
-    def __init__(self, bert: Bert, *, int8: bool) -> None:
+    def __init__(self, bert: Bert, *, int8: bool, threads: int = 1) -> None:
         self._bert = bert
-        self._session = _session(bert, _Graph(bert, int8).model())
+        self._session = _session(_Graph(bert, int8).model(), threads)
 
     def vectors(self, ids: Sequence[Sequence[int]], advance: Callable[[int], None] = lambda texts: None) -> Vectors:
         """Vectors (n, d) of n lists of token ids, not normalised; `advance` is told of texts as they are done."""
@@ -92,6 +97,36 @@ class OnnxBert:
             each(run, batches)
 
 
+class QuestionBert:
+    """A BERT for questions: in numpy, and from the third on in onnxruntime, which takes half a second to begin.
+
+    It begins beside what goes on meanwhile, so that a command that asks once pays nothing. Several threads may use it.
+    """
+
+    def __init__(self, bert: Bert) -> None:
+        self.bert = bert
+        self._asked = 0
+        self._onnx: OnnxBert | None = None
+        self._lock = threading.Lock()
+
+    def recent_vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
+        """Vectors (n, d) of n lists of token ids, not normalised; those of the last 4,096 texts are kept."""
+        return self.bert.recent_vectors(ids, self._vectors)
+
+    def _vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
+        with self._lock:
+            self._asked += 1
+            if self._asked == _ASKS_ON and has_int8() is not None and can_load():
+                threading.Thread(target=self._begin, name="question encoder").start()
+        return self.bert.vectors(ids) if self._onnx is None else self._onnx.vectors(ids)
+
+    def _begin(self) -> None:
+        try:
+            self._onnx = OnnxBert(self.bert, int8=False, threads=cores())
+        except Exception as error:  # noqa: BLE001 -- whatever it is, numpy goes on
+            logger.warning("Questions are encoded in numpy, which takes longer: onnxruntime does not begin (%s).", error)
+
+
 @dataclass(frozen=True, eq=False)
 class _Watched(Bert):
     """A BERT that keeps how far the inputs of its linear layers reach, channel by channel."""
@@ -110,13 +145,15 @@ def _reach(bert: Bert) -> dict[str, Array]:
     return watched.reach
 
 
-def _session(bert: Bert, model: bytes) -> InferenceSession:
+def _session(model: bytes, threads: int) -> InferenceSession:
     from onnxruntime import InferenceSession, SessionOptions
     from onnxruntime.capi.onnxruntime_pybind11_state import GraphOptimizationLevel
 
     options = SessionOptions()
-    # Texts are shared out between threads, not matrix products.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    # Of passages texts are shared out between threads, of a single question the matrix products.
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    # Threads that wait would otherwise hold a core that another program may need.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # The next level fuses sums with layer norms into an operator that is slower on a processor.
     options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 3

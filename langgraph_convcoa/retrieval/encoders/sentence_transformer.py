@@ -15,7 +15,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError, one_of
 from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.bert import Bert, bert_of, has_bfloat16, has_int8
-from langgraph_convcoa.retrieval.encoders.bert_onnx import OnnxBert, can_load
+from langgraph_convcoa.retrieval.encoders.bert_onnx import OnnxBert, QuestionBert, can_load
 from langgraph_convcoa.retrieval.encoders.loading import (
     DEFAULT_NAMES,
     POOLINGS,
@@ -96,6 +96,7 @@ class SentenceTransformerEncoder(Encoder):
         self._other_pooling = False
         self._model: SentenceTransformer | None = None
         self._bert: Bert | None = None
+        self._questions: QuestionBert | None = None
         self._sessions: dict[bool, OnnxBert] = {}  # In eight bits, and in float32.
         self._looked = False
         self._counter: Tokenizer | None = None
@@ -201,7 +202,8 @@ class SentenceTransformerEncoder(Encoder):
         bert = self._numpy()
         if bert is None or sum(map(len, texts)) > _NUMPY_CHARACTERS:
             return self._encode(texts, True, False)
-        return normalised(bert.recent_vectors(bert.token_ids(texts)), len(texts), bert.dimension, self.model_name)
+        questions = self._questions or QuestionBert(bert)
+        return normalised(questions.recent_vectors(bert.token_ids(texts)), len(texts), bert.dimension, self.model_name)
 
     def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
         return self._encode(texts, False, progress)
@@ -259,7 +261,9 @@ class SentenceTransformerEncoder(Encoder):
             with self._lock:
                 if not self._looked:
                     plain = self.dtype != _EIGHT_BIT and self.attention != "softmax1" and self.pooling == "auto"
-                    self._bert, self._looked = bert_of(self.model_name, self.device) if plain else None, True
+                    self._bert = bert_of(self.model_name, self.device) if plain else None
+                    self._questions = None if self._bert is None else QuestionBert(self._bert)
+                    self._looked = True
         if self._bert is None and self.dtype == "int8":
             remedy = 'use dtype="auto", or "torchao-int8" with the extra `int8`'
             raise RetrievalError(f"{self.model_name!r} is no BERT that is computed on the processor, as int8 needs: {remedy}.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -21,8 +20,8 @@ from safetensors.numpy import save_file
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import replacing
 from langgraph_convcoa.retrieval.encoders.base import Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.bert import Array, Bert, bert_of, has_int8
-from langgraph_convcoa.retrieval.encoders.bert_onnx import OnnxBert, can_load
+from langgraph_convcoa.retrieval.encoders.bert import Array, bert_of
+from langgraph_convcoa.retrieval.encoders.bert_onnx import QuestionBert
 from langgraph_convcoa.retrieval.query.query_text import QueryText, Reading
 
 if TYPE_CHECKING:
@@ -31,16 +30,12 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 
 _BATCH = 32
-# A process that has asked so often will ask on: onnxruntime, which takes half a second to begin, reads in half the time.
-_ASKS_ON = 3
 # More tokens than this are encoded by torch, whose import takes as long as this many do in numpy.
 _NUMPY_TOKENS = 10_000
 _FORMAT = "convcoa question tower"
 _VERSION = 1
 _SCALES = ".scale"
 _LARGEST = 127
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +134,8 @@ class QueryEncoder:
         self.base, self.differences, self.reading = base, differences, reading or Reading()
         self.device, self.batch_size = device, batch_size
         self._module: QueryEncoderModule | None = None
-        self._numpy: tuple[Bert, QueryText] | None = None
+        self._numpy: tuple[QuestionBert, QueryText] | None = None
         self._looked = False
-        self._asked = 0
-        self._onnx: OnnxBert | None = None
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -207,39 +200,24 @@ class QueryEncoder:
         if (read := self._read_in_numpy(questions, histories)) is None:
             return self._encode_in_torch(questions, histories, bfloat16)
         bert, ids = read
-        self._count(bert)
-        faster = None if self._onnx is None else self._onnx.vectors
-        return normalised(bert.recent_vectors(ids, faster), len(ids), bert.dimension, f"query encoder of {self.base}")
-
-    def _count(self, bert: Bert) -> None:
-        """Count a question; at the third the network is made in onnxruntime, beside what goes on meanwhile."""
-        with self._lock:
-            self._asked += 1
-            if self._asked == _ASKS_ON and has_int8() is not None and can_load():
-                threading.Thread(target=self._make_onnx, args=(bert,), name="query encoder").start()
-
-    def _make_onnx(self, bert: Bert) -> None:
-        try:
-            self._onnx = OnnxBert(bert, int8=False)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, numpy goes on
-            logger.warning("The query encoder stays in numpy, which takes longer: onnxruntime does not make it (%s).", error)
+        return normalised(bert.recent_vectors(ids), len(ids), bert.bert.dimension, f"query encoder of {self.base}")
 
     def _read_in_numpy(
         self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]
-    ) -> tuple[Bert, list[list[int]]] | None:
+    ) -> tuple[QuestionBert, list[list[int]]] | None:
         """The network in numpy and what it is to read; None where torch encodes it."""
         with self._lock:
             if not self._looked and self._module is None:
                 bert = bert_of(self.base, self.device)
                 if bert is not None:
                     trained = replace(bert, weights={**bert.weights, **self.differences.added_to(bert.learned(), self.base)})
-                    self._numpy = trained, QueryText(bert.tokenizer, self.reading)
+                    self._numpy = QuestionBert(trained), QueryText(bert.tokenizer, self.reading)
                 self._looked = True
         if self._numpy is None:
             return None
-        bert, text = self._numpy
+        network, text = self._numpy
         ids = text.ids(questions, histories)
-        return (bert, ids) if self._module is None and sum(map(len, ids)) <= _NUMPY_TOKENS else None
+        return (network, ids) if self._module is None and sum(map(len, ids)) <= _NUMPY_TOKENS else None
 
     def _encode_in_torch(
         self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]], bfloat16: bool

@@ -115,18 +115,19 @@ def test_in_numpy_it_gives_the_vectors_of_torch(base: str, tmp_path: Path, monke
 def test_from_the_third_question_on_onnxruntime_reads_them_alike(
     base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_convcoa.retrieval.query.query_encoder.has_int8", lambda: False)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.bert_onnx.has_int8", lambda: False)
     SentenceTransformerEncoder(base, device="cpu").save(tmp_path / "saved")
     made = QueryEncoder.of(trained(str(tmp_path / "saved")), str(tmp_path / "saved"))
     encoder = QueryEncoder(made.base, made.differences, READING, device="cpu")
     for question in ("who", "what"):
         encoder.encode([question], [[]])
-    assert [thread for thread in threading.enumerate() if thread.name == "query encoder"] == [], "a command asks once or twice"
+    assert [thread for thread in threading.enumerate() if thread.name == "question encoder"] == [], (
+        "a command asks once or twice"
+    )
     encoder.encode(["when"], [[]])
     for thread in threading.enumerate():
-        if thread.name == "query encoder":
+        if thread.name == "question encoder":
             thread.join(SECONDS)
-    assert encoder._onnx is not None
     numpy = QueryEncoder(made.base, made.differences, READING, device="cpu").encode(QUESTIONS, HISTORIES)
     monkeypatch.setattr(Bert, "vectors", None)
     np.testing.assert_allclose(encoder.encode(QUESTIONS, HISTORIES), numpy, atol=2e-6)
@@ -138,15 +139,15 @@ def test_where_onnxruntime_fails_numpy_reads_on(
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("no such instruction")
 
-    monkeypatch.setattr("langgraph_convcoa.retrieval.query.query_encoder.has_int8", lambda: False)
-    monkeypatch.setattr("langgraph_convcoa.retrieval.query.query_encoder.OnnxBert", fail)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.bert_onnx.has_int8", lambda: False)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.bert_onnx.OnnxBert", fail)
     SentenceTransformerEncoder(base, device="cpu").save(tmp_path / "saved")
     made = QueryEncoder.of(trained(str(tmp_path / "saved")), str(tmp_path / "saved"))
     encoder = QueryEncoder(made.base, made.differences, READING, device="cpu")
     for question in ("who", "what", "when"):
         encoder.encode([question], [[]])
     for thread in threading.enumerate():
-        if thread.name == "query encoder":
+        if thread.name == "question encoder":
             thread.join(SECONDS)
     assert encoder.encode(["where"], [[]]).shape == (1, 32)
     assert "no such instruction" in caplog.text
