@@ -163,7 +163,8 @@ class SentenceTransformerEncoder(Encoder):
         target = Path(folder)
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise InputError(f"The folder {target} holds other files; name an empty one for the encoder.")
-        model = self._load()
+        # Not `_load`: a model that is loaded in torch is taken to be trained, and encodes there from then on.
+        model = self._model or self._prepared()
         try:
             with replacing_folder(target) as partial, self._lock, quiet():
                 model.save_pretrained(str(partial), create_model_card=False)
@@ -213,7 +214,7 @@ class SentenceTransformerEncoder(Encoder):
         bert = self._numpy()
         session = None if bert is None else self._session(bert, False)
         if bert is None or session is None:
-            raise RetrievalError(f"The encoder {self.model_name!r} is being trained; take another one for passages.")
+            raise RetrievalError(self._loaded_in_torch())
         parts = [passages[start : start + _SETS_AT_ONCE] for start in range(0, len(passages), _SETS_AT_ONCE)]
         with track(progress, len(passages), "Encoding") as advance:
             rows = [pooled_vectors(bert, session, self.windows, part, advance) for part in parts]
@@ -236,6 +237,8 @@ class SentenceTransformerEncoder(Encoder):
                     part = order[start : start + _AT_ONCE]
                     found[part] = session.vectors(bert.token_ids([texts[i] for i in part]), advance)
             return normalised(found, len(texts), bert.dimension, self.model_name)
+        if self.dtype == "int8" and not queries:
+            raise RetrievalError(self._loaded_in_torch())
         import torch
 
         encode: Callable[..., Any] = getattr(self._load(), "encode_query" if queries else "encode_document")
@@ -287,6 +290,11 @@ class SentenceTransformerEncoder(Encoder):
                 self._sessions[int8] = OnnxBert(bert, int8=int8)
             return self._sessions[int8]
 
+    def _loaded_in_torch(self) -> str:
+        what = "int8" if self.windows == "apart" else f"windows={self.windows!r}"
+        why = f"{self.model_name!r} was loaded in torch (`model`), which does not encode in {what}"
+        return f"{why}; take another one for passages."
+
     def _load(self) -> SentenceTransformer:
         # Encoding holds the lock for a batch, and is not waited for here.
         if self._model is None:
@@ -315,7 +323,7 @@ class SentenceTransformerEncoder(Encoder):
             return "int8" if has_int8() else "float32"
         native = has_bfloat16()
         if self._numpy() is not None and native is not None:
-            return "bfloat16" if native else "int8" if has_int8() else "float32"
+            return "bfloat16" if native else "int8" if has_int8() and can_load() else "float32"
         import torch
 
         capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()

@@ -143,3 +143,29 @@ print(found.shape, "onnxruntime" in sys.modules)"""
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("(600, 32)")
     assert ("True" in done.stdout) == ("_usearch" in first)
+
+
+def test_what_is_loaded_in_torch_is_not_called_eight_bits(tmp_path: Path) -> None:
+    texts = ["a network " * 9 + word for word in WORDS] * 40
+    folder = str(save_tiny_bert(tmp_path / "plain"))
+    SentenceTransformerEncoder(folder, device="cpu").save(tmp_path / "first")
+    encoder = SentenceTransformerEncoder(str(tmp_path / "first"), dtype="int8", device="cpu")
+    expected = encoder.encode_passages(texts)
+    encoder.save(tmp_path / "second")
+    np.testing.assert_array_equal(encoder.encode_passages(texts), expected, err_msg="saving changes nothing")
+    assert encoder.model is not None
+    with pytest.raises(RetrievalError, match=r"was loaded in torch .*does not encode in int8; take another one"):
+        encoder.encode_passages(texts)
+    late = SentenceTransformerEncoder(str(tmp_path / "first"), windows="late", device="cpu")
+    assert late.model is not None
+    with pytest.raises(RetrievalError, match="does not encode in windows='late'"):
+        late.encode_sets([])
+
+
+def test_without_onnxruntime_the_name_says_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SentenceTransformerEncoder(str(save_tiny_bert(tmp_path / "plain")), device="cpu").save(tmp_path / "saved")
+    monkeypatch.setattr(sentence_transformer, "has_bfloat16", lambda: False)
+    monkeypatch.setattr(sentence_transformer, "has_int8", lambda: True)
+    assert "|int8|" in SentenceTransformerEncoder(str(tmp_path / "saved"), device="cpu").name
+    monkeypatch.setattr(sentence_transformer, "can_load", lambda: False)
+    assert "|float32|" in SentenceTransformerEncoder(str(tmp_path / "saved"), device="cpu").name
