@@ -42,6 +42,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 10, 10)
 
 
+def pytest_unconfigure() -> None:
+    """What was frozen is let go of at the end, or compiled modules report it as leaked."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
