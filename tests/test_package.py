@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,25 @@ def test_every_public_name_is_there() -> None:
     for name in langgraph_convcoa.__all__:
         assert getattr(langgraph_convcoa, name).__doc__, name
     assert not hasattr(langgraph_convcoa, "no_such_name")
+
+
+def test_every_extra_that_is_named_is_one() -> None:
+    """In an error's advice, and in a guide's "extra `name`"; each extra that a user installs has its line in the tutorial."""
+    root = Path(__file__).parent.parent
+    extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    files = [*root.glob("langgraph_convcoa/**/*.py"), *root.glob("docs/**/*.md"), root / "README.md", root / "pyproject.toml"]
+    named = re.compile(r"langgraph-convcoa\[([a-z0-9,-]+)\]|\b[Ee]xtra `([a-z0-9-]+)`")
+    found = {
+        name: file.name
+        for file in files
+        for match in named.finditer(file.read_text(encoding="utf-8"))
+        for name in (match[1] or match[2]).split(",")
+    }
+    assert {"graph-reader", "web", "train"} <= found.keys()
+    assert not {name: file for name, file in found.items() if name not in extras}
+    tutorial = (root / "docs" / "tutorials" / "getting_started.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`([a-z0-9-]+)`", "".join(re.findall(r"^\| (`.+?) \|", tutorial, re.MULTILINE))))
+    assert extras.keys() - {"all", "bench", "dev", "docs"} <= told
 
 
 SEARCHES = """

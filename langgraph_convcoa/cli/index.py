@@ -43,9 +43,9 @@ def index(
         str | None,
         option(
             "|".join(WINDOW_KINDS),
-            "What is encoded: passages and windows apart; windows, of which passages are pooled (1.7 times less); late: "
-            "passages, "
-            "of which windows are (2.3 times less, found worse). As the index has it when left out.",
+            "What is encoded. apart: passages and their windows; pooled: windows, of which passages are pooled (1.7 times "
+            "less to encode than apart, MRR up to .01 lower); late: passages, of which windows are pooled (2.3 times less, "
+            "MRR up to .04 lower). As the index has it when left out.",
         ),
     ] = None,
     graph: Annotated[

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class ReaderReport(Report):
     split: str
     questions: int
     rows: tuple[ReaderRow, ...]
-    answers: tuple[dict[str, str], ...]  # of each question its id, the gold answer, and what each reader wrote
+    answers: tuple[dict[str, Any], ...]  # of each question its id, the gold answer, and "readers": what each of them wrote
 
     def tables(self) -> list[Table]:
         rows = [
@@ -88,16 +89,23 @@ def evaluate_readers(
         progress: A bar, a callback or nothing.
 
     Raises:
-        InputError: No reader is named, or the data has no question with a short answer in its passages.
+        InputError: No reader is named or one twice, or the data has no question with a short answer in its passages.
         ModelError: A reader cannot be loaded.
     """
     if not readers:
         raise InputError("name a reader's folder, or several to compare")
+    places = [Path(folder).resolve() for folder in readers]
+    twice = next((str(folder) for n, folder in enumerate(readers) if places[n] in places[:n]), None)
+    if twice is not None:
+        raise InputError(f"the reader {twice} is named twice: name each folder once")
     dataset, part = load_part(data, split)
     examples = reader_examples(dataset, passages=passages, sample=sample, seed=seed)
     conversations = [example.query.conversation_id for example in examples]
     rows: list[ReaderRow] = []
-    answers = [{"id": example.query.id, "question": example.query.question, "gold": example.answer} for example in examples]
+    answers: list[dict[str, Any]] = [
+        {"id": example.query.id, "question": example.query.question, "gold": example.answer, "readers": {}}
+        for example in examples
+    ]
     first: np.ndarray | None = None
     for folder in readers:
         model = load_reader(folder, device=device)
@@ -112,7 +120,7 @@ def evaluate_readers(
                 for number, told in zip(numbers, model.answers([texts[number] for number in numbers]), strict=True):
                     found = answer_metrics(told, examples[number].query.references)
                     scores[number] = [found[name] for name in MEASURES]
-                    answers[number][str(folder)] = told
+                    answers[number]["readers"][str(folder)] = told
                 advance(len(numbers))
         seconds = (time.perf_counter() - start) / len(texts)
         low, high = bootstrap_interval([Sample(scores, conversations)], seed=seed)

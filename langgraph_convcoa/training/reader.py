@@ -15,13 +15,13 @@ from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.files import remove_remains
 from langgraph_convcoa.reasoning.graph_reader.model import GraphReaderModel, ReaderSettings
+from langgraph_convcoa.reasoning.graph_reader.reader import YES_NO
 from langgraph_convcoa.reasoning.graph_reader.storage import check_reader_folder, save_reader
 from langgraph_convcoa.reasoning.graph_reader.text import ReaderText, ReaderTokenizer
 from langgraph_convcoa.training.job import TrainingJob
 from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
 
 MAX_ANSWER_WORDS = 8
-_YES_NO = ("yes", "no")
 _RATES = {"graph": 2.0}
 """Graph attention is trained from scratch, so faster than LoRA."""
 
@@ -36,7 +36,7 @@ class ReaderExample:
 
     def text(self, tokenizer: ReaderTokenizer, *, target: bool) -> ReaderText:
         """As a reader is given it, with the sentence that holds the answer in any case; with the answer for training."""
-        holds = "" if self.answer.lower() in _YES_NO else self.answer
+        holds = "" if self.answer.lower() in YES_NO else self.answer
         told = self.answer if target else None
         return tokenizer.text(self.query.question, self.documents, self.query.history, answer=told, holds=holds)
 
@@ -63,7 +63,7 @@ def reader_examples(dataset: Dataset, *, passages: int = 4, sample: int | None =
         answer = query.answer.strip()
         if not gold or not 0 < len(answer.split()) <= MAX_ANSWER_WORDS:
             continue
-        if answer.lower() not in _YES_NO and not any(answer in dataset.corpus[place].page_content for place in gold):
+        if answer.lower() not in YES_NO and not any(answer in dataset.corpus[place].page_content for place in gold):
             continue
         found.append((query, gold, answer))
     if not found:
@@ -122,7 +122,7 @@ def train_reader(
 
     Raises:
         InputError: There is nothing to learn from, or an unfinished training is there and not to be resumed.
-        ModelError: The model cannot be loaded or the reader not be written, or the extra `graph` is missing.
+        ModelError: The model cannot be loaded or the reader not be written, or the extra `graph-reader` is missing.
         RetrievalError: The loss is NaN or infinite, or the checkpoint is damaged or cannot be written.
     """
     chosen, job = settings or ReaderTraining(), job or TrainingJob()

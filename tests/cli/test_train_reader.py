@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from langgraph_convcoa.cli.app import app
-from tests.reasoning.graph_reader.tiny import save_tiny_model, towns
+from tests.reasoning.graph_reader.tiny import TOWNS, save_tiny_model, towns
 
 pytest.importorskip("accelerate")
 pytest.importorskip("torch_geometric")
@@ -32,9 +32,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_readers_are_trained_and_compared(folder: Path) -> None:
+def test_readers_are_trained_and_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = CliRunner().invoke
-    for name, flags in (("plain", ["--no-graph"]), ("graph", [])):
+    # A reader may be named as a field of the report is.
+    for name, flags in (("gold", ["--no-graph"]), ("graph", [])):
         small = ["--steps", "2", "--rank", "2", "--longest", "30", "--device", "cpu", "--json"]
         out = ["--model", str(folder / "model"), "--out", str(folder / name)]
         result = run(app, ["train-reader", str(folder / "towns"), *out, *small, *flags])
@@ -44,12 +45,19 @@ def test_readers_are_trained_and_compared(folder: Path) -> None:
     told = json.loads((folder / "graph" / "reader.json").read_text())
     assert told["command"].startswith("convcoa train-reader ")
     assert told["trained"]["steps"] == 2
-    result = run(app, ["evaluate", "reader", str(folder / "towns"), str(folder / "plain"), str(folder / "graph"), "--json"])
+    monkeypatch.chdir(folder)
+    result = run(app, ["evaluate", "reader", "towns", "gold", "graph", "--json"])
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert (report["questions"], [row["graph"] for row in report["rows"]]) == (6, [False, True])
     assert [row["em_p"] is None for row in report["rows"]] == [True, False]
-    assert {str(folder / "plain"), str(folder / "graph"), "gold"} <= report["answers"][0].keys()
+    for answer in report["answers"]:
+        assert answer.keys() == {"id", "question", "gold", "readers"}
+        assert answer["gold"] in TOWNS
+        assert answer["readers"].keys() == {"gold", "graph"}
+    twice = run(app, ["evaluate", "reader", "towns", "gold", str(folder / "gold")], env={"COLUMNS": "200"})
+    assert twice.exit_code == 2
+    assert "is named twice" in twice.output
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class Seq2Seq:
         import torch
 
         texts = [SEPARATOR.join([part for turn in q.history for part in turn if part] + [q.question]) for q in queries]
-        # Of the end alone: no token has more characters than this.
+        # Of the end alone: no token of T5 has more than 16 characters; where another model's have, it may read a little less.
         texts = [text[-16 * _INPUT_TOKENS :] for text in texts]
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         written = [""] * len(texts)

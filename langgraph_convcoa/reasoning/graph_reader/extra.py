@@ -1,4 +1,4 @@
-"""The packages of the extra `graph`, imported when a reader is made."""
+"""The packages of the extra `graph-reader`, imported when a reader is made."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def load(module: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise ModelError(
-            f'The graph reader needs torch_geometric and peft ({error}): pip install "langgraph-convcoa[graph]".'
+            f'The graph reader needs torch_geometric and peft ({error}): pip install "langgraph-convcoa[graph-reader]".'
         ) from error

@@ -43,6 +43,9 @@ class ReaderSettings:
         for name, least in (("layers", 1), ("heads", 1), ("rank", 0), ("longest", 1)):
             if getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}.")
+        for name in ("graph_dropout", "lora_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} must be in [0, 1), not {getattr(self, name)}.")
 
 
 class GraphAttention(nn.Module):
@@ -185,7 +188,7 @@ class GraphReaderModel(nn.Module):
 
 
 def check_model(name: str) -> None:
-    """Check without loading it that there is such a language model, and that the extra `graph` is installed.
+    """Check without loading it that there is such a language model, and that the extra `graph-reader` is installed.
 
     Raises:
         ModelError: One of these is not so.

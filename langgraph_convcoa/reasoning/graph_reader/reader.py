@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,14 +13,19 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, History, PlanRequest, Reasoner, Unsolved
+from langgraph_convcoa.reasoning.extractive.query import make_query
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
+from langgraph_convcoa.reasoning.extractive.sentence_ranking import rank_sentences
 from langgraph_convcoa.reasoning.graph_reader.storage import load_reader
 
-_YES_NO = ("yes", "no")
+YES_NO = ("yes", "no")
 
 
 class Reading(NamedTuple):
-    """A short answer and the document that it stands in, counted from 0; -1 where it stands in none."""
+    """A short answer and the document that it stands in, counted from 0; -1 where it stands in none.
+
+    Yes and no stand nowhere: theirs is the document with the sentence that fits the question best.
+    """
 
     answer: str
     document: int
@@ -29,7 +35,8 @@ class GraphReader(Reasoner):
     """Reads evidence as a graph of tokens and answers in a few words, with a local language model (Jain & Lapata 2024).
 
     Questions are planned by another reasoner; this one answers every sub-question from the evidence found for it. An answer
-    that stands in none of that evidence is not given: the language model made it up.
+    that stands in none of that evidence is not given: the language model made it up. Yes and no are given, with the passage
+    that fits the question best.
 
     Args:
         folder: A reader that `convcoa train-reader` made.
@@ -39,7 +46,7 @@ class GraphReader(Reasoner):
 
     Raises:
         ModelError: There is no reader, it is damaged, its language model cannot be loaded or is another one, or the extra
-            `graph` is missing.
+            `graph-reader` is missing.
 
     Example:
         >>> GraphReader("none")  # doctest: +ELLIPSIS
@@ -76,30 +83,34 @@ class GraphReader(Reasoner):
     def read(self, asked: Sequence[tuple[str, Sequence[Document]]], history: History = ()) -> list[Reading]:
         """The answers to questions over documents, best first; "" over none."""
         given = [number for number, (_, documents) in enumerate(asked) if documents]
-        texts = [self._model.text.text(*asked[number], history) for number in given]
-        # Of documents without a sentence nothing is left to read.
         told = [""] * len(asked)
-        there = [place for place, text in enumerate(texts) if text.graph.evidence]
         with self._one_at_a_time:
+            texts = [self._model.text.text(*asked[number], history) for number in given]
+            # Of documents without a sentence nothing is left to read.
+            there = [place for place, text in enumerate(texts) if text.graph.evidence]
             written = self._model.answers([texts[place] for place in there])
         for place, answer in zip(there, written, strict=True):
             told[given[place]] = answer
-        return [Reading(answer, _holder(answer, documents)) for answer, (_, documents) in zip(told, asked, strict=True)]
+        return [Reading(answer, _place(answer, *one, history)) for answer, one in zip(told, asked, strict=True)]
 
 
 def _correction(item: Unsolved, reading: Reading, places: dict[str | None, int]) -> Correction:
     answer = reading.answer
     if not answer:
         return Correction(item.index, "", "no evidence was found", supported=False)
-    if reading.document < 0 and answer.lower().rstrip(".") not in _YES_NO:
+    if reading.document < 0:
         return Correction(item.index, "", "the reader's answer stands in no evidence", supported=False)
-    document = item.evidence[max(reading.document, 0)]
-    number = places.get(document.id)
+    number = places.get(item.evidence[reading.document].id)
     return Correction(item.index, answer, "read by the graph reader", evidence=() if number is None else (number,))
 
 
-def _holder(answer: str, documents: Sequence[Document]) -> int:
+def _place(answer: str, question: str, documents: Sequence[Document], history: History) -> int:
     wanted = " ".join(answer.lower().split()).rstrip(".")
+    if not wanted:
+        return -1
+    if wanted in YES_NO:
+        return next((sentence.document for sentence in rank_sentences(make_query(question, history), documents)), -1)
+    # As whole words, and no part of a figure: neither "art" in "start" nor "5" in "3.5".
+    whole = re.compile(rf"(?<!\w)(?<!\d[.,]){re.escape(wanted)}(?!\w)(?!(?<=\d)[.,]\d)")
     texts = (f"{document.metadata.get('title') or ''}: {document.page_content}" for document in documents)
-    found = (number for number, text in enumerate(texts) if wanted and wanted in " ".join(text.lower().split()))
-    return next(found, -1)
+    return next((number for number, text in enumerate(texts) if whole.search(" ".join(text.lower().split()))), -1)

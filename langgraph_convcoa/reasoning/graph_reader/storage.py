@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from langgraph_convcoa.errors import ModelError
+from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.reasoning.graph_reader.model import GraphReaderModel, ReaderSettings
 
@@ -36,6 +36,7 @@ def save_reader(model: GraphReaderModel, folder: str | Path, *, base: str, told:
     Raises:
         ModelError: The folder holds other things, or cannot be written.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     check_reader_folder(folder)
@@ -54,10 +55,9 @@ def save_reader(model: GraphReaderModel, folder: str | Path, *, base: str, told:
         with replacing_folder(folder) as partial:
             save_file(learned, partial / _WEIGHTS)
             (partial / _CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ModelError(
-            f"The reader cannot be written to {folder} ({error.strerror or error}): name another folder."
-        ) from error
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"The reader cannot be written to {folder} ({reason}): name another folder.") from error
 
 
 def load_reader(folder: str | Path, *, base: str | None = None, device: str | None = None) -> GraphReaderModel:
@@ -73,8 +73,8 @@ def load_reader(folder: str | Path, *, base: str | None = None, device: str | No
             another one, or a package is missing.
     """
     place = Path(folder)
-    config = _config(place)
-    model = GraphReaderModel.of(base or config["base"], ReaderSettings(**config["settings"]))
+    config, settings = _config(place)
+    model = GraphReaderModel.of(base or config["base"], settings)
     if model.shape != config["shape"]:
         raise ModelError(
             f"The reader {place} was trained on a model of {config['shape']}, not {model.shape}: name that model."
@@ -100,7 +100,7 @@ def trained_weights(model: GraphReaderModel) -> dict[str, Any]:
     return {name: one for name, one in model.named_parameters() if one.requires_grad}
 
 
-def _config(place: Path) -> dict[str, Any]:
+def _config(place: Path) -> tuple[dict[str, Any], ReaderSettings]:
     try:
         config = json.loads((place / _CONFIG).read_text(encoding="utf-8"))
     except OSError as error:
@@ -114,8 +114,14 @@ def _config(place: Path) -> dict[str, Any]:
         raise ModelError(
             f"The reader {place} is of version {config.get('version')}, this library reads {_VERSION}: train it again."
         )
-    known = set(ReaderSettings.__dataclass_fields__)
-    settings = config.get("settings")
-    if not isinstance(settings, dict) or not known.issuperset(settings) or not isinstance(config.get("base"), str):
-        raise ModelError(f"{place / _CONFIG} is damaged: copy or train the reader again.")
-    return config
+    base, shape, told = (config.get(name) for name in ("base", "shape", "settings"))
+    try:
+        if not isinstance(base, str) or not isinstance(shape, dict) or not isinstance(told, dict):
+            raise TypeError("base, shape or settings")
+        for name, value in told.items():
+            kind = type(ReaderSettings.__dataclass_fields__[name].default)
+            if type(value) is not kind and (kind, type(value)) != (float, int):
+                raise TypeError(name)
+        return config, ReaderSettings(**told)
+    except (KeyError, TypeError, InputError) as error:
+        raise ModelError(f"{place / _CONFIG} is damaged ({error}): copy or train the reader again.") from error

@@ -188,10 +188,12 @@ def _parsed(stream: BinaryIO, suffix: str, limit: int) -> tuple[list[Piece], int
         return pieces, sum(len(piece.text) for piece in pieces)
     with gzip.GzipFile(fileobj=stream) if suffix.endswith(".gz") else stream as plain:
         # Piece by piece: a read makes room for as much as it is asked for, and the limit may be beyond a worker's memory.
-        data = b""
-        while len(data) <= limit and (part := plain.read(min(_READ_AT_ONCE, limit + 1 - len(data)))):
-            data += part
-    return ([] if len(data) > limit else _READERS[suffix](data)), len(data)
+        parts: list[bytes] = []
+        size = 0
+        while size <= limit and (part := plain.read(min(_READ_AT_ONCE, limit + 1 - size))):
+            parts.append(part)
+            size += len(part)
+    return ([] if size > limit else _READERS[suffix](b"".join(parts))), size
 
 
 def _read(file: Path, folder: Path | None, limit: int, workers: Workers) -> tuple[list[Piece], int]:

@@ -63,7 +63,8 @@ def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: 
         raise RetrievalError(f"The encoder {name!r} did not return vectors of numbers, all of one length: {error}.") from None
     if count == 0:
         return np.zeros((0, dimension or 0), dtype=np.float32)
-    if rows.ndim != 2 or rows.shape[0] != count or (dimension is not None and rows.shape[1] != dimension):
+    fits = rows.ndim == 2 and rows.shape[0] == count and rows.shape[1] > 0
+    if not fits or (dimension is not None and rows.shape[1] != dimension):
         expected = f"({count}, {'d' if dimension is None else dimension})"
         raise RetrievalError(f"The encoder {name!r} returned vectors of shape {rows.shape} where {expected} is needed.")
     finite = np.isfinite(rows).all(axis=1)

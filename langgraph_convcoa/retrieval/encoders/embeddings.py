@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
@@ -50,7 +51,7 @@ class EmbeddingsEncoder(Encoder):
         self._count = count_tokens or _third_of_bytes
         self._batch_size = batch_size
         self._dimension: int | None = None
-        self._queries = RecentValues[str, list[float]](_KEPT)
+        self._queries = RecentValues[str, Vectors](_KEPT)
 
     def __repr__(self) -> str:
         return f"EmbeddingsEncoder({type(self.embeddings).__name__})"
@@ -73,8 +74,8 @@ class EmbeddingsEncoder(Encoder):
         return self._count(text)
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        found = self._queries.of(texts, lambda new: self._call(self._embed_queries, new))
-        return self._vectors([found[text] for text in texts], len(texts))
+        found = self._queries.of(texts, self._new_queries)
+        return np.stack([found[text] for text in texts]) if texts else self._vectors([], 0)
 
     def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
         rows: list[list[float]] = []
@@ -90,6 +91,10 @@ class EmbeddingsEncoder(Encoder):
         if count:
             self._dimension = vectors.shape[1]
         return vectors
+
+    def _new_queries(self, texts: list[str]) -> list[Vectors]:
+        # Checked before they are kept; copied, since a row of an array keeps all of it.
+        return [row.copy() for row in self._vectors(self._call(self._embed_queries, texts), len(texts))]
 
     def _embed_queries(self, texts: list[str]) -> list[list[float]]:
         return [self.embeddings.embed_query(text) for text in texts]

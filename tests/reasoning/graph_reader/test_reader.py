@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from langchain_core.documents import Document
+from safetensors import SafetensorError
 
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.reasoning.base import CorrectRequest, PlanRequest, Unsolved
@@ -138,6 +139,11 @@ def test_a_reader_that_cannot_be_loaded_says_why(model: GraphReaderModel, tiny_m
         ({"version": 2}, "of version 2"),
         ({"format": "other"}, "holds no reader"),
         ({"settings": {"layer": 2}}, "damaged"),
+        ({"settings": {"layers": "two"}}, "damaged"),
+        ({"settings": {"layers": 0}}, "damaged"),
+        ({"settings": {"heads": 1.5}}, "damaged"),
+        ({"settings": {"lora_dropout": 7}}, "damaged"),
+        ({"shape": None}, "damaged"),
         ({"shape": {"hidden_size": 64}}, "was trained on a model of"),
         ({"base": str(tmp_path / "gone")}, "cannot be loaded"),
         ({"settings": config["settings"] | {"rank": 4}}, "does not fit"),
@@ -145,6 +151,9 @@ def test_a_reader_that_cannot_be_loaded_says_why(model: GraphReaderModel, tiny_m
         broken(**changes)  # type: ignore[arg-type]
         with pytest.raises(ModelError, match=message):
             load_reader(folder)
+    (folder / "reader.json").write_text(json.dumps({name: value for name, value in config.items() if name != "shape"}))
+    with pytest.raises(ModelError, match="damaged"):
+        load_reader(folder)
     broken()
     (folder / "reader.safetensors").write_bytes(b"no")
     with pytest.raises(ModelError, match="missing or damaged"):
@@ -155,8 +164,21 @@ def test_a_reader_that_cannot_be_loaded_says_why(model: GraphReaderModel, tiny_m
         save_reader(model, tmp_path / "other", base=tiny_model)
 
 
+def test_weights_that_cannot_be_written_leave_the_reader_that_was_there(
+    model: GraphReaderModel, tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise SafetensorError("No space left on device")
+
+    save_reader(model, tmp_path / "reader", base=tiny_model)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(ModelError, match=r"cannot be written .*No space left"):
+        save_reader(model, tmp_path / "reader", base=tiny_model)
+    assert load_reader(tmp_path / "reader").settings == SMALL
+
+
 def test_a_missing_package_is_named_with_its_extra() -> None:
-    with pytest.raises(ModelError, match=r'pip install "langgraph-convcoa\[graph\]"'):
+    with pytest.raises(ModelError, match=r'pip install "langgraph-convcoa\[graph-reader\]"'):
         extra.load("torch_geometric_that_is_not_installed")
 
 
@@ -195,6 +217,51 @@ def test_answers_name_the_evidence_that_they_stand_in(reader: GraphReader, monke
     # Nothing is read where there is no evidence.
     assert len(said.texts) == 3
     assert reader.read([("Who?", [])]) == [Reading("", -1)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "place"),
+    [
+        ("art", "He made a start.", -1),
+        ("19", "In 1998.", -1),
+        ("5", "It is 3.5 km or 5,000 steps.", -1),
+        ("3.5", "It is 3.5 km.", 0),
+        ("5", "Of these, 5, all.", 0),
+        ("U.S.", "In the U.S. since.", 0),
+        ("C++", "It is in C++.", 0),
+        ("New  York", "in\nnew york", 0),
+    ],
+)
+def test_an_answer_stands_in_a_text_as_whole_words(
+    reader: GraphReader, monkeypatch: pytest.MonkeyPatch, answer: str, text: str, place: int
+) -> None:
+    _Said(reader, monkeypatch, answer)
+    assert reader.read([("What is it?", [Document(text, id="d")])]) == [Reading(answer, place)]
+
+
+@pytest.mark.parametrize("answer", ["yes", "No."])
+def test_yes_and_no_cite_the_passage_that_fits_the_question_best(
+    reader: GraphReader, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    _Said(reader, monkeypatch, answer)
+    documents = [Document("There is no bread, yes.", id="c"), LIVES[1], LIVES[0]]
+    assert reader.read([("Is ada in rome?", documents)]) == [Reading(answer, 2)]
+
+
+def test_one_thread_at_a_time_uses_the_tokenizer(reader: GraphReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast tokenizers of Hugging Face are not to be shared by threads."""
+    seen: list[bool] = []
+    given = reader._model.text
+
+    class Watched:
+        def text(self, *arguments: object) -> object:
+            seen.append(reader._one_at_a_time.locked())
+            return given.text(*arguments)  # type: ignore[arg-type]
+
+    _Said(reader, monkeypatch, "rome")
+    monkeypatch.setattr(reader._model, "text", Watched())
+    assert reader.read([("Where is ada?", LIVES)]) == [Reading("rome", 0)]
+    assert seen == [True]
 
 
 def test_the_planner_plans_and_greets(reader: GraphReader) -> None:

@@ -384,6 +384,25 @@ def test_a_limit_beyond_the_memory_of_a_worker_keeps_nothing_from_being_read(tmp
     assert len(load_documents(tmp_path, max_bytes=10**12)) == 1
 
 
+def test_a_file_that_is_read_in_parts_is_whole_and_within_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.retrieval.documents.load._READ_AT_ONCE", 7)
+    text = "".join(f"{number} " for number in range(100)).strip()
+    plain = write(tmp_path, "a.txt", text)
+    packed = write(tmp_path, "b.jsonl.gz", gzip.compress(json.dumps({"text": text}).encode()))
+    assert [load_documents(file)[0].page_content for file in (plain, packed)] == [text, text]
+    assert len(load_documents(plain, max_bytes=len(text))) == 1
+    with pytest.raises(DocumentError, match="more than"):
+        load_documents(plain, max_bytes=len(text) - 1)
+
+
+@pytest.mark.timeout(30)  # Copying what is there with each part takes minutes, which gigabytes in parts of 8 MB would too.
+def test_reading_in_parts_takes_time_in_proportion_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.retrieval.documents.load._READ_AT_ONCE", 50)
+    long = write(tmp_path, "a.txt", "x" * 8_000_000)
+    with pytest.raises(DocumentError, match="more than"):
+        load_documents(long, max_bytes=7_999_999)
+
+
 def test_the_limit_holds_for_all_files_together_and_for_what_gzip_unpacks(tmp_path: Path) -> None:
     write(tmp_path, "a.txt", "x" * 600)
     write(tmp_path, "b.txt", "x" * 300)

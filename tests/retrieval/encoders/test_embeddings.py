@@ -90,3 +90,30 @@ def test_a_question_that_recurs_is_embedded_once():
     first = encoder.encode_queries(["a", "b"])
     np.testing.assert_array_equal(encoder.encode_queries(["b", "c", "a"])[[2, 0]], first)
     assert asked == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("bad", [[float("nan")] * 3, [], [1.0] * 4, None])
+def test_a_bad_reply_for_a_question_is_not_kept(bad):
+    class Recovering(Changing):
+        def embed_query(self, text):
+            return replies.pop(0)
+
+    good = [0.0, 3.0, 4.0]
+    replies = [good, bad, good]
+    encoder = EmbeddingsEncoder(Recovering())
+    encoder.encode_queries(["first"])
+    with pytest.raises(RetrievalError):
+        encoder.encode_queries(["a"])
+    np.testing.assert_allclose(encoder.encode_queries(["a", "first"]), [[0, 0.6, 0.8]] * 2, rtol=1e-6)
+    assert replies == []
+
+
+def test_an_empty_first_reply_is_an_error_and_not_a_dimension():
+    class Empty(Changing):
+        def embed_query(self, text):
+            return []
+
+    encoder = EmbeddingsEncoder(Empty())
+    with pytest.raises(RetrievalError, match="shape"):
+        encoder.encode_queries(["a"])
+    assert encoder.encode_passages(["a"]).shape == (1, 4)
