@@ -51,7 +51,7 @@ def search(
             [
                 {"id": document.id, "source": document.metadata.get("source")}
                 | {name: document.metadata.get(name, "") for name in described}
-                | {name: document.metadata[name] for name in ("path",) if name in document.metadata}
+                | {name: document.metadata[name] for name in ("graph_path",) if name in document.metadata}
                 | {"text": document.page_content}
                 for document in found
             ]
@@ -63,5 +63,6 @@ def search(
     for number, document in enumerate(found, start=1):
         line = citation_line(number, {"id": document.id, **document.metadata})
         out.out(f"{document.metadata['score']:.3f} {line}")
-        if len(steps := document.metadata.get("path") or ()) > 2:
+        steps = document.metadata.get("graph_path")
+        if isinstance(steps, list) and len(steps) > 2:
             out.out(f"      {path_line(steps)}")

@@ -199,7 +199,7 @@ def stand(checked: Sequence[Checked]) -> bool:
 
 def _paths(documents: Sequence[Document]) -> dict[str, list[str]]:
     """How documents were reached by way of others."""
-    paths = {str(document.id): document.metadata.get("path") for document in documents}
+    paths = {str(document.id): document.metadata.get("graph_path") for document in documents}
     return {name: [str(step) for step in path] for name, path in paths.items() if isinstance(path, list) and len(path) > 2}
 
 

@@ -94,8 +94,8 @@ class HopfieldRetriever(EditableRetriever):
             as candidates (2,000) the search is exact all the same.
         graph: None ranks by the score alone. True or `GraphSettings`, for questions that need several passages: a walk along
             the evidence graph, from the best passages and the names in the question to what these name, ranks what it
-            reaches. `score` stays that of the passage for the question, `path` tells how it was reached, and `certified` is
-            False where the walk changed the ranking. A vector store has no graph.
+            reaches. `score` stays that of the passage for the question, so that scores need not descend; `graph_path` tells
+            how it was reached, and `certified` is False where the walk changed the ranking. A vector store has no graph.
         corpus: What is searched: a `MemoryCorpus`, an `Index` on disk or a `VectorStoreCorpus`. `model_copy` shares it; a deep
             copy or a pickle has passages in memory of its own, and opens an index on disk again.
         encoder: What encodes the queries, and encoded the corpus.
@@ -333,6 +333,8 @@ class HopfieldRetriever(EditableRetriever):
         score_threshold: float | None = None,
     ) -> list[list[tuple[str, float]]]:
         """The ids and scores of the best passages for each of many queries, best first.
+
+        With a `graph` the scores need not descend: the order is that of the walk.
 
         Args:
             queries: n questions.

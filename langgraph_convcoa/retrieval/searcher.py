@@ -20,7 +20,7 @@ from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, needs_gr
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
 
-_OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "path"})
+_OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "graph_path"})
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def _rankings(corpus: Corpus, view: View, asked: Asked, scoring: Scoring, extra:
 
 
 def hit_document(view: View, hit: Hit, state: Vectors, scoring: Scoring, *, association: bool) -> Document:
-    """A new document of a passage, with `source`, `score`, `certified`, `quote` and `path`, and `association` if wanted."""
+    """A new document of a passage, with `source`, `score`, `certified`, `quote`, `graph_path` and `association` if wanted."""
     passage, spans = hit.passage.document, hit.passage.spans
     patterns = view.patterns_for(np.array([hit.number]))
     shares, products = associate(patterns, hit.number, state, scoring.beta, scoring.weights)
@@ -235,7 +235,7 @@ def hit_document(view: View, hit: Hit, state: Vectors, scoring: Scoring, *, asso
     best = max(range(len(texts)), key=lambda i: (shares[i], products[i]))
     metadata |= {"score": hit.score, "certified": hit.certified, "quote": texts[best]}
     if hit.path:
-        metadata["path"] = list(hit.path)
+        metadata["graph_path"] = list(hit.path)
     if association:
         metadata["association"] = [
             {"text": text, "start": start, "end": end, "weight": float(weight)}

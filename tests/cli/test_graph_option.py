@@ -31,8 +31,24 @@ def test_an_index_keeps_its_graph_until_it_is_told_otherwise(tmp_path: Path) -> 
     found = convcoa("search", made, "Where did the director of Ed Wood live?", "-k", "2").stdout
     assert '"Tim Burton" -> Tim Burton' in found
     rows = json.loads(convcoa("search", made, "Where did the director of Ed Wood live?", "--no-graph", "--json").stdout)
-    assert all("path" not in row for row in rows)
+    assert all("graph_path" not in row for row in rows)
     assert json.loads(convcoa("index", docs, "--out", made, "--json", "--no-graph").stdout)["graph"] is False
+    assert not (made / GRAPH_FILE).exists()
+
+
+def test_a_path_in_the_metadata_of_documents_is_not_that_of_a_graph(tmp_path: Path) -> None:
+    from langchain_core.documents import Document
+
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+    page = Document("It is made of wood.", id="ed", metadata={"title": "Ed", "path": "docs/a.txt"})
+    HopfieldRetriever.from_documents([page], path=tmp_path / "made")
+    plain = convcoa("search", tmp_path / "made", "wood")
+    assert plain.exit_code == 0
+    assert "ed" in plain.stdout.split()
+    assert "->" not in plain.stdout
+    [row] = json.loads(convcoa("search", tmp_path / "made", "wood", "--json").stdout)
+    assert not {"path", "graph_path"} & set(row)
 
 
 def test_why_tells_the_path_to_a_piece_of_evidence() -> None:

@@ -129,8 +129,8 @@ def test_the_time_of_a_turn_counts_the_longest_branch_of_each_depth() -> None:
 
 def test_an_item_tells_the_paths_that_led_to_its_evidence_by_way_of_others() -> None:
     found = finding(0, FACT, "other")
-    found["documents"][0].metadata["path"] = ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]
-    found["documents"][1].metadata["path"] = ["question", "other"]
+    found["documents"][0].metadata["graph_path"] = ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]
+    found["documents"][1].metadata["graph_path"] = ["question", "other"]
     item, _ = verify("In 2016.", found)
     assert item["paths"] == {FACT[:20]: ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]}
     assert "paths" not in verify("In 2016.", finding(0, FACT))[0]

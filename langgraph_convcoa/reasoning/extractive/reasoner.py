@@ -173,7 +173,9 @@ class ExtractiveReasoner(Reasoner):
 
     def _excerpts(self, question: str, request: CorrectRequest, indexes: Sequence[int], budget: int) -> list[Excerpt]:
         # Verification puts the document of the short answer first; the ranks that count here are those of the retrieval.
-        indexes = sorted(indexes, key=lambda index: -passage_score(request.evidence[index]))
+        # A walk along an evidence graph ranks otherwise than the scores: the order in which its evidence is numbered tells.
+        walked = any("graph_path" in request.evidence[index].metadata for index in indexes)
+        indexes = sorted(indexes, key=lambda index: index if walked else -passage_score(request.evidence[index]))
         evidence = [request.evidence[index] for index in indexes]
         ranked, _ = self._ranked(question, request.history, evidence)
         chosen = choose_excerpts(_on_topic(ranked), make_query(question, request.history), budget)

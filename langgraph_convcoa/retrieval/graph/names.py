@@ -75,7 +75,8 @@ def names_of(passage: Document) -> Names:
     """What a passage names: its title, the words of its text, names in both, and those that its metadata gives.
 
     Names that are known otherwise, such as a tagger's or a row's cells, are given in `metadata["entities"]`, a list of texts,
-    and triples in `metadata["triples"]`, a list of [subject, predicate, object], whose ends are names.
+    and triples in `metadata["triples"]`, a list of [subject, predicate, object] or [subject, object],
+    whose ends are names. What is of another shape names nothing.
 
     Example:
         >>> found = names_of(Document("Tim Burton directed it.", metadata={"title": "Ed Wood (film)"}))
@@ -110,12 +111,14 @@ def names_in(text: str, known: Hashes) -> list[Named]:
     words = _words(text)
     tokens = np.array([word.hash & ~1 for word in words], dtype=np.int64)
     found: list[Named] = []
+    taken = bytearray(len(words))
     for size in range(min(LONGEST, len(words)), 0, -1):
         starts = np.arange(len(words) - size + 1)
         hashes = joined_hashes(tokens, size, starts)
         for start in np.flatnonzero(is_among(hashes, known)).tolist():
             stop = start + size
-            if all(stop <= other.start or other.stop <= start for other in found):
+            if not any(taken[start:stop]):
+                taken[start:stop] = b"\1" * size
                 whole = words[start].source[words[start].start : words[stop - 1].stop]
                 found.append(Named(int(hashes[start]), start, stop, whole))
     return sorted(found, key=lambda name: name.start)
@@ -223,8 +226,8 @@ def given_names(metadata: Mapping[str, Any]) -> Iterator[str]:
     entities, triples = metadata.get("entities"), metadata.get("triples")
     yield from (name for name in _sequence(entities) if isinstance(name, str))
     for triple in _sequence(triples):
-        if isinstance(triple, Sequence) and len(triple) == 3:
-            yield from (end for end in (triple[0], triple[2]) if isinstance(end, str))
+        if isinstance(triple, list | tuple) and len(triple) in (2, 3):
+            yield from (end for end in (triple[0], triple[-1]) if isinstance(end, str))
 
 
 def _sequence(value: Any) -> Sequence[Any]:

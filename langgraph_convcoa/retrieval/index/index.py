@@ -262,6 +262,7 @@ class Index(Corpus):
         """Write the patterns again without those that were deleted; readers keep what they see."""
         with self._lock.held():
             compact(self.path, self.snapshot())
+            self._leave_graph()
             self._purge()
             if self._configure_ann():
                 self.ann.purge(self.snapshot())
@@ -298,9 +299,11 @@ class Index(Corpus):
         return self.ann.save(self.snapshot(), progress)
 
     def put_settings(self, settings: Mapping[str, Any]) -> None:
-        """Keep other settings of a retriever with the index."""
-        with self._lock.held(), writing(self.path) as database:
-            database.put_head(replaced(database.head(), settings=dict(settings)))
+        """Keep other settings of a retriever with the index; the file of an evidence graph that they switch off goes."""
+        with self._lock.held():
+            with writing(self.path) as database:
+                database.put_head(replaced(database.head(), settings=dict(settings)))
+            self._leave_graph()
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
         """Keep a retriever's settings where this is the index at `path`; False where it is not."""
@@ -315,6 +318,11 @@ class Index(Corpus):
         """Leave nothing of what was deleted in the files of the BM25 index and the evidence graph."""
         self.bm25.purge(self.snapshot())
         self.graph.purge(self.snapshot())
+
+    def _leave_graph(self) -> None:
+        """Remove the file of an evidence graph that no search of the index walks along."""
+        if self.head.settings.get("graph") in (None, False):
+            self.graph.discard()
 
     def _keep_up(self) -> None:
         self.bm25.keep_up(self.snapshot())

@@ -236,6 +236,18 @@ def test_what_was_opened_is_not_what_was_closed(closed: str) -> None:
     assert correct("When was the plant closed?", evidence).answer == closed
 
 
+def test_what_a_walk_brought_up_keeps_its_place() -> None:
+    question, text = "When was the plant opened?", "The plant was opened in {}."
+    years, scores = (1931, 1988, 1999), (0.2, 0.9, 0.4)
+    found = [Document(text.format(y), id=str(y), metadata={"score": s}) for y, s in zip(years, scores, strict=True)]
+    # Verification put the last one first.
+    put = [found[2], *found[:2]]
+    assert answer(question, [item(question, evidence=put)], found).startswith("The plant was opened in 1988 [2].")
+    for document in found:
+        document.metadata["graph_path"] = ["question", str(document.id)]
+    assert answer(question, [item(question, evidence=put)], found).startswith("The plant was opened in 1931 [1].")
+
+
 def test_sentences_of_other_subjects_do_not_pad_an_answer() -> None:
     okapi = Document("The Okapi system was introduced in London. It ranks texts by their words.", id="okapi")
     question = "Who introduced the Hopfield network?"

@@ -10,7 +10,8 @@ from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.graph.follow import GraphFollower
 from langgraph_convcoa.retrieval.graph.index import GraphIndex
-from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index
+from langgraph_convcoa.retrieval.graph.settings import GraphSettings
+from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index, put_graph
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.retrieval.conftest import BagOfWords
@@ -80,6 +81,26 @@ def test_what_was_deleted_is_not_in_the_file(tmp_path):
     kept, expected = GraphIndex.load(tmp_path / "index" / GRAPH_FILE), GraphIndex([made[0], made[1], made[3]])
     assert len(kept) == 3
     same(kept.links, expected.links)
+
+
+def test_a_graph_that_is_switched_off_is_not_kept(tmp_path):
+    encoder, file = BagOfWords(), tmp_path / "index" / GRAPH_FILE
+    made = [document(n, n, [n]) for n in range(4)]
+    retriever = HopfieldRetriever.from_documents(made, encoder=encoder, path=tmp_path / "index", graph=True)
+    index = Index(tmp_path / "index")
+    put_graph(index, GraphSettings(steps=3))
+    assert file.is_file()
+    put_graph(index, None)
+    assert not file.exists()
+    index.delete(["d2"])
+    index.update([document(5, 3, [1])], encoder)
+    # Whoever asks for it all the same has it in memory.
+    assert len(retriever.invoke("Ada Lovelace", k=9)) == 4
+    assert not file.exists()
+    # One that an earlier version left goes when the index is compacted.
+    index.save_graph()
+    index.compact()
+    assert not file.exists()
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:-9] + b"damaged!!", lambda data: b""])

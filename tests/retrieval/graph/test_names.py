@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 from langchain_core.documents import Document
@@ -41,6 +43,28 @@ def test_a_title_is_known_by_its_words(title, form):
 @pytest.mark.parametrize("title", ["", "(", "1984", "It", "...", "a b c d e f g h i", None, 7])
 def test_titles_that_no_text_could_be_searched_for(title):
     assert names_of(Document("x", metadata={"title": title})).title == 0
+
+
+@pytest.mark.parametrize("triples", [["cat"], [{"a": 1, "b": 2, "c": 3}], [["Ada"]], [["Ada", "met", "Bob", "there"]]])
+def test_what_is_no_list_of_two_or_three_is_no_triple(triples):
+    assert names_of(Document("nothing here", metadata={"triples": triples})).names.tolist() == []
+
+
+def test_a_triple_may_be_without_a_predicate():
+    assert named("nothing here", triples=[("Ada", "Bob"), ["Carol", "met", 7]])("Ada", "Bob", "Carol") == [
+        "Ada",
+        "Bob",
+        "Carol",
+    ]
+
+
+def test_a_question_of_many_names_takes_a_time_that_is_linear_in_them():
+    names = [f"name{n}" for n in range(30_000)]
+    known = np.sort([name_hash(name) for name in names])
+    started = time.process_time()
+    assert [name.text for name in names_in(" ".join(names), known)] == names
+    # Half a second; each name compared with all that were found before it would take a minute.
+    assert time.process_time() - started < 5
 
 
 def test_of_names_that_overlap_the_longest_is_meant():

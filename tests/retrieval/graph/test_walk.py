@@ -9,6 +9,7 @@ from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.retrieval.searcher import FoundMetadata
 from tests.retrieval.conftest import BagOfWords
 
 FILM = Document("Ed Wood is a film directed by Tim Burton about a director.", id="film", metadata={"title": "Ed Wood (film)"})
@@ -29,12 +30,12 @@ def ids(documents):
 def test_the_second_passage_is_found_by_its_name_in_the_first_and_says_so():
     plain = retriever(graph=None).invoke(QUESTION)
     assert "man" not in ids(plain)
-    assert all(document.metadata["certified"] and "path" not in document.metadata for document in plain)
+    assert all(document.metadata["certified"] and "graph_path" not in document.metadata for document in plain)
     found = retriever().invoke(QUESTION)
     assert ids(found)[:2] == ["film", "man"]
-    assert found[1].metadata["path"] == ["question", "Ed Wood (film)", '"Tim Burton"', "Tim Burton"]
-    assert found[0].metadata["path"][0] == "question"
-    assert found[0].metadata["path"][-1] == "Ed Wood (film)"
+    assert found[1].metadata["graph_path"] == ["question", "Ed Wood (film)", '"Tim Burton"', "Tim Burton"]
+    assert found[0].metadata["graph_path"][0] == "question"
+    assert found[0].metadata["graph_path"][-1] == "Ed Wood (film)"
     # The walk changed the ranking; the scores are those of the passages for the question.
     assert not any(document.metadata["certified"] for document in found)
     scores = dict(retriever(graph=None).search_batch([QUESTION], k=10)[0])
@@ -49,7 +50,7 @@ def test_a_walk_that_changes_nothing_leaves_the_ranking_certified():
         assert ids(found) == ids(retriever(plain, k=2, graph=None).invoke(question))
         assert all(document.metadata["certified"] for document in found)
         # A graph of no links: each passage was found by the question itself.
-        assert [document.metadata["path"] for document in found] == [["question", name] for name in ids(found)]
+        assert [document.metadata["graph_path"] for document in found] == [["question", name] for name in ids(found)]
 
 
 @pytest.mark.parametrize("question", ["?!", "why", "ed wood", "Ed Wood Tim Burton School 1", "東京", "x" * 5000])
@@ -73,7 +74,7 @@ def test_a_passage_that_was_deleted_is_in_no_path(tmp_path):
     searched.delete(["film"])
     found = searched.invoke(QUESTION)
     assert "film" not in ids(found)
-    assert all("Ed Wood (film)" not in document.metadata["path"] for document in found)
+    assert all("Ed Wood (film)" not in document.metadata["graph_path"] for document in found)
 
 
 def test_the_steps_and_weights_are_settings(tmp_path):
@@ -107,3 +108,16 @@ async def test_a_run_may_switch_the_graph_of_the_document_action() -> None:
         settings = {} if graph is None else {"graph": graph}
         found = await action.retrieve(ActionRequest(QUESTION, QUESTION, k=3, settings=settings))
         assert ("man" in ids(found)) is expected
+
+
+def test_a_path_of_the_users_own_is_left_alone():
+    mine = [document.model_copy(update={"metadata": {**document.metadata, "path": "docs/a.txt"}}) for document in (FILM, MAN)]
+    for graph in (None, True):
+        found = retriever([*mine, *OTHERS], graph=graph).invoke(QUESTION, k=10)
+        assert {document.id: document.metadata.get("path") for document in found} == {
+            "film": "docs/a.txt",
+            "man": "docs/a.txt",
+            **dict.fromkeys(ids(OTHERS)),
+        }
+    assert FoundMetadata(path="a.txt", graph_path=["question", "a"]) == FoundMetadata(path="a.txt", score=0.5)
+    assert FoundMetadata(path="a.txt") != FoundMetadata(path="b.txt")
