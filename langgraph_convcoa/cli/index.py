@@ -17,6 +17,7 @@ from langgraph_convcoa.errors import one_of
 if TYPE_CHECKING:
     from langchain_core.documents import Document
 
+# As `encoders.pooled` has them, whose import would delay --help.
 WINDOW_KINDS = ("apart", "pooled", "late")
 DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.evaluation.retrieval.selection import turn_likeness
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.hybrid.bm25 import idf
 from langgraph_convcoa.text.words import content_tokens, content_words
 
 KEPT = 16
@@ -54,4 +54,4 @@ class PrunedHistory:
     def _rarity(self, word: str) -> float:
         """The inverse document frequency of BM25; 0 of a word that no passage has, since none can match it."""
         found = self._found[word]
-        return float(np.log1p((self._passages - found + 0.5) / (found + 0.5))) if found else 0.0
+        return float(idf(self._passages, found)) if found else 0.0

@@ -118,7 +118,7 @@ class BM25Index:
         vocabulary, matrix = self._words(), self._built()
         known = {word: number for word in words if (number := vocabulary.get(word)) is not None}
         passages = {word: int(matrix.indptr[number + 1] - matrix.indptr[number]) for word, number in known.items()}
-        best = sorted(known, key=lambda word: -words[word] * _idf(len(self), passages[word]))
+        best = sorted(known, key=lambda word: -words[word] * idf(len(self), passages[word]))
         return {word: words[word] for word in best[:_TURN_WORDS]}
 
     def save(self, path: str | Path) -> None:
@@ -183,13 +183,13 @@ def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], wor
     columns, indices = np.divmod(keys[first], max(len(lengths), 1))
     found = np.bincount(columns, minlength=words)
     filled = int((lengths > 0).sum())
-    idf = _idf(filled, found)
+    weights = idf(filled, found)
     norms = _K1 * (1 - _B + _B * lengths / max(len(tokens) / max(filled, 1), 1e-9))
-    data = np.repeat(idf, found) * counts / (counts + norms[indices])
+    data = np.repeat(weights, found) * counts / (counts + norms[indices])
     indptr = np.concatenate([[0], np.cumsum(found)])
     return _Matrix(data.astype(np.float32), indices.astype(np.int32), indptr.astype(np.int64))
 
 
-def _idf(passages: int, found: Any) -> Any:
+def idf(passages: int, found: Any) -> Any:
     """The weight of a word, or of several, in `found` of all passages."""
     return np.log1p((passages - found + 0.5) / (found + 0.5))
