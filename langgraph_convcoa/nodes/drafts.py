@@ -37,7 +37,7 @@ _SILENCE = re.compile(
 _REST_IS_THERE, _NAME_ELSEWHERE = 0.6, 0.8
 """Share of a sentence that must be in the evidence for its names to stand elsewhere there, and what is left of its score."""
 _ENDED = re.compile(r"[.!?。！？:;…][\"'”’)\]]*\s*\Z")
-_LIST_ITEM = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*+(?:[-*•]|\d{1,2}[.)])(?:\s|\Z)")
+_LIST_ITEM = re.compile(r"(?<!\s)[^\S\n]*+\n\s*+(?:[-*•]|\d{1,2}[.)])(?:\s|\Z)")
 _NEXT = re.compile(r"(?:[.!?。！？:;…][\"'”’)]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
 _MOST_MARKS = 3
 _SHOWN_AT_ONCE = 4_000
