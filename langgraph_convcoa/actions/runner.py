@@ -19,7 +19,7 @@ from langgraph.errors import GraphBubbleUp
 
 from langgraph_convcoa.actions.base import Action, ActionRequest
 from langgraph_convcoa.errors import ConvCoAError, InputError
-from langgraph_convcoa.redaction import redact, secrets_of
+from langgraph_convcoa.errors.redaction import redact, secrets_of
 from langgraph_convcoa.text.clean import clean
 from langgraph_convcoa.text.words import content_words, sentences
 

@@ -12,12 +12,12 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.chain import SOLVED, ChainItem, Status
 from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.errors.redaction import secrets_of
 from langgraph_convcoa.nodes.drafts import Checked, Checker, SentenceGate, with_marks
 from langgraph_convcoa.nodes.review import ANSWER, CORRECT
 from langgraph_convcoa.nodes.runtime import Call, Evidence, Steps, TurnRuntime, emit_progress, evidence_of
 from langgraph_convcoa.nodes.verify import judge, put_first
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
-from langgraph_convcoa.redaction import secrets_of
 from langgraph_convcoa.state import ConvCoAState, pairs_of
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field

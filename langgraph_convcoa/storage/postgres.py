@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError
-from langgraph_convcoa.redaction import redact
+from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.storage.base import ConversationStore
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from langgraph_convcoa.reasoning.streaming import FinalAnswerReader
 from langgraph_convcoa.text.clean import LONGEST_ANSWER
 from tests.fakes import KeywordRetriever, ScriptedModel
 
-ROOMS = ("text", "reasoning", "nodes", "verification", "memory", "redaction", "storage.export", "cli.console")
+ROOMS = ("text", "reasoning", "nodes", "verification", "memory", "errors.redaction", "storage.export", "cli.console")
 SHORT = ("reasoning.extractive.compound", "reasoning.extractive.coverage", "reasoning.extractive.reasoner")
 """Of these the texts are cut to 2,000 characters and less before."""
 ANCHORED = ("_LEADING_MARKS", "_LIST_NUMBER", "_TAIL", "_PLEASANTRY", "_OFFER", "_CONTRAST", "_SILENCE")
@@ -101,7 +101,7 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
 @pytest.mark.parametrize(("name", "pattern"), list(patterns()), ids=lambda value: value if isinstance(value, str) else "")
 def test_no_pattern_takes_more_than_linear_time(name: str, pattern: re.Pattern[str]) -> None:
     for piece in PIECES:
-        # Four times the text takes four times as long, sixteen times if the work is quadratic; what is over at once is not compared.
+        # Four times the text takes four times as long, sixteen times if the work is quadratic; what is fast passes.
         long = least_time(pattern, piece * (SIZE // len(piece)) + "x")
         assert long < 0.02 or long < 9 * least_time(pattern, piece * (SIZE // 4 // len(piece)) + "x"), (name, piece)
 

@@ -19,7 +19,7 @@ from langgraph_convcoa.actions.tables.engine import (
     first_line,
     interrupted_after,
 )
-from langgraph_convcoa.redaction import redact
+from langgraph_convcoa.errors.redaction import redact
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection

@@ -25,7 +25,7 @@ from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, a
 from langgraph_convcoa.actions.web.settings import WebQueryingSettings
 from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.redaction import redact
+from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.retrieval.documents.markup import load_extractor
 from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from langgraph_convcoa.redaction import redact
+from langgraph_convcoa.errors.redaction import redact
 
 _Word = TypeVar("_Word", bound=str)
 
