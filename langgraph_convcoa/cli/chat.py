@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -30,8 +31,8 @@ _ROUNDS_SHOWN = 3
 _HINT = "/help: what else can be done   /exit or Ctrl-D: leave   Ctrl-C: stop a turn"
 _HELP = {
     "/history [N]": "the rounds so far, or the last N",
-    "/sources": "what the last answer cites",
-    "/why": "how the last answer came about: its chain with scores and evidence",
+    "/sources [N]": "what the last answer cites, or that of round N",
+    "/why [N]": "how the last answer came about, or that of round N: its chain with scores and evidence",
     "/export [FILE]": "write the conversation to a file: .json to import it again, .md to read",
     "/resume": "resume the turn that was interrupted",
     "/help": "this",
@@ -57,7 +58,7 @@ def chat(options: ConversationOptions, as_json: AsJson = False) -> None:
     if options.thread is None and options.store is None and sys.stdin.isatty():
         options = _kept(options)
     with open_session(options, "chat") as session:
-        if not Chat(session, as_json).run():
+        if not Chat(session, options, as_json).run():
             raise typer.Exit(_FAILED)
 
 
@@ -74,16 +75,17 @@ def _kept(options: ConversationOptions) -> ConversationOptions:
 class Chat:
     """A conversation whose questions and /commands come from standard input; only answers go to standard output."""
 
-    def __init__(self, session: Session, as_json: bool = False) -> None:
+    def __init__(self, session: Session, options: ConversationOptions, as_json: bool = False) -> None:
         self._session = session
+        self._options = options
         self._json = as_json
         self._out, self._err = consoles()
         self._interactive = sys.stdin.isatty()
         self._last = session.last()
         self._commands: dict[str, Callable[[str], None]] = {
             "/history": self._history,
-            "/sources": lambda _: self._of_last(show_sources),
-            "/why": lambda _: self._of_last(show_why),
+            "/sources": lambda number: self._of_round(show_sources, "/sources", number),
+            "/why": lambda number: self._of_round(show_why, "/why", number),
             "/export": self._export,
             "/help": lambda _: self._help(),
         }
@@ -102,7 +104,7 @@ class Chat:
             elif text:
                 complete = self._turn(None if text == "/resume" else text) and complete
         if self._interactive and self._session.store.label != "memory" and self._session.rounds():
-            self._note(f"Continue later with: {continuing(self._session)}")
+            self._note(f"Continue later with: {continuing(self._session, self._options)}")
         return complete or self._interactive
 
     def command(self, line: str) -> None:
@@ -172,18 +174,27 @@ class Chat:
                 self._err.print("\n(Ctrl-D leaves)", style="dim")
 
     def _history(self, argument: str) -> None:
-        if argument and not (argument.isdecimal() and int(argument)):
-            raise InputError("/history takes the number of rounds to show, such as /history 5")
+        wanted = _number(argument, "/history takes the number of rounds to show, such as /history 5")
         rounds = self._session.rounds()
         if not rounds:
             self._err.print("There is no answer yet.")
-        show_rounds(self._err, rounds[-int(argument) :] if argument else rounds)
+        show_rounds(self._err, rounds[-wanted:])
 
-    def _of_last(self, show: Callable[..., None]) -> None:
-        if self._last:
-            show(self._err, self._last)
-        else:
+    def _of_round(self, show: Callable[..., None], command: str, argument: str) -> None:
+        number = _number(argument, f"{command} takes the number of a round, such as {command} 2")
+        if not number and not self._last:
             self._err.print("There is no answer yet.")
+            return
+        show(self._err, self._round(number) if number else self._last)
+
+    def _round(self, number: int) -> Mapping[str, Any]:
+        rounds = {entry["round"]: entry for entry in self._session.rounds()}
+        if number not in rounds:
+            last = f"the last is {max(rounds)}; /history shows them" if rounds else "nothing was answered yet"
+            raise InputError(f"there is no round {number}: {last}")
+        if (kept := rounds[number].get("convcoa")) is None:
+            raise InputError(f"of round {number} only the question and the answer are kept")
+        return kept
 
     def _export(self, argument: str) -> None:
         if not self._session.rounds():
@@ -200,9 +211,16 @@ class Chat:
         self._err.print(text, style="dim")
 
 
-def continuing(session: Session) -> str:
-    """The command that continues the conversation; with the store, where that is a file other than the user's own."""
-    words = ["convcoa", "chat", "--thread", session.thread]
+def _number(argument: str, otherwise: str) -> int:
+    """The number that a /command is given, 0 for none; InputError where it is no number of 1 or more."""
+    if argument and not (argument.isdecimal() and int(argument)):
+        raise InputError(otherwise)
+    return int(argument or 0)
+
+
+def continuing(session: Session, options: ConversationOptions) -> str:
+    """The command that continues the conversation over the same sources; with the store, where that is not the user's own."""
+    words = ["convcoa", "chat", *options.words(), "--thread", session.thread]
     own = None
     with contextlib.suppress(ConvCoAError):
         own = str(default_store())

@@ -230,7 +230,7 @@ def chain_line(number: int, item: Mapping[str, Any]) -> Text:
 
 
 def show_why(err: Console, output: Mapping[str, Any]) -> None:
-    """How the last answer came about: each link of the chain with its guess, its answer and its evidence."""
+    """How an answer came about: each link of the chain with its guess, its answer and its evidence."""
     items: Sequence[Mapping[str, Any]] = output.get("chain") or ()
     if not items:
         err.print("There was no sub-question: one retrieval on the question itself.")
@@ -249,10 +249,10 @@ def show_why(err: Console, output: Mapping[str, Any]) -> None:
 
 
 def show_sources(err: Console, output: Mapping[str, Any]) -> None:
-    """The sources of the last answer, their quotes in full."""
+    """The sources of an answer, their quotes in full."""
     citations: Sequence[Mapping[str, Any]] = output.get("citations") or ()
     if not citations:
-        err.print("The last answer cites nothing.")
+        err.print("The answer cites nothing.")
     for number, citation in enumerate(citations, start=1):
         err.print(Text(f"[{number}] {one_line(str(citation.get('id')))}", style="cyan"))
         err.print(Text(f"    {printable(str(citation.get('quote') or '')).strip()}"))
@@ -261,6 +261,7 @@ def show_sources(err: Console, output: Mapping[str, Any]) -> None:
 def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]], limit: int | None = 600) -> None:
     """Rounds of a conversation, each answer at most `limit` characters long."""
     for entry in rounds:
-        console.print(Text(f"\n> {one_line(str(entry.get('original_question') or ''), 400)}", style="bold"))
+        question = one_line(str(entry.get("original_question") or ""), 400)
+        console.print(Text(f"\n{entry.get('round', '')}> {question}", style="bold"))
         answer = str(entry.get("answer") or "")
         console.print(Text(printable(answer).strip() if limit is None else one_line(answer, limit)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Sequence
 from typing import Annotated
 
 from langgraph_convcoa.cli.chat import Chat
@@ -21,6 +21,7 @@ from langgraph_convcoa.cli.options import (
     proper_text,
 )
 from langgraph_convcoa.cli.session import open_session
+from langgraph_convcoa.text.terminal import printable
 
 
 def demo(
@@ -34,7 +35,7 @@ def demo(
     max_mb: MaxMb = DEFAULT_MAX_MB,
     no_cache: NoCache = False,
 ) -> None:
-    """Show a conversation of three turns over a few documents about this field, or over your own.
+    """Show a conversation of three turns over a few documents about this field, or hold one over your own.
 
     [bold]Examples[/bold]
       convcoa demo
@@ -44,22 +45,21 @@ def demo(
     options = ConversationOptions(docs, model=model, base_url=base_url, k=k, max_mb=max_mb, no_cache=no_cache)
     session = open_session(options, "demo")
     questions = list(question or ())
-    if not questions and docs != "demo" and sys.stdin.isatty():
-        with session:
-            Chat(session).run()
+    err.print(f"Documents: {documents_path(docs or 'demo')}")
+    if not questions and docs != "demo":
+        # Of documents that nobody here knows there is nothing to ask: the person does, or is told how.
+        if sys.stdin.isatty():
+            with session:
+                Chat(session, options).run()
+        else:
+            command = printable(shlex.join(["convcoa", "chat", *options.words()]))
+            err.print(f"They are read and encoded. Ask about them with: {command}")
         return
     if not questions:
         from langgraph_convcoa.datasets.demo import demo_questions
 
-        questions = demo_questions() if docs == "demo" else questions_about(session.titles)
-    err.print(f"Documents: {documents_path(docs or 'demo')}")
+        questions = demo_questions()
     with session:
         for text in questions:
             out.out(f"\n> {text}\n", style="bold")
             run_turn(session, proper_text(text))
-
-
-def questions_about(titles: Sequence[str]) -> list[str]:
-    """A question about the first document that has a title, and one that needs the first to be understood."""
-    title = next((title for title in titles if title), "")
-    return [f"What is said about {title}?" if title else "What is this about?", "What else is known about it?"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors.redaction import redact
 
 DEFAULT_MAX_MB = 50.0
 
@@ -113,6 +114,25 @@ class ConversationOptions:
     ] = None
     max_mb: MaxMb = DEFAULT_MAX_MB
     no_cache: NoCache = False
+
+    def words(self) -> list[str]:
+        """The options as words of a command, those of the kept conversation left out; secrets are hidden.
+
+        Example:
+            >>> ConversationOptions(docs="papers", k=3, graph=False, data=["postgresql://ana:pw@db/shop"]).words()
+            ['--docs', 'papers', '--data', 'postgresql://[hidden]@db/shop', '--k', '3', '--no-graph']
+        """
+        words: list[str] = []
+        for field in fields(self):
+            given = getattr(self, field.name)
+            if field.name in ("thread", "store") or given == field.default:
+                continue
+            name = field.name.replace("_", "-")
+            for value in given if isinstance(given, list) else [given]:
+                words += (
+                    [f"--{'' if value else 'no-'}{name}"] if isinstance(value, bool) else [f"--{name}", redact(str(value))]
+                )
+        return words
 
     def check(self, command: str) -> None:
         """Raise InputError where options contradict each other, or name nothing to look things up in."""

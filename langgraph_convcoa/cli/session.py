@@ -223,8 +223,9 @@ def open_session(options: ConversationOptions, command: str) -> Session:
 
         actions.append(DataAnalysis(options.data))
     if web:
-        from langgraph_convcoa.actions.web.search import as_search
+        from langgraph_convcoa.actions.web.search import as_search, check_packages
 
+        check_packages()
         provider = as_search(web)
     retriever, titles = None, []
     if docs:

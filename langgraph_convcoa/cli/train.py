@@ -71,6 +71,7 @@ def train(
 
     Without --head or --full a query encoder is trained: a copy of the encoder that reads a question with its turns. Passages
     stay as they are indexed. Ctrl-C stops after the step under way; run it again with --resume to finish.
+    It needs the extra `train`.
 
     [bold]Examples[/bold]
       convcoa train data/my_conversations --out my.model
@@ -96,7 +97,7 @@ def train(
     from langgraph_convcoa.cli.documents import open_cache
     from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-    from langgraph_convcoa.retrieval.query.model import RetrieverModel, check_model_folder
+    from langgraph_convcoa.retrieval.query.model import RetrieverModel
     from langgraph_convcoa.training.data import Invalid, load_single_turn, load_training_data
     from langgraph_convcoa.training.dual_encoder import DualQuestionSettings, train_dual_question
     from langgraph_convcoa.training.encoder import EncoderSettings, train_encoder
@@ -104,7 +105,9 @@ def train(
     from langgraph_convcoa.training.job import TrainingJob
     from langgraph_convcoa.training.query_encoder import QueryEncoderSettings, train_query_encoder
 
-    check_model_folder(out)
+    cache = None if no_cache else open_cache()
+    job = TrainingJob(out, resume, device, logs, cache, progress=True, command=command_line(ctx, "train", data, out))
+    job.check()
     check_device(device)
     invalid: Invalid = "skip" if skip_invalid else "error"
     single = {path: found for path in data if (found := load_single_turn(path, invalid=invalid)) is not None}
@@ -116,8 +119,6 @@ def train(
         )
     if head and not rest:
         raise InputError("a head learns from conversations alone: name at least one folder of them")
-    cache = None if no_cache else open_cache()
-    job = TrainingJob(out, resume, device, logs, cache, progress=True, command=command_line(ctx, "train", data, out))
     numbers = {"steps": steps, "batch_size": batch_size, "chunk": chunk, "learning_rate": learning_rate, "seed": seed}
     chosen: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
     kinds = (

@@ -41,6 +41,7 @@ def train_reader(
 
     Questions are taken whose answer is of up to 8 words and stands in a gold passage; of data with a split "dev" that split
     is left out, else a fifth. Ctrl-C stops after the step under way; run it again with --resume to finish.
+    It needs the extra `graph-reader`.
 
     [bold]Examples[/bold]
       convcoa train-reader data/squad2 --model HuggingFaceTB/SmolLM2-135M-Instruct --out my.reader
@@ -61,11 +62,11 @@ def train_reader(
         replace(ReaderTraining().training, **numbers, seed=seed),
         ReaderSettings(graph=not no_graph, rank=rank, longest=longest, seed=seed),
     )
+    job = TrainingJob(out, resume, device, logs, progress=True, command=command_line(ctx, "train-reader", data, out))
+    job.check_place()
     check_reader_folder(out)
     check_device(device)
     check_model(model)
-    job = TrainingJob(out, resume, device, logs, progress=True, command=command_line(ctx, "train-reader", data, out))
-    job.check_place()
     found = []
     for path in data:
         part = split_part(load_dataset(path), "train")

@@ -98,6 +98,8 @@ def evaluate_readers(
     twice = next((str(folder) for n, folder in enumerate(readers) if places[n] in places[:n]), None)
     if twice is not None:
         raise InputError(f"the reader {twice} is named twice: name each folder once")
+    # A missing package is reported before minutes of reading.
+    answer_metrics("a", ["a"])
     dataset, part = load_part(data, split)
     examples = reader_examples(dataset, passages=passages, sample=sample, seed=seed)
     conversations = [example.query.conversation_id for example in examples]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,16 @@ class TrainingJob:
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
-        """Check before anything is encoded that the model can be written, and that no unfinished training is in the way."""
+        """Check before anything is read or encoded: the packages, the model's place, and what unfinished training is there."""
         if self.out is not None:
             check_model_folder(self.out)
             self.check_place()
 
     def check_place(self) -> None:
         """Of `check`, what holds for a model of any kind."""
+        for package, use in (("accelerate", "Training needs accelerate"), ("tensorboard", "The logs need TensorBoard")):
+            if (package == "accelerate" or self.logs is not None) and find_spec(package) is None:
+                raise RetrievalError(f'{use}: pip install "langgraph-convcoa[train]".')
         if self.checkpoint is None:
             return
         check_resumed(self.checkpoint, resume=self.resume)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,6 @@ from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.actions.tables.sql_parse import parse_select
 from langgraph_convcoa.cli.app import app
-from langgraph_convcoa.cli.demo import questions_about
 from langgraph_convcoa.cli.session import OUTPUT_FIELDS
 from langgraph_convcoa.datasets.demo import demo_questions
 from tests.fake_encoder import WordEncoder
@@ -148,6 +149,40 @@ def test_without_documents_the_error_says_what_to_give() -> None:
         assert "--docs demo" in error_of(convcoa(*command))
 
 
+@pytest.mark.parametrize(
+    ("package", "arguments"),
+    [
+        ("ddgs", ["ask", "When?", "--web", "--docs"]),
+        ("trafilatura", ["chat", "--web", "--search", "https://searx.example.org", "--docs"]),
+    ],
+)
+def test_the_web_without_its_extra_is_refused_before_anything_is_encoded(
+    docs: Path, encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch, package: str, arguments: list[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    message = error_of(convcoa(*arguments, docs))
+    assert message == f'error: looking things up on the web needs {package}: pip install "langgraph-convcoa[web]"'
+    assert encoder.encoded == []
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "arguments"),
+    [
+        ("accelerate", "train", ["train", "nowhere", "--out", "model"]),
+        ("tensorboard", "train", ["train", "nowhere", "--out", "model", "--logs", "logs"]),
+        ("matplotlib.figure", "evaluate", ["evaluate", "memory", "nowhere", "--plot", "curves.png"]),
+        ("matplotlib.figure", "evaluate", ["bench", "scoring", "--plot", "curves.png"]),
+        ("rouge_score", "evaluate", ["evaluate", "reader", "nowhere", "nothing"]),
+    ],
+)
+def test_a_missing_package_is_told_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, extra: str, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert f"langgraph-convcoa[{extra}]" in error_of(convcoa(*arguments))
+
+
 def test_documents_that_cannot_be_read(tmp_path: Path) -> None:
     assert "does not exist" in error_of(convcoa("ask", "When?", "--docs", tmp_path / "nowhere"))
     (tmp_path / "bad.json").write_text("{")
@@ -260,6 +295,19 @@ def test_chat_as_json_prints_a_line_a_turn(docs: Path) -> None:
     assert [len(turn["knowledge_set"]["Contextual knowledge set"]) for turn in turns] == [1, 2]
 
 
+def test_a_round_is_explained_by_its_number(docs: Path) -> None:
+    lines = (
+        "Who described the Hopfield network?\nWho introduced sparsemax?\n/why 1\n/sources 2\n/why 9\n/sources x\n/history\n"
+    )
+    said = convcoa("chat", "--docs", docs, input=lines).stderr.splitlines()
+    assert len([line for line in said if line.startswith("     evidence: hopfield.md")]) == 1
+    assert "[1] sparsemax.txt" in said
+    assert "[1] hopfield.md" not in said
+    assert "error: there is no round 9: the last is 2; /history shows them" in said
+    assert "error: /sources takes the number of a round, such as /sources 2" in said
+    assert "2> Who introduced sparsemax?" in said
+
+
 def test_commands_before_the_first_answer_say_so(docs: Path) -> None:
     assert convcoa("chat", "--docs", docs, input="/why\n/sources\n").stderr.count("There is no answer yet.") == 2
 
@@ -337,13 +385,14 @@ def test_the_demo_asks_its_questions() -> None:
     assert result.stdout.count("[1] ") >= 3
 
 
-def test_the_demo_over_other_documents_asks_about_them_or_what_it_is_told(docs: Path) -> None:
+def test_the_demo_over_other_documents_asks_what_it_is_told_or_says_how_to_ask(docs: Path) -> None:
     told = convcoa("demo", "--docs", docs, "-q", "Who introduced sparsemax?")
     assert told.stdout.count("\n> ") == 1
     assert "Martins" in told.stdout
     own = convcoa("demo", "--docs", docs)
-    for question in questions_about(["Hopfield"]):
-        assert f"> {question}\n" in own.stdout
+    assert (own.exit_code, own.stdout) == (0, "")
+    command = shlex.split(own.stderr.rpartition("Ask about them with: convcoa ")[2])
+    assert "Martins" in convcoa(*command, input="Who introduced sparsemax?\n").stdout
 
 
 # the command itself ---------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def test_why_and_sources_tell_where_the_answer_comes_from() -> None:
     show_sources(empty, {"citations": []})
     assert shown(empty).splitlines() == [
         "There was no sub-question: one retrieval on the question itself.",
-        "The last answer cites nothing.",
+        "The answer cites nothing.",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,14 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
             terminal.expect("> Who described the network?")
             terminal.expect("> ")
             terminal.type("/exit\n")
-            terminal.expect("Continue later with: convcoa chat --thread")
+            terminal.expect("Continue later with: ")
+            command = shlex.split(terminal.expect("\x1b"))
             assert terminal.code() == 0
         finally:
             terminal.close()
         assert [kind_of(body) for body in server.requests] == ["correct"]
+        again = Terminal(environment, *command[1:])
+        try:
+            again.expect(f"Continuing {summary.thread}")
+        finally:
+            again.close()

@@ -63,7 +63,8 @@ def find_look_up(question: str, tables: Sequence[Table], run: Run, dialect: str)
     best = max(found, key=lambda look_up: (bool(look_up.filters), -len(look_up.unexplained)), default=None)
     if best is None or not best.filters:
         return "the question names no value of the tables"
-    return f"no column or value is called {', '.join(map(repr, best.unexplained[:5]))}"
+    written = {stem(word): word for word in reversed(asked)}
+    return f"no column or value is called {', '.join(repr(written.get(word, word)) for word in best.unexplained[:5])}"
 
 
 def _in_table(question: str, asked: Sequence[str], table: Table, run: Run, dialect: str) -> LookUp:

@@ -21,7 +21,7 @@ from langgraph_convcoa.actions.web.cache import WebCache
 from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits, PageError, RawPage
 from langgraph_convcoa.actions.web.pages import Page, page_data
 from langgraph_convcoa.actions.web.ranking import WebRanker
-from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, as_search
+from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, as_search, check_packages
 from langgraph_convcoa.actions.web.settings import WebQueryingSettings
 from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import InputError, RetrievalError
@@ -71,8 +71,8 @@ class WebQuerying:
         description: For the planner.
 
     Raises:
-        InputError: A setting cannot be used, or the search's key is missing.
-        RetrievalError: The cache cannot be made; and on use, where the search or the encoder fails or a package is missing.
+        InputError: A setting cannot be used, the search's key is missing, or a package of the extra `web`.
+        RetrievalError: The cache cannot be made; and on use, where the search or the encoder fails.
 
     Example:
         >>> found = [{"title": "Sparsemax", "url": "https://example.org/", "snippet": "Sparsemax is from 2016."}]
@@ -104,6 +104,7 @@ class WebQuerying:
         name: str = "web_querying",
         description: str = "searches the web for what is recent or not in the user's documents; action_input: search keywords",
     ) -> None:
+        check_packages()
         for setting, value in (("results", results), ("pages", pages)):
             if not 1 <= value <= 100:
                 raise InputError(f"{setting} must be from 1 to 100, not {value}")

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Protocol, runtime_checkable
 
 import httpx
@@ -86,6 +87,13 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
     )
 
 
+def check_packages(*packages: str) -> None:
+    """InputError where a package of the extra `web` is missing: those that read pages, when none is named."""
+    for package in packages or ("charset_normalizer", "lxml", "trafilatura"):
+        if find_spec(package) is None:
+            raise InputError(f'looking things up on the web needs {package}: pip install "langgraph-convcoa[web]"')
+
+
 def _named(name: str) -> SearchProvider:
     lower = name.lower()
     if lower.startswith(("http://", "https://")):
@@ -136,9 +144,11 @@ class DuckDuckGo:
     """Searches without a key, through the ddgs package, which asks several public search engines.
 
     `backend` names those as ddgs does, such as "brave,wikipedia"; `region` is like "de-de", `timeout` in seconds an engine.
+    InputError where ddgs is not installed.
     """
 
     def __init__(self, *, backend: str = "auto", region: str = "us-en", timeout: float = 5.0) -> None:
+        check_packages("ddgs")
         self.backend, self.region, self.timeout = backend, region, timeout
         self.name = f"ddgs {backend} {region}"
 
@@ -146,11 +156,9 @@ class DuckDuckGo:
         return await asyncio.to_thread(self._search, query, n)
 
     def _search(self, query: str, n: int) -> list[SearchResult]:
-        try:
-            from ddgs import DDGS
-            from ddgs.exceptions import DDGSException
-        except ImportError as error:
-            raise RetrievalError('searching the web needs ddgs: pip install "langgraph-convcoa[web]"') from error
+        from ddgs import DDGS
+        from ddgs.exceptions import DDGSException
+
         try:
             engines = DDGS(timeout=max(1, round(self.timeout)))
             found = engines.text(query, max_results=n, backend=self.backend, region=self.region)

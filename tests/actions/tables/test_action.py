@@ -204,6 +204,11 @@ def test_what_is_no_look_up_is_refused(shop: DataAnalysis, question: str) -> Non
         ask(shop, question)
 
 
+def test_a_refusal_names_the_words_of_the_question_not_their_stems(shop: DataAnalysis) -> None:
+    with pytest.raises(ActionInputError, match="is called 'many', 'companies'"):
+        ask(shop, "How many companies in North?")
+
+
 def test_look_ups_find_text_of_several_words_and_in_a_second_database(tmp_path: Path, sales: Path) -> None:
     file = tmp_path / "people.db"
     with sqlite3.connect(file) as connection:
