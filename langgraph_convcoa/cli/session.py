@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from langgraph_convcoa.actions.base import Action
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.memory.knowledge_set import Round
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 OUTPUT_FIELDS = ("answer", "citations", "chain", "knowledge_set", "usage")
 """The graph's output as JSON."""
 INTERRUPT = "__interrupt__"
 """The key under which LangGraph gives what a turn waits for."""
-_TITLES_READ = 100
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -50,8 +51,8 @@ class Session(StoredGraph):
 
     Turns run on an event loop of the session's own, so that Ctrl-C cancels a turn at once, even inside a model's request.
     Every step of a turn is in the store before the next begins, so that a turn that was killed is resumed where it was.
-    `sources` is a fingerprint of documents, tables and web search: a turn begun over other ones is not resumed. `titles` are
-    those of documents, to suggest a question from; `actions` are closed with the session.
+    `sources` is a fingerprint of documents, tables and web search: a turn begun over other ones is not resumed. `actions`
+    are closed with the session.
     """
 
     def __init__(
@@ -60,12 +61,10 @@ class Session(StoredGraph):
         context: ConvCoAContext,
         thread: str = "default",
         store: str | Path | ConversationStore | None = None,
-        titles: Sequence[str] = (),
         actions: Sequence[Action] = (),
         sources: str = "",
     ) -> None:
         super().__init__(store)
-        self.titles = titles
         self.thread = thread_name(thread)
         self._actions = actions
         self._builder = graph
@@ -199,14 +198,32 @@ class Session(StoredGraph):
             _LOGGER.debug("The thread %r was not pruned: %s", self.thread, type(error).__name__)
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What the options of a conversation name, opened: a graph over its sources, which several threads may share."""
+
+    graph: StateGraph[Any, Any, Any, Any]
+    context: ConvCoAContext
+    store: ConversationStore
+    retriever: HopfieldRetriever | None  # None where there are no documents.
+    actions: Sequence[Action]  # To be closed.
+    sources: str  # A fingerprint of the documents, tables and web search.
+
+
 def open_session(options: ConversationOptions, command: str) -> Session:
-    """A session over documents, tables and the web, answered by a model or, without one, by extraction.
+    """A session over documents, tables and the web, answered by a model or, without one, by extraction."""
+    thread = "default" if options.thread is None else thread_name(options.thread)
+    found = open_sources(options, command)
+    return Session(found.graph, found.context, thread, found.store, found.actions, found.sources)
+
+
+def open_sources(options: ConversationOptions, command: str) -> Opened:
+    """Documents, tables and the web, and the model if any, as a graph.
 
     What can go wrong fast is tried before the documents are encoded: the store, then the model, then the tables.
     """
     options.check(command)
     docs = documents_of(options.docs, options.index)
-    thread = "default" if options.thread is None else thread_name(options.thread)
     # A thread with a name is kept in the user's own store where no other is given.
     store = open_store(default_store() if options.thread is not None and options.store is None else options.store)
     store.check()
@@ -227,16 +244,11 @@ def open_session(options: ConversationOptions, command: str) -> Session:
 
         check_packages()
         provider = as_search(web)
-    retriever, titles = None, []
+    retriever = None
     if docs:
         retriever = open_retriever(docs, graph=options.graph, max_mb=options.max_mb, cache=not options.no_cache, progress=True)
         # An encoder that does not fit is refused now, and loading it takes nothing from the time of the first look-up.
         retriever.check_encoder()
-        from langgraph_convcoa.retrieval.corpus import read
-
-        view = retriever.corpus.snapshot()
-        first = read(view, view.numbers[:_TITLES_READ])
-        titles = [str(passage.document.metadata.get("title") or "") for passage in first]
     if web:
         from langgraph_convcoa.actions.web.action import WebQuerying
 
@@ -249,4 +261,4 @@ def open_session(options: ConversationOptions, command: str) -> Session:
     graph = build_graph(model=model, retriever=retriever, actions=actions, context=context)
     # Paths do not stand in the fingerprint, which is kept in the store.
     named = json.dumps([docs, options.data or [], web], default=str).encode("utf-8", "surrogatepass")
-    return Session(graph, context, thread, store, titles, actions, hashlib.sha256(named).hexdigest()[:16])
+    return Opened(graph, context, store, retriever, actions, hashlib.sha256(named).hexdigest()[:16])

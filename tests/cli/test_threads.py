@@ -144,6 +144,7 @@ def test_the_commands_of_a_chat(docs: Path) -> None:
 
 def test_the_command_that_goes_on_names_the_store_where_it_is_not_the_users_own(tmp_path: Path) -> None:
     from langgraph_convcoa.cli.chat import continuing
+    from langgraph_convcoa.cli.options import ConversationOptions
     from langgraph_convcoa.cli.session import Session
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.graph import build_graph
@@ -152,12 +153,15 @@ def test_the_command_that_goes_on_names_the_store_where_it_is_not_the_users_own(
 
     graph = build_graph(retriever=KeywordRetriever())
     elsewhere = Session(graph, ConvCoAContext(), "[/x] a", "talk.sqlite")
-    assert continuing(elsewhere) == "convcoa chat --thread '[/x] a' --store talk.sqlite"
-    assert continuing(Session(graph, ConvCoAContext(), "a", default_store())) == "convcoa chat --thread a"
+    over = ConversationOptions(docs="my papers", web=True, k=3, thread="a", store="talk.sqlite")
+    sources = "convcoa chat --docs 'my papers' --web --k 3"
+    assert continuing(elsewhere, over) == f"{sources} --thread '[/x] a' --store talk.sqlite"
+    assert continuing(Session(graph, ConvCoAContext(), "a", default_store()), over) == f"{sources} --thread a"
 
 
 def test_a_file_to_export_to_may_be_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from langgraph_convcoa.cli.chat import Chat
+    from langgraph_convcoa.cli.options import ConversationOptions
     from langgraph_convcoa.cli.session import Session
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.graph import build_graph
@@ -166,5 +170,5 @@ def test_a_file_to_export_to_may_be_in_the_home_folder(tmp_path: Path, monkeypat
     monkeypatch.setenv("HOME", str(tmp_path))
     with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "a") as session:
         session.ask(WHEN)
-        Chat(session).command("/export ~/out.json")
+        Chat(session, ConversationOptions(docs="demo")).command("/export ~/out.json")
     assert json.loads((tmp_path / "out.json").read_text())["thread"] == "a"
