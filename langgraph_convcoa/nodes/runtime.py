@@ -36,6 +36,8 @@ Update = dict[str, Any]
 _CHECKERS, _CHECKER_SECONDS = 2_000_000, 120.0
 """Characters that the kept checkers verify against, from node to node of a turn, and how long they are kept."""
 _OF_A_CHECKER = 50_000
+_OF_A_STEP = frozenset({"guess_answer", "answer", "evidence", "paths"})
+"""What a progress event tells of a sub-question, where it is known."""
 LOOKED = -1
 """The index of what was found for the question itself."""
 
@@ -193,9 +195,10 @@ def emit(event: dict[str, Any]) -> None:
 def emit_progress(
     index: int, step: PlannedNode | ChainItem | ActionState, status: str, score: float = 0.0, reason: str = ""
 ) -> None:
-    """The progress event of one sub-question."""
+    """The progress event of one sub-question: with its guess, and once it is settled with its answer and its evidence."""
     about = {"type": "sub_question", "index": index, "sub_question": step["sub_question"], "action": step["action"]}
-    emit({**about, "status": status, "score": score, "reason": reason})
+    known = {name: value for name, value in step.items() if name in _OF_A_STEP}
+    emit({**about, "status": status, "score": score, "reason": reason, **known})
 
 
 @dataclass
