@@ -136,17 +136,21 @@ class ConversationOptions:
 
     def check(self, command: str) -> None:
         """Raise InputError where options contradict each other, or name nothing to look things up in."""
-        if self.search and not self.web:
-            raise InputError("--search needs --web: it says how the web is searched")
+        self.check_sources()
         if self.approve and not sys.stdin.isatty():
             raise InputError("--approve asks at the terminal: run it there, or in a program with the setting `approve`")
-        if self.base_url and not self.model:
-            raise InputError("--base-url needs --model: give the name under which that server knows its model")
         if not (self.index or self.docs or self.data or self.web):
             raise InputError(
                 f"nothing to look things up in: write convcoa {command} --docs PATH (--docs demo for the demonstration's), "
                 "--data TABLES, or --web"
             )
+
+    def check_sources(self) -> None:
+        """Raise InputError where options contradict each other."""
+        if self.search and not self.web:
+            raise InputError("--search needs --web: it says how the web is searched")
+        if self.base_url and not self.model:
+            raise InputError("--base-url needs --model: give the name under which that server knows its model")
 
 
 Settings = TypeVar("Settings")

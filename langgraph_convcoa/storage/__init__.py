@@ -36,8 +36,8 @@ def open_store(where: str | Path | None) -> ConversationStore:
     return SqliteStore(Path(text))
 
 
-def default_store() -> Path:
-    """The file in the user's data folder, or in the folder that CONVCOA_DATA_DIR names, for threads kept without `--store`."""
+def data_folder() -> Path:
+    """The user's data folder, or the one that CONVCOA_DATA_DIR names; made for its owner alone where it is missing."""
     from platformdirs import user_data_dir
 
     folder = Path(os.environ.get("CONVCOA_DATA_DIR") or user_data_dir("langgraph-convcoa", appauthor=False))
@@ -45,4 +45,9 @@ def default_store() -> Path:
         private_folder(folder)
     except OSError as error:
         raise StoreError(f"the folder {folder} cannot be made ({error.strerror}): give a --store FILE") from error
-    return folder / "conversations.sqlite"
+    return folder
+
+
+def default_store() -> Path:
+    """The file in the user's data folder for threads kept without `--store`."""
+    return data_folder() / "conversations.sqlite"

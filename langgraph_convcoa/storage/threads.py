@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.storage import open_store
-from langgraph_convcoa.storage.base import FORMAT, ConversationStore, later_format, storable, thread_name
+from langgraph_convcoa.storage.base import ConversationStore, storable, thread_name
+from langgraph_convcoa.storage.turns import Turns, config_of, unfinished_question
 
 if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
     from langgraph.graph import StateGraph
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.store.base import BaseStore
@@ -24,17 +23,9 @@ if TYPE_CHECKING:
 
     from langgraph_convcoa.memory.knowledge_set import Round
 
-SOURCES_KEY = "convcoa_sources"
-"""In the metadata of every checkpoint: a fingerprint of the documents, tables and web search of the turn."""
-_FORMAT_KEY = "convcoa_format"
 _WAIT_SECONDS = 5.0
 
 Result = TypeVar("Result")
-
-
-def config_of(thread: str, sources: str = "") -> RunnableConfig:
-    """The configuration of a thread's runs, with the format and the sources in the metadata."""
-    return {"configurable": {"thread_id": thread}, "metadata": {_FORMAT_KEY: FORMAT, SOURCES_KEY: sources}}
 
 
 def rounds_of(values: Mapping[str, Any]) -> list[Round]:
@@ -44,20 +35,6 @@ def rounds_of(values: Mapping[str, Any]) -> list[Round]:
     return ContextualKnowledgeSet.load(values.get("knowledge_set")).rounds
 
 
-def unfinished_question(snapshot: StateSnapshot) -> str:
-    """The question of a turn that was interrupted before it was remembered; "" where there is none."""
-    values = snapshot.values
-    if values.get("asked_message_id"):
-        return str(values.get("asked") or "")
-    if not snapshot.next:
-        return ""
-    # Interrupted before `recall` had read it.
-    if question := values.get("question"):
-        return str(question)
-    messages: Sequence[Any] = values.get("messages") or ()
-    return str(messages[-1].text) if messages and messages[-1].type == "human" else ""
-
-
 class StoredGraph:
     """A conversation graph with an open store, run on an event loop of its own; the base of `Threads` and of a session."""
 
@@ -65,7 +42,7 @@ class StoredGraph:
         self.store = store if isinstance(store, ConversationStore) else open_store(store)
         self._runner = asyncio.Runner()
         self._open = AsyncExitStack()
-        self._compiled: CompiledStateGraph[Any, Any, Any, Any]
+        self._turns: Turns
 
     def __enter__(self) -> Self:
         try:
@@ -83,7 +60,10 @@ class StoredGraph:
 
     async def _opened(self) -> None:
         saver = await self._open.enter_async_context(self.store.opened())
-        self._compiled = self._graph().compile(checkpointer=saver, store=await self._shared_store())
+        self._turns = self._over(self._graph().compile(checkpointer=saver, store=await self._shared_store()))
+
+    def _over(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> Turns:
+        return Turns(graph, self.store)
 
     async def _shared_store(self) -> BaseStore | None:
         return None
@@ -97,41 +77,7 @@ class StoredGraph:
 
     @property
     def _saver(self) -> Any:
-        return self._compiled.checkpointer
-
-    async def _snapshot(self, thread: str) -> StateSnapshot:
-        """A thread's state; StoreError where it was written by a later release, or its data is damaged."""
-        with self._readable(thread):
-            snapshot = await self._compiled.aget_state(config_of(thread))
-        version = (snapshot.metadata or {}).get(_FORMAT_KEY, FORMAT)
-        if isinstance(version, int) and version > FORMAT:
-            raise StoreError(later_format(f"the thread {thread!r} of {self.store.label}", version))
-        return snapshot
-
-    async def _has_open_turn(self, thread: str) -> bool:
-        """Whether the thread's last checkpoint is other than that of a finished turn; cheaper than `_snapshot`."""
-        with self._readable(thread):
-            stored = await self._saver.aget_tuple(config_of(thread))
-            if stored is None:
-                return False
-            values = stored.checkpoint["channel_values"]
-            asked = values.get("asked_message_id") or "question" in values or "__start__" in values
-            return bool(stored.pending_writes or asked or stored.metadata.get(_FORMAT_KEY) != FORMAT)
-
-    @contextmanager
-    def _readable(self, thread: str) -> Iterator[None]:
-        """Errors of a store's driver as they are; any other is of data that cannot be read."""
-        try:
-            yield
-        except (sqlite3.Error, OSError):
-            raise
-        except Exception as error:
-            if type(error).__module__.startswith("psycopg"):
-                raise
-            raise StoreError(
-                f"the thread {thread!r} of {self.store.label} is damaged ({type(error).__name__}): "
-                "import it from an export, or delete it; other threads are not affected"
-            ) from error
+        return self._turns.saver
 
 
 @dataclass(frozen=True)
@@ -170,7 +116,7 @@ class Threads(StoredGraph):
             raise StoreError(
                 f"a thread of {self.store.label} is damaged ({type(error).__name__}): the others can be shown by their names"
             ) from error
-        return [_summary(name, await self._snapshot(name)) for name in names]
+        return [_summary(name, await self._turns.snapshot(name)) for name in names]
 
     def show(self, thread: str) -> list[Round]:
         """The rounds of a thread, oldest first."""
@@ -194,9 +140,9 @@ class Threads(StoredGraph):
     async def _add(self, name: str, values: dict[str, Any]) -> None:
         config = config_of(name)
         async with self.store.turn(name, _WAIT_SECONDS):
-            if (await self._compiled.aget_state(config)).created_at is not None:
+            if (await self._turns.graph.aget_state(config)).created_at is not None:
                 raise InputError(f"there is a thread {name!r} already: give another name with --thread, or delete it first")
-            await self._compiled.aupdate_state(config, values, as_node="remember")
+            await self._turns.graph.aupdate_state(config, values, as_node="remember")
 
     def delete(self, thread: str) -> None:
         """Delete a thread with all that the store's files hold of it, what it shared with others of its user too.
@@ -231,7 +177,7 @@ class Threads(StoredGraph):
             await self._opened()
 
     async def _existing(self, thread: str) -> StateSnapshot:
-        snapshot = await self._snapshot(thread)
+        snapshot = await self._turns.snapshot(thread)
         if snapshot.created_at is None:
             raise InputError(f"there is no thread {thread!r} in {self.store.label}: see convcoa threads list")
         return snapshot

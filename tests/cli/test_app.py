@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.actions.tables.sql_parse import parse_select
 from langgraph_convcoa.cli.app import app
-from langgraph_convcoa.cli.session import OUTPUT_FIELDS
 from langgraph_convcoa.datasets.demo import demo_questions
+from langgraph_convcoa.storage.turns import OUTPUT_FIELDS
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, node, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of

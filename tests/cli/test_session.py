@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from langgraph_convcoa.cli.documents import documents_path, read_history
-from langgraph_convcoa.cli.session import OUTPUT_FIELDS, Session
+from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.demo import demo_folder
 from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.storage.turns import OUTPUT_FIELDS, Turns
 from tests import ROOT
 from tests.bounds import SECONDS, started
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, direct, node, plan
@@ -145,11 +146,11 @@ def test_a_turn_over_other_sources_is_not_gone_on_with(tmp_path: Path) -> None:
 def test_a_turn_whose_last_step_no_checkpoint_holds_yet_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a kill between the last step's result and the checkpoint; LangGraph by itself would drop the round."""
 
-    async def no_pruning(_session: Session) -> None:
+    async def no_pruning(_turns: Turns, _thread: str) -> None:
         pass
 
     store = tmp_path / "chats.sqlite"
-    monkeypatch.setattr(Session, "_prune", no_pruning)
+    monkeypatch.setattr(Turns, "_prune", no_pruning)
     with session(list(TURN), store=store) as conversation:
         conversation.ask(WHEN)
     monkeypatch.undo()

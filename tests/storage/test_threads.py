@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_convcoa.cli.session import OUTPUT_FIELDS, Session
+from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
@@ -17,6 +17,7 @@ from langgraph_convcoa.state import ConvCoAState, ThreadState
 from langgraph_convcoa.storage.base import FORMAT
 from langgraph_convcoa.storage.export import file_as_values, lasting_fields, read_thread_file, thread_as_markdown
 from langgraph_convcoa.storage.threads import Threads
+from langgraph_convcoa.storage.turns import OUTPUT_FIELDS
 from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
 
 WHEN = "When was the Hopfield network described?"

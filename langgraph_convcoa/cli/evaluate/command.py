@@ -1,6 +1,6 @@
 """`convcoa evaluate`: the measurements of retrieval, costs, verification and memory.
 
-`evaluate_qa` has those of answers, `evaluate_reader` those of graph readers, `evaluate_blind` people's judgements of them.
+`qa` has those of answers, `reader` those of graph readers, `blind` people's judgements of them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import typer
 
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
-from langgraph_convcoa.cli.evaluate_blind import blind, blind_score
-from langgraph_convcoa.cli.evaluate_qa import METHODS_HELP, qa
-from langgraph_convcoa.cli.evaluate_reader import reader
+from langgraph_convcoa.cli.evaluate.blind import blind, blind_score
+from langgraph_convcoa.cli.evaluate.qa import METHODS_HELP, qa
+from langgraph_convcoa.cli.evaluate.reader import reader
 from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, names_of, option
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.retrieval.methods import METHODS, READERS

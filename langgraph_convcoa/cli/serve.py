@@ -1,0 +1,203 @@
+"""`convcoa serve`: a page to talk to, and LangGraph's wire format for programs."""
+
+from __future__ import annotations
+
+import ipaddress
+import webbrowser
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from langgraph_convcoa.cli.options import ConversationOptions, grouped, option
+from langgraph_convcoa.cli.session import Basis, open_basis, open_documents
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.storage import data_folder, default_store
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.actions.base import Action
+    from langgraph_convcoa.retrieval.encoders.base import Encoder
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+    from langgraph_convcoa.server.collections import Collection
+    from langgraph_convcoa.server.guard import Access
+
+_PACKAGES = ("starlette", "uvicorn", "python_multipart")
+
+
+Collections = Annotated[
+    list[str] | None,
+    option(
+        "[NAME=]PATH",
+        'A collection of documents: a file, a folder, an index, or "demo"; may be repeated. More may be uploaded.',
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ServeOptions(ConversationOptions):
+    """The options of a conversation, with any number of collections and without a thread."""
+
+    # Several here, and one in the other commands.
+    docs: Collections = None  # type: ignore[assignment]
+    thread: str | None = field(default=None, init=False)
+
+    def check(self, command: str) -> None:
+        """As of the other commands; documents may come later."""
+        self.check_sources()
+
+
+@grouped(ServeOptions)
+def serve(
+    options: ServeOptions,
+    host: Annotated[str, option("ADDRESS", "Where to listen; not loopback: needs a token or a user header.")] = "127.0.0.1",
+    port: Annotated[int, option("N", "The port; 0 for a free one.", min=0, max=65_535)] = 8321,
+    token: Annotated[
+        str,
+        option("TEXT", "What requests must carry; better in the environment.", envvar="CONVCOA_TOKEN", show_default=False),
+    ] = "",
+    user_header: Annotated[str, option("NAME", "Header in which a reverse proxy names the user.", show_default=False)] = "",
+    trusted_proxy: Annotated[
+        list[str] | None, option("ADDRESS", "The address or network from which the user header is believed; may be repeated.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, option("NAME", "A name under which browsers reach the server; may be repeated.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, option("URL", "Another page that may call the server, such as agent-chat-ui; may be repeated.")
+    ] = None,
+    max_upload_mb: Annotated[float, option("N", "The most megabytes of one upload.", min=0.001, max=1e6)] = 100.0,
+    open_page: Annotated[bool, option(None, "Open the page in the browser.", "--open")] = False,
+) -> None:
+    r"""Serve a page to talk to, over documents of yours and those that are uploaded on it.
+
+    Conversations are kept in the user's own store, uploaded documents in the user's data folder. Ctrl-C ends the server; turns
+    that run then are resumed on the page.
+
+    [bold]Examples[/bold]
+      convcoa serve --docs demo --open
+      convcoa serve --docs papers/ --docs Notes=~/notes --model openai:gpt-4.1-mini
+      convcoa serve --data sales.csv --approve data_analysis --model openai:gpt-4.1-mini
+      CONVCOA_TOKEN=... convcoa serve --docs papers/ --host 0.0.0.0
+    """
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
+        named = missing[0].replace("_", "-")
+        raise InputError(f'convcoa serve needs {named}: pip install "langgraph-convcoa[serve]"')
+    options.check("serve")
+    from langgraph_convcoa.server.guard import Access
+    from langgraph_convcoa.server.serve import address_of, listen, run
+
+    access = Access(
+        host=host,
+        token=token,
+        user_header=user_header,
+        proxies=_networks(trusted_proxy or []),
+        names=frozenset(name.lower() for name in allow_host or []),
+        origins=frozenset(origin.rstrip("/") for origin in allow_origin or []),
+        max_upload=int(max_upload_mb * 1e6),
+    )
+    # Before minutes of encoding.
+    with listen(host, port) as listening:
+        url = address_of(listening)
+        app, service, closing = _served(options, access, max_upload_mb)
+
+        def announce() -> None:
+            typer.echo(f"convcoa is at {url}  (Ctrl-C ends it)")
+            if open_page:
+                webbrowser.open(url)
+
+        try:
+            run(app, service, listening, announce)
+        except KeyboardInterrupt:
+            typer.echo("ended; what was being answered can be resumed on the page", err=True)
+        finally:
+            for action in closing:
+                if callable(close := getattr(action, "close", None)):
+                    close()
+
+
+def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tuple[Any, Any, list[Any]]:
+    """The application, its service, and the actions that are to be closed after it."""
+    from langgraph_convcoa.server.app import create_app
+    from langgraph_convcoa.server.service import Settings
+
+    basis = open_basis(options, default_store() if options.store is None else options.store)
+    shown = _collections(options, basis)
+    made: list[Action] = []
+    encoder = next((one.retriever.encoder for one in shown if one.retriever is not None), None)
+
+    def make_graph(retriever: HopfieldRetriever | None) -> Any:
+        opened = basis.over("", retriever)
+        made.extend(action for action in opened.actions if action not in made)
+        return opened.graph
+
+    described = [("knowledge_retrieval", "searches the documents")]
+    described += [(action.name, _about(action)) for action in basis.tables]
+    described += [("web_querying", "looks things up on the web")] if basis.search else []
+    settings = Settings(
+        store=basis.store,
+        make_graph=make_graph,
+        context=basis.context,
+        folder=data_folder() / "collections",
+        new_retriever=_Indexes(encoder, options.graph),
+        collections=shown,
+        sources=basis.fingerprint("uploaded"),
+        model=options.model or "",
+        actions=[{"name": name, "description": description} for name, description in described],
+        max_upload_mb=max_upload_mb,
+    )
+    app = create_app(settings, access)
+    return app, app.service, made
+
+
+def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
+    from langgraph_convcoa.server.collections import Collection
+
+    shown: dict[str, Collection] = {}
+    given = [*(options.docs or []), *([str(options.index)] if options.index else [])]
+    for text in given:
+        name, _, path = text.partition("=")
+        if not path or Path(text).exists():
+            name, path = Path(text).resolve().name if text != "demo" else "demo", text
+        path = str(Path(path).expanduser())
+        identity = name.lower().replace(" ", "-").replace("/", "-")
+        if identity in shown:
+            raise InputError(f"two collections are called {name!r}: give one another name, as in --docs NAME={path}")
+        shown[identity] = Collection(identity, name, basis.fingerprint(path), open_documents(path, options))
+    if not shown and (options.data or options.web):
+        shown["sources"] = Collection("sources", "Tables and the web", basis.fingerprint(""))
+    return [*shown.values()]
+
+
+class _Indexes:
+    """Opens the index in a folder, made empty where there is none; all share one encoder, loaded when needed."""
+
+    def __init__(self, encoder: Encoder | None, graph: bool | None) -> None:
+        self._encoder, self._graph = encoder, graph
+
+    def __call__(self, folder: Path) -> HopfieldRetriever:
+        from langgraph_convcoa.retrieval.index.database import is_index
+        from langgraph_convcoa.retrieval.index.index import open_or_create
+        from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
+        from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+        if self._encoder is None:
+            self._encoder = HopfieldRetriever(corpus=MemoryCorpus()).encoder
+        if not is_index(folder):
+            open_or_create(folder, self._encoder, None, {})
+        chosen: dict[str, Any] = {} if self._graph is None else {"graph": self._graph}
+        return HopfieldRetriever.from_pretrained(folder, encoder=self._encoder, **chosen)
+
+
+def _about(action: Action) -> str:
+    """The first line of what the planner reads of an action."""
+    text = action.description
+    return str(text() if callable(text) else text).strip().partition("\n")[0][:300]
+
+
+def _networks(texts: list[str]) -> tuple[Any, ...]:
+    try:
+        return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
+    except ValueError as error:
+        raise InputError(f"--trusted-proxy takes an address or a network, such as 10.0.0.5 or 10.0.0.0/24: {error}") from error

@@ -1,0 +1,53 @@
+"""The application: routes, guard and the open store, for uvicorn or another ASGI server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+from langgraph_convcoa.errors import ConvCoAError, InputError
+from langgraph_convcoa.server import page, routes
+from langgraph_convcoa.server.guard import Access, Guard, answer
+from langgraph_convcoa.server.service import Busy, Missing, Service, Settings
+
+
+def create_app(settings: Settings, access: Access | None = None) -> Guard:
+    """The ASGI application of a server; the store is opened with its lifespan.
+
+    Args:
+        settings: What it serves.
+        access: Who may reach it; this machine alone when None.
+    """
+    service = Service(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with service:
+            yield
+
+    app = Starlette(
+        routes=[*routes.ROUTES, *page.ROUTES, Mount("/static", StaticFiles(directory=page.STATIC))],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _of_starlette, ConvCoAError: _ours},
+    )
+    app.state.service = service
+    app.state.access = access or Access()
+    return Guard(app, app.state.access, service)
+
+
+async def _of_starlette(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return answer(error.status_code, str(error.detail))
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    known: dict[type[Exception], int] = {Missing: 404, Busy: 409}
+    status = known.get(type(error), 422 if isinstance(error, InputError) else 503)
+    return answer(status, str(error))

@@ -1,0 +1,200 @@
+"""Collections of documents: those of the command line, which all may ask, and those that a user has filled on the page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.files import private_folder, replacing
+from langgraph_convcoa.server.threads import digest
+from langgraph_convcoa.storage.turns import Turns
+
+if TYPE_CHECKING:
+    from langchain_core.documents import Document
+    from langgraph.graph import StateGraph
+
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+MOST_COLLECTIONS = 50
+"""Of one user."""
+FIRST = "My documents"
+"""The name of the collection that a user has where there is no other."""
+_ABOUT, _INDEX, _FILES = "collection.json", "index", "files"
+
+
+@dataclass
+class Collection:
+    """Documents that conversations are about; `folder` is where those of a user are kept.
+
+    `sources` is the fingerprint by which a turn begun over other documents is told from one that can be resumed.
+    """
+
+    id: str
+    name: str
+    sources: str
+    retriever: HopfieldRetriever | None = None
+    folder: Path | None = None
+    status: str = "ready"
+    message: str = ""
+    turns: Turns | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """For who changes the documents."""
+    _listed: tuple[Any, list[dict[str, Any]]] | None = None
+
+    @property
+    def files(self) -> Path | None:
+        """The folder of the files that were uploaded."""
+        return None if self.folder is None else self.folder / _FILES
+
+    def documents(self) -> list[dict[str, Any]]:
+        """What it holds, by source; read once for each state of the corpus."""
+        if self.retriever is None:
+            return []
+        from langgraph_convcoa.retrieval.corpus import read
+
+        view = self.retriever.corpus.snapshot()
+        keys = view.keys
+        state = (view.source, len(view), int(keys[-1]) if len(keys) else 0)
+        if self._listed is None or self._listed[0] != state:
+            self._listed = (state, _by_source(passage.document for passage in read(view)))
+        return self._listed[1]
+
+    def as_json(self) -> dict[str, Any]:
+        """As the page shows it."""
+        listed = self.documents()
+        return {
+            "id": self.id,
+            "name": self.name,
+            "documents": len(listed),
+            "passages": 0 if self.retriever is None else len(self.retriever.corpus),
+            "status": self.status,
+            "message": self.message,
+            "read_only": self.folder is None,
+        }
+
+
+def _by_source(documents: Iterator[Document]) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for document in documents:
+        whole = str(document.metadata.get("document_id") or document.id)
+        source = str(document.metadata.get("source") or whole)
+        entry = found.get(source)
+        if entry is None:
+            title, kind = str(document.metadata.get("title") or source), Path(source).suffix.lstrip(".").lower()
+            entry = found[source] = {"source": source, "title": title, "passages": 0, "kind": kind, "ids": []}
+        entry["passages"] += 1
+        if not entry["ids"] or entry["ids"][-1] != whole:
+            entry["ids"].append(whole)
+    return [*found.values()]
+
+
+class Collections:
+    """All collections of a server.
+
+    Args:
+        shown: Those of the command line.
+        folder: Where the users' are kept, each user's in a folder of its own.
+        new_retriever: An empty retriever with an index in a folder, or the one that is there.
+        sources: The fingerprint of what all collections share: tables and the web.
+        turns: The turns of conversations over a retriever, made once for a collection.
+    """
+
+    def __init__(
+        self,
+        shown: list[Collection],
+        folder: Path,
+        new_retriever: Callable[[Path], HopfieldRetriever],
+        sources: str,
+        make_graph: Callable[[HopfieldRetriever | None], StateGraph[Any, Any, Any, Any]],
+        make_turns: Callable[[StateGraph[Any, Any, Any, Any], str], Turns],
+    ) -> None:
+        self.shown = {collection.id: collection for collection in shown}
+        self._folder = folder
+        self._new_retriever = new_retriever
+        self._sources = sources
+        self._make_graph, self._make_turns = make_graph, make_turns
+        self._owned: dict[str, dict[str, Collection]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, user: str) -> list[Collection]:
+        """What a user may ask: the command line's, then the user's own; there is always one."""
+        with self._lock:
+            own = self._own(user)
+            if not own and not self.shown:
+                self._add(user, FIRST)
+            return [*self.shown.values(), *own.values()]
+
+    def find(self, user: str, name: str) -> Collection | None:
+        """The collection of this id, of those that the user may ask."""
+        return next((one for one in self.of(user) if one.id == name), None)
+
+    def turns(self, collection: Collection) -> Turns:
+        """The turns of its conversations; the graph is compiled once."""
+        with self._lock:
+            if collection.turns is None:
+                collection.turns = self._make_turns(self._make_graph(collection.retriever), collection.sources)
+            return collection.turns
+
+    def add(self, user: str, name: str) -> Collection:
+        """A new, empty collection of a user."""
+        plain = " ".join(name.split())[:100]
+        if not plain:
+            raise InputError("the collection has no name: give one")
+        with self._lock:
+            if len(self._own(user)) >= MOST_COLLECTIONS:
+                raise InputError(f"there are {MOST_COLLECTIONS} collections already: delete one first")
+            return self._add(user, plain)
+
+    def delete(self, user: str, collection: Collection) -> None:
+        """Delete a collection of a user with its files."""
+        if collection.folder is None:
+            raise InputError(f"{collection.name!r} was given on the command line and cannot be deleted here")
+        with collection.lock, self._lock:
+            self._own(user).pop(collection.id, None)
+            # What is not complete any more is no collection, should the rest not be deleted.
+            (collection.folder / _ABOUT).unlink(missing_ok=True)
+            shutil.rmtree(collection.folder, ignore_errors=True)
+
+    def _own(self, user: str) -> dict[str, Collection]:
+        if user not in self._owned:
+            folder = self._folder / digest(user)
+            found = [self._read(path) for path in sorted(folder.glob(f"*/{_ABOUT}"))] if folder.is_dir() else []
+            found.sort(key=lambda pair: pair[0])
+            self._owned[user] = {collection.id: collection for _, collection in found}
+        return self._owned[user]
+
+    def _read(self, about: Path) -> tuple[str, Collection]:
+        kept: Mapping[str, Any] = {}
+        with suppress(OSError, ValueError):
+            kept = json.loads(about.read_text(encoding="utf-8"))
+        collection = self._collection(about.parent, str(kept.get("name") or about.parent.name))
+        return str(kept.get("created") or ""), collection
+
+    def _collection(self, folder: Path, name: str) -> Collection:
+        collection = Collection(folder.name, name, f"{self._sources} {folder.name}", folder=folder)
+        try:
+            collection.retriever = self._new_retriever(folder / _INDEX)
+        except Exception as error:  # noqa: BLE001 - the others can be used
+            from langgraph_convcoa.server.runs import error_json
+
+            collection.status, collection.message = "failed", error_json(error)["message"]
+        return collection
+
+    def _add(self, user: str, name: str) -> Collection:
+        from langgraph_convcoa.server.runs import now
+
+        folder = self._folder / digest(user) / uuid.uuid4().hex[:12]
+        private_folder(folder / _FILES)
+        with replacing(folder / _ABOUT, private=True) as file:
+            file.write_text(json.dumps({"name": name, "created": now()}), encoding="utf-8")
+        collection = self._collection(folder, name)
+        self._own(user)[collection.id] = collection
+        return collection

@@ -1,0 +1,309 @@
+"""The guard before every request: host, origin, who asks, kind and size of what is sent; and every response's headers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.server.runs import error_json
+from langgraph_convcoa.server.wire import to_json
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from langgraph_convcoa.server.service import Service
+
+USER = "convcoa_user"
+"""The key of a request's scope under which the user stands, "" for the one who needs no name."""
+COOKIE = "convcoa_session"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+SHORTEST_TOKEN = 16
+MOST_JSON = 4_000_000
+"""Bytes of a request's JSON."""
+_WRONG_TOKEN_SECONDS = 0.5
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_LONGEST_USER = 200
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+    "manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+_DATA_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
+_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_OPEN = ("/", "/ok", "/convcoa/login", "/favicon.ico")
+"""What is shown without a token: the page itself, which asks for it."""
+_STATIC = "/static/"
+_LOGGER = logging.getLogger(__name__)
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may reach the server, and under which names.
+
+    Attributes:
+        host: The address that it listens on.
+        token: What every request must carry; "" where none is needed.
+        user_header: The header in which a reverse proxy names the user.
+        proxies: The addresses from which that header is believed.
+        names: Host names of the server besides those of loopback, as browsers write them.
+        origins: Other origins whose pages may call it, such as that of agent-chat-ui.
+        max_upload: The most bytes of an upload.
+    """
+
+    host: str = "127.0.0.1"
+    token: str = ""
+    user_header: str = ""
+    proxies: Sequence[Network] = ()
+    names: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+    max_upload: int = 100_000_000
+    session: str = field(init=False, default="")
+    """What the cookie of a browser holds that has shown the token."""
+
+    def __post_init__(self) -> None:
+        if not is_loopback(self.host) and not self.token and not self.user_header:
+            raise InputError(
+                f"on {self.host} others can reach the server: set CONVCOA_TOKEN to a long random text, or let a reverse proxy "
+                "name the user (--user-header and --trusted-proxy); without either, only --host 127.0.0.1 is served"
+            )
+        if self.token and (len(self.token) < SHORTEST_TOKEN or not self.token.isascii() or " " in self.token):
+            raise InputError(
+                f"the token must have at least {SHORTEST_TOKEN} ASCII characters without spaces: "
+                'make one with python -c "import secrets; print(secrets.token_urlsafe(32))"'
+            )
+        if bool(self.user_header) != bool(self.proxies):
+            raise InputError("--user-header and --trusted-proxy go together: the header is believed from that address only")
+        object.__setattr__(self, "session", hmac.new(self.token.encode(), b"convcoa session", hashlib.sha256).hexdigest())
+
+    def knows(self, host: str) -> bool:
+        """Whether a request's Host is one of the server's names; an unknown name may be an attacker's, led here by DNS."""
+        name = host_name(host)
+        if not name:
+            return False
+        if name in LOOPBACK or name in self.names or name == self.host.lower():
+            return True
+        # No name service can make an address mean another machine.
+        return not is_loopback(self.host) and is_address(name)
+
+    def holds(self, given: str) -> bool:
+        """Whether this is the token, compared in constant time."""
+        return bool(self.token) and hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+
+    def user(self, headers: Headers, client: str, cookie: str) -> str | None:
+        """Who asks; None for nobody who may."""
+        if self.user_header:
+            named = headers.getlist(self.user_header)
+            if self._is_proxy(client) and len(named) == 1 and 0 < len(named[0].strip()) <= _LONGEST_USER:
+                return named[0].strip()
+            if not self.token:
+                return None
+        if not self.token:
+            return ""
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        given = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        if given:
+            return "" if self.holds(given) else None
+        return "" if cookie and hmac.compare_digest(cookie.encode("utf-8", "replace"), self.session.encode()) else None
+
+    def _is_proxy(self, client: str) -> bool:
+        try:
+            address = ipaddress.ip_address(client)
+        except ValueError:
+            return False
+        return any(address in network for network in self.proxies)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def is_address(name: str) -> bool:
+    """Whether it is an IP address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without its port; "" where it is malformed.
+
+    Example:
+        >>> host_name("LocalHost:8321"), host_name("[::1]:80"), host_name("a@b")
+        ('localhost', '::1', '')
+    """
+    if not host or any(character in host for character in "/\\@?# \t,%"):
+        return ""
+    try:
+        parts = urlsplit(f"//{host}")
+        # Raises for a port that is none.
+        _ = parts.port
+    except ValueError:
+        return ""
+    return (parts.hostname or "").lower().rstrip(".")
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: int, detail: str) -> None:
+        self.status, self.detail = status, detail
+
+
+class Guard:
+    """An ASGI application around another, which sees only requests that may be answered."""
+
+    def __init__(self, app: ASGIApp, access: Access, service: Service) -> None:
+        self.app, self.access, self.service = app, access, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        path = scope["path"]
+        started = False
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                self._secure(MutableHeaders(scope=message), headers, path)
+            await send(message)
+
+        try:
+            if (preflight := self._checked(scope, headers)) is not None:
+                await preflight(scope, receive, send_guarded)
+                return
+            if scope[USER] is None:
+                if headers.get("authorization") or headers.get("x-api-key"):
+                    await asyncio.sleep(_WRONG_TOKEN_SECONDS)
+                raise _RefusedError(401, "a token is needed, or it is wrong: log in")
+            await self.app(scope, self._limited(receive, headers), send_guarded)
+        except _RefusedError as refused:
+            if not started:
+                await answer(refused.status, refused.detail)(scope, receive, send_guarded)
+        except Exception as error:  # noqa: BLE001 - no traceback reaches a client, and the server goes on
+            told = error_json(error)
+            if not started:
+                await answer(500, told["message"])(scope, receive, send_guarded)
+
+    def _checked(self, scope: Scope, headers: Headers) -> Response | None:
+        """Refuse what must not reach the application, and say who asks; a preflight of CORS is answered."""
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self.access.knows(hosts[0]):
+            raise _RefusedError(421, "this server is not known under that name: see --allow-host")
+        origins = headers.getlist("origin")
+        foreign = bool(origins) and (len(origins) > 1 or not _same(origins[0], hosts[0]))
+        allowed = foreign and len(origins) == 1 and origins[0] in self.access.origins
+        if foreign and not allowed:
+            raise _RefusedError(403, "a page of another origin may not ask this server: see --allow-origin")
+        path, method = scope["path"], scope["method"]
+        site = headers.get("sec-fetch-site", "none")
+        public = path == "/" or path.startswith(_STATIC)
+        if site not in ("same-origin", "none") and not allowed and not (public and method in _SAFE):
+            raise _RefusedError(403, "a page of another site may not ask this server")
+        if method == "OPTIONS" and allowed:
+            return Response(status_code=204)
+        client = (scope.get("client") or ("", 0))[0]
+        user = self.access.user(headers, client, _cookie(headers))
+        scope[USER] = "" if user is None and (path in _OPEN or path.startswith(_STATIC)) else user
+        if method not in _SAFE and (_has_body(headers) or "content-type" in headers):
+            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != ("multipart/form-data" if path.endswith("/files") else "application/json"):
+                raise _RefusedError(415, "send application/json, or files as multipart/form-data")
+        if _length(headers) > self._limit(headers):
+            raise _RefusedError(413, self._too_large(headers))
+        return None
+
+    def _limit(self, headers: Headers) -> int:
+        is_upload = headers.get("content-type", "").lower().startswith("multipart/")
+        return self.access.max_upload if is_upload else MOST_JSON
+
+    def _too_large(self, headers: Headers) -> str:
+        limit = f"{self._limit(headers) / 1e6:g} MB"
+        return f"that is more than the {limit} that this server takes at once (--max-upload-mb): send less"
+
+    def _limited(self, receive: Receive, headers: Headers) -> Receive:
+        left, most = self._limit(headers), self._too_large(headers)
+
+        async def limited() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise _RefusedError(413, most)
+            return message
+
+        return limited
+
+    def _secure(self, response: MutableHeaders, request: Headers, path: str) -> None:
+        for name, value in _HEADERS.items():
+            response[name] = value
+        is_page = response.get("content-type", "").startswith("text/html")
+        response["content-security-policy"] = PAGE_POLICY if is_page else _DATA_POLICY
+        response["cache-control"] = "no-cache" if path == "/" or path.startswith(_STATIC) else "no-store"
+        origin = request.get("origin", "")
+        if origin in self.access.origins:
+            response["access-control-allow-origin"] = origin
+            response["access-control-allow-methods"] = "GET, POST, PATCH, DELETE"
+            response["access-control-allow-headers"] = "content-type, authorization, x-api-key, last-event-id"
+            response["access-control-expose-headers"] = "location, content-location"
+            response["cross-origin-resource-policy"] = "cross-origin"
+            response.add_vary_header("Origin")
+
+
+def answer(status: int, detail: str) -> Response:
+    """An error as JSON."""
+    return Response(to_json({"detail": detail}), status, media_type="application/json")
+
+
+def _same(origin: str, host: str) -> bool:
+    """Whether an origin is that of a host; its scheme may be that of a proxy before this server."""
+    try:
+        parts = urlsplit(origin)
+        name, port = host_name(parts.netloc), parts.port
+        own = urlsplit(f"//{host}").port
+    except ValueError:
+        return False
+    standard = {"http": 80, "https": 443}.get(parts.scheme)
+    return standard is not None and bool(name) and name == host_name(host) and (port or standard) == (own or standard)
+
+
+def _cookie(headers: Headers) -> str:
+    for part in headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE:
+            return value
+    return ""
+
+
+def _length(headers: Headers) -> int:
+    text = headers.get("content-length", "0")
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def _has_body(headers: Headers) -> bool:
+    return _length(headers) > 0 or "transfer-encoding" in headers

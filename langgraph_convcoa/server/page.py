@@ -1,0 +1,118 @@
+"""The routes of the page: conversations with all their rounds, collections, passages, log-in, and the page itself."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.server.guard import COOKIE, Access
+from langgraph_convcoa.server.passages import passage_json
+from langgraph_convcoa.server.routes import as_response, body_of, route
+from langgraph_convcoa.server.service import Missing, Service
+from langgraph_convcoa.server.threads import key_of
+
+STATIC = Path(__file__).with_name("static")
+_WRONG_TOKEN_SECONDS = 0.5
+_MONTH = 30 * 86_400
+_LONGEST_QUOTE = 4_000
+
+
+async def _page(service: Service, user: str, request: Request) -> Any:
+    return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
+
+
+async def _login(service: Service, user: str, request: Request) -> Any:
+    access: Access = request.app.state.access
+    given = (await body_of(request)).get("token")
+    if not access.token:
+        return {"ok": True}
+    if not isinstance(given, str) or not access.holds(given):
+        await asyncio.sleep(_WRONG_TOKEN_SECONDS)
+        return as_response({"detail": "the token is wrong"}, 401)
+    response = as_response({"ok": True})
+    secure = request.url.scheme == "https"
+    response.set_cookie(COOKIE, access.session, max_age=_MONTH, httponly=True, samesite="strict", secure=secure)
+    return response
+
+
+async def _about(service: Service, user: str, request: Request) -> Any:
+    from langgraph_convcoa.server.uploads import extensions
+
+    given = service.settings
+    return {
+        "version": version("langgraph-convcoa"),
+        "model": given.model or None,
+        "approve": given.context.approve,
+        "upload": {"max_mb": given.max_upload_mb, "extensions": await asyncio.to_thread(extensions)},
+        "user": user or None,
+        "actions": given.actions,
+    }
+
+
+async def _collections(service: Service, user: str, request: Request) -> Any:
+    found = await asyncio.to_thread(service.collections.of, user)
+    return await asyncio.to_thread(lambda: [one.as_json() for one in found])
+
+
+async def _documents(service: Service, user: str, request: Request) -> Any:
+    collection = await service.collection(user, request.path_params["collection"])
+    listed = await asyncio.to_thread(collection.documents)
+    return [{name: entry[name] for name in ("source", "title", "passages", "kind")} for entry in listed]
+
+
+async def _passages(service: Service, user: str, request: Request) -> Any:
+    given = request.query_params
+    collection = await service.collection(user, given.get("collection", ""))
+    identity, text = given.get("id", ""), given.get("quote", "")[:_LONGEST_QUOTE]
+    if not identity:
+        raise InputError("a passage is asked for by its id")
+    found = None
+    if collection.retriever is not None:
+        found = await asyncio.to_thread(passage_json, collection.retriever, identity, text)
+    if found is None:
+        raise Missing(
+            f"there is no passage {identity[:100]!r} in {collection.name}: its document was deleted, or it is no document"
+        )
+    return found
+
+
+async def _conversation(service: Service, user: str, request: Request) -> Any:
+    return await service.conversation(user, request.path_params["thread"])
+
+
+async def _export(service: Service, user: str, request: Request) -> Any:
+    from langgraph_convcoa.storage.export import file_name, thread_as_file, thread_as_markdown
+
+    thread, form = request.path_params["thread"], request.query_params.get("format", "json")
+    if form not in ("json", "md"):
+        raise InputError("a conversation is exported as json or md")
+    entry = await service.entry(user, thread)
+    snapshot, _ = await service.snapshot(user, entry)
+    title = str(entry["metadata"].get("title") or thread)
+    exported = thread_as_file(title if form == "md" else key_of(user, thread), snapshot.values)
+    name = file_name(title).removesuffix(".json") + f".{form}"
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+    if form == "md":
+        return Response(thread_as_markdown(exported).encode("utf-8", "replace"), headers=headers, media_type="text/markdown")
+    response = as_response(exported)
+    response.headers.update(headers)
+    return response
+
+
+ROUTES = [
+    route("/", _page),
+    route("/convcoa/login", _login, "POST"),
+    route("/convcoa/info", _about),
+    route("/convcoa/collections", _collections),
+    route("/convcoa/collections/{collection}/documents", _documents),
+    route("/convcoa/passages", _passages),
+    route("/convcoa/threads/{thread}", _conversation),
+    route("/convcoa/threads/{thread}/export", _export),
+]

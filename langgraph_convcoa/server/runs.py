@@ -1,0 +1,167 @@
+"""Runs: turns that go on when nobody listens, with the events of each kept for who comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+import uuid
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from langgraph_convcoa.errors import ConvCoAError
+from langgraph_convcoa.server.wire import event, to_json
+
+PING_SECONDS = 15.0
+"""After so many seconds without an event a comment is sent, which keeps proxies from closing the connection."""
+_MOST_BYTES = 8_000_000
+"""Of the events of one run; beyond, the oldest are forgotten."""
+_KEPT_BYTES, _KEPT_RUNS = 64_000_000, 500
+"""Of the runs that have ended."""
+_LOGGER = logging.getLogger(__name__)
+Publish = Callable[[str, Any], None]
+
+
+def now() -> str:
+    """The time as LangGraph's server writes it."""
+    return datetime.now(UTC).isoformat()
+
+
+class Run:
+    """A turn that runs or has run, and its events."""
+
+    def __init__(self, thread: str, assistant: str, question: str = "", strategy: str = "reject") -> None:
+        self.id = str(uuid.uuid4())
+        self.thread, self.assistant, self.question, self.strategy = thread, assistant, question, strategy
+        self.created = self.updated = now()
+        self.status = "pending"
+        self.output: dict[str, Any] = {}
+        self.task: asyncio.Task[None] | None = None
+        self.ended = False
+        self.size = 0
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._count = 0
+        self._news = asyncio.Event()
+
+    def publish(self, name: str, data: Any) -> None:
+        """Add an event for all who follow."""
+        self._count += 1
+        written = event(name, to_json(data), self._count)
+        self._events.append((self._count, written))
+        self.size += len(written)
+        while self.size > _MOST_BYTES and len(self._events) > 1:
+            self.size -= len(self._events.popleft()[1])
+        self._tell()
+
+    def end(self) -> None:
+        """No event comes any more."""
+        self.publish("end", {"run_id": self.id, "status": self.status})
+        self.ended = True
+        self._tell()
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def follow(self, after: int = 0) -> AsyncIterator[bytes]:
+        """The events after the one of this number, those that come too, until the end."""
+        while True:
+            news = self._news
+            # Taken at once: events come and are forgotten while one is sent.
+            fresh = [(number, written) for number, written in self._events if number > after]
+            for number, written in fresh:
+                after = number
+                yield written
+            if fresh:
+                continue
+            if self.ended:
+                return
+            try:
+                await asyncio.wait_for(news.wait(), PING_SECONDS)
+            except TimeoutError:
+                yield b": still running\n\n"
+
+    def as_json(self) -> dict[str, Any]:
+        """As LangGraph's server tells of a run."""
+        return {
+            "run_id": self.id,
+            "thread_id": self.thread,
+            "assistant_id": self.assistant,
+            "created_at": self.created,
+            "updated_at": self.updated,
+            "status": self.status,
+            "metadata": {},
+            "multitask_strategy": self.strategy,
+        }
+
+
+class Runs:
+    """The runs of a server, at most one at a time of each thread; threads by their names in the store."""
+
+    def __init__(self) -> None:
+        self.active: dict[str, Run] = {}
+        self._ended: OrderedDict[str, tuple[str, Run]] = OrderedDict()
+
+    def start(self, key: str, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
+        """Start a run; there must be no other of its thread."""
+        assert key not in self.active, "a thread has one run at a time"
+        self.active[key] = run
+        run.task = asyncio.create_task(self._run(key, run, work))
+
+    async def _run(self, key: str, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
+        run.status = "running"
+        run.publish("metadata", {"run_id": run.id, "thread_id": run.thread, "attempt": 1})
+        try:
+            run.output = dict(await work(run))
+            run.status = "interrupted" if "__interrupt__" in run.output else "success"
+        except asyncio.CancelledError:
+            run.status = "interrupted"
+        except Exception as error:  # noqa: BLE001 - told to who follows
+            run.status = "error"
+            run.publish("error", error_json(error))
+        finally:
+            run.updated = now()
+            if self.active.get(key) is run:
+                del self.active[key]
+            self._ended[run.id] = (key, run)
+            self._forget()
+            run.end()
+
+    def _forget(self) -> None:
+        held = sum(run.size for _, run in self._ended.values())
+        while len(self._ended) > 1 and (held > _KEPT_BYTES or len(self._ended) > _KEPT_RUNS):
+            held -= self._ended.popitem(last=False)[1][1].size
+
+    def of(self, key: str) -> list[Run]:
+        """The runs of a thread that are known, newest first."""
+        found = [run for own, run in self._ended.values() if own == key]
+        return [*([self.active[key]] if key in self.active else []), *reversed(found)]
+
+    async def stop(self, key: str) -> None:
+        """Cancel the run of a thread, and wait until it has ended; its thread stays as it was, and the turn can be resumed."""
+        run = self.active.get(key)
+        if run is not None and run.task is not None:
+            run.task.cancel()
+            await asyncio.wait([run.task])
+
+    async def close(self) -> None:
+        """Cancel all runs."""
+        tasks = [run.task for run in self.active.values() if run.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def error_json(error: BaseException) -> dict[str, str]:
+    """What a client is told of an error: the text of our own, which holds no secret; of others the type and the place."""
+    if isinstance(error, ConvCoAError):
+        return {"error": type(error).__name__, "message": str(error)}
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    message = f"internal error ({type(error).__name__}{place}): please report it"
+    _LOGGER.warning("%s", message)
+    return {"error": "InternalError", "message": message}

@@ -1,0 +1,328 @@
+"""What the server does for a user: threads, runs and collections over one open store."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError
+from langgraph_convcoa.server.collections import Collection, Collections
+from langgraph_convcoa.server.runs import Run, Runs, now
+from langgraph_convcoa.server.threads import MOST_THREADS, ThreadBook, checked_id, checked_metadata, key_of
+from langgraph_convcoa.server.wire import GRAPH, RunRequest
+from langgraph_convcoa.storage.base import ConversationStore
+from langgraph_convcoa.storage.threads import rounds_of
+from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, question_of
+
+if TYPE_CHECKING:
+    from langgraph.graph import StateGraph
+    from langgraph.types import StateSnapshot
+
+    from langgraph_convcoa.context import ConvCoAContext
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+MOST_RUNS = 200
+"""At a time, of all users; beyond, a run is refused."""
+_LOCK_SECONDS = 5.0
+_TITLE_CHARACTERS = 80
+VALUES = (*OUTPUT_FIELDS, "messages")
+
+
+class Missing(ConvCoAError):
+    """There is no such thing, or it is another user's."""
+
+
+class Busy(ConvCoAError):
+    """It is being used; try again."""
+
+
+@dataclass
+class Settings:
+    """What a server serves.
+
+    Attributes:
+        store: Where conversations are kept.
+        make_graph: The graph of conversations over a retriever, or over none.
+        context: The settings of its turns.
+        collections: Those of the command line.
+        folder: Where collections are kept that users make.
+        new_retriever: The retriever with the index in a folder, made empty where there is none.
+        sources: A fingerprint of the tables and the web search.
+        model: The name of the model; "" for extracted answers.
+        actions: The name and the description of each action, for the page.
+        max_upload_mb: The most megabytes of one upload.
+    """
+
+    store: ConversationStore
+    make_graph: Callable[[HopfieldRetriever | None], StateGraph[Any, Any, Any, Any]]
+    context: ConvCoAContext
+    folder: Path
+    new_retriever: Callable[[Path], HopfieldRetriever]
+    collections: list[Collection] = field(default_factory=list)
+    sources: str = ""
+    model: str = ""
+    actions: list[dict[str, str]] = field(default_factory=list)
+    max_upload_mb: float = 100.0
+
+
+class Service:
+    """Threads, runs and collections of all users; open within `async with`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.store = settings.store
+        self.runs = Runs()
+        self.book: ThreadBook
+        self.collections: Collections
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Service:
+        saver = await self._open.enter_async_context(self.store.opened())
+        shared = await self._open.enter_async_context(self.store.shared())
+        self.book = ThreadBook(shared)
+
+        def turns(graph: StateGraph[Any, Any, Any, Any], sources: str) -> Turns:
+            return Turns(graph.compile(checkpointer=saver, store=shared), self.store, self.settings.context, sources)
+
+        given = self.settings
+        self.collections = Collections(
+            given.collections, given.folder, given.new_retriever, given.sources, given.make_graph, turns
+        )
+        # The first question need not wait for the graph.
+        for collection in given.collections:
+            self.collections.turns(collection)
+        self._saver = saver
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.runs.close()
+        await self._open.aclose()
+
+    async def create(self, user: str, thread: str | None, metadata: Any, if_exists: str = "raise") -> dict[str, Any]:
+        """A new thread, or with `do_nothing` the one that is there."""
+        given = checked_metadata(metadata)
+        name = checked_id(str(uuid.uuid4()) if thread is None else thread)
+        with self.store.errors():
+            if (entry := await self.book.get(user, name)) is not None:
+                if if_exists == "do_nothing":
+                    return entry
+                raise Busy(f"there is a thread {name!r} already")
+            if len(await self.book.all(user)) >= MOST_THREADS:
+                raise InputError(f"there are {MOST_THREADS:,} conversations already: delete some first")
+            collection = await self.collection(user, str(given.get("collection") or GRAPH))
+            known = {"graph_id": GRAPH, "assistant_id": collection.id, "collection": collection.id}
+            return await self.book.create(user, name, {**known, **given, "collection": collection.id})
+
+    async def entry(self, user: str, thread: str) -> dict[str, Any]:
+        """The entry of a user's thread; Missing where there is none."""
+        with self.store.errors():
+            found = await self.book.get(user, thread)
+        if found is None:
+            raise Missing(f"there is no conversation {thread[:100]!r}: it was deleted, or never begun")
+        return found
+
+    async def update(self, user: str, thread: str, metadata: Any) -> dict[str, Any]:
+        """Change a thread's metadata; its collection stays what it is."""
+        entry = await self.entry(user, thread)
+        given = checked_metadata(metadata)
+        if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
+            raise InputError("a conversation stays with its collection: begin another one for other documents")
+        entry["metadata"] = checked_metadata({**entry["metadata"], **given})
+        with self.store.errors():
+            await self.book.put(user, entry)
+        return entry
+
+    async def delete(self, user: str, thread: str) -> None:
+        """Delete a thread with all that it has learnt; a turn that runs is stopped first."""
+        await self.entry(user, thread)
+        key = key_of(user, thread)
+        await self.runs.stop(key)
+        with self.store.errors():
+            await self.book.delete(user, thread)
+            await self._erase(key)
+
+    async def _erase(self, key: str) -> None:
+        from langgraph_convcoa.memory.sharing import aforget_thread
+
+        async with self.store.turn(key, _LOCK_SECONDS):
+            await aforget_thread(self.book.store, key)
+            await self._saver.adelete_thread(key)
+
+    async def collection(self, user: str, name: str) -> Collection:
+        """A collection that the user may ask, the first for "convcoa"."""
+        if name == GRAPH:
+            return (await asyncio.to_thread(self.collections.of, user))[0]
+        found = await asyncio.to_thread(self.collections.find, user, name)
+        if found is None:
+            raise Missing(f"there is no collection {name[:100]!r}: it was deleted, or is not served any more")
+        return found
+
+    async def turns_of(self, user: str, entry: Mapping[str, Any], assistant: str = GRAPH) -> Turns:
+        """The turns of a thread, over its collection."""
+        collection = await self.collection(user, str(entry["metadata"].get("collection") or assistant))
+        return await asyncio.to_thread(self.collections.turns, collection)
+
+    async def snapshot(self, user: str, entry: Mapping[str, Any]) -> tuple[StateSnapshot, Turns]:
+        """A thread's state, also where its collection is no longer there."""
+        try:
+            turns = await self.turns_of(user, entry)
+        except Missing:
+            turns = await self.turns_of(user, {"metadata": {}})
+        with self.store.errors():
+            return await turns.snapshot(key_of(user, str(entry["thread_id"]))), turns
+
+    async def start(self, user: str, thread: str | None, request: RunRequest) -> Run:
+        """Start a run; of no thread, one that is forgotten when it ends."""
+        if len(self.runs.active) >= MOST_RUNS:
+            raise Busy(f"{MOST_RUNS} questions are being answered at the moment: try again in a while")
+        if thread is None:
+            entry: dict[str, Any] = {"thread_id": f"run-{uuid.uuid4()}", "metadata": {}}
+        else:
+            try:
+                entry = await self.entry(user, thread)
+            except Missing:
+                if not request.create:
+                    raise
+                entry = await self.create(user, thread, {"collection": request.assistant}, "do_nothing")
+        turns = await self.turns_of(user, entry, request.assistant)
+        key = key_of(user, str(entry["thread_id"]))
+        context = request.context(self.settings.context)
+        while (running := self.runs.active.get(key)) is not None:
+            if request.strategy == "reject":
+                raise Busy("this conversation is answering a question: wait for the answer, or stop it")
+            if request.strategy == "enqueue" and running.task is not None:
+                await asyncio.wait([running.task])
+            else:
+                await self.runs.stop(key)
+        question = question_of(request.given) if request.given else ""
+        run = Run(str(entry["thread_id"]), request.assistant, question, request.strategy)
+
+        async def work(run: Run) -> Mapping[str, Any]:
+            return await self._turn(user, key, entry, turns, context, request, run, kept=thread is not None)
+
+        self.runs.start(key, run, work)
+        return run
+
+    async def _turn(
+        self,
+        user: str,
+        key: str,
+        entry: dict[str, Any],
+        turns: Turns,
+        context: ConvCoAContext,
+        request: RunRequest,
+        run: Run,
+        *,
+        kept: bool,
+    ) -> Mapping[str, Any]:
+        status, output = "error", dict[str, Any]()
+        modes = ["messages", "custom", "values", *(["updates"] if "updates" in request.modes else [])]
+        try:
+            if kept:
+                if run.question and not entry["metadata"].get("title"):
+                    entry["metadata"]["title"] = " ".join(run.question.split())[:_TITLE_CHARACTERS]
+                entry["question"] = entry.get("question") or run.question
+                await self._note(user, entry, "busy")
+            with self.store.errors():
+                output = await turns.run(
+                    key,
+                    request.given,
+                    _seen(run, request.modes),
+                    decisions=request.decisions,
+                    context=context,
+                    user=user or None,
+                    modes=modes,
+                    wait=_LOCK_SECONDS,
+                )
+            status = "interrupted" if INTERRUPT in output else "idle"
+        except asyncio.CancelledError:
+            status = "interrupted"
+            raise
+        finally:
+            if kept:
+                await self._note(user, entry, status)
+            else:
+                with suppress(StoreError), self.store.errors():
+                    await self._erase(key)
+        return output
+
+    async def _note(self, user: str, entry: dict[str, Any], status: str) -> None:
+        """Keep the status of a thread that is still there; it may have been renamed while its turn ran."""
+        with self.store.errors():
+            known = await self.book.get(user, str(entry["thread_id"]))
+            if known is not None:
+                metadata = {**entry["metadata"], **known["metadata"]}
+                if not known["metadata"].get("title"):
+                    metadata["title"] = entry["metadata"].get("title", "")
+                question = known.get("question") or entry.get("question", "")
+                await self.book.put(
+                    user, {**known, "metadata": metadata, "status": status, "updated_at": now(), "question": question}
+                )
+
+    def status(self, user: str, entry: Mapping[str, Any]) -> str:
+        """A thread's status now; one whose server was killed is interrupted, not busy."""
+        if key_of(user, str(entry["thread_id"])) in self.runs.active:
+            return "busy"
+        return "interrupted" if entry["status"] == "busy" else str(entry["status"])
+
+    async def conversation(self, user: str, thread: str) -> dict[str, Any]:
+        """A thread with its rounds, as the page shows it."""
+        entry = await self.entry(user, thread)
+        snapshot, turns = await self.snapshot(user, entry)
+        run = self.runs.active.get(key_of(user, thread))
+        rounds = []
+        for found in rounds_of(snapshot.values):
+            extra: Mapping[str, Any] = found.get("convcoa") or {}
+            rounds.append(
+                {
+                    "question": found["original_question"],
+                    "answer": found["answer"],
+                    "citations": extra.get("citations", []),
+                    "chain": extra.get("chain", []),
+                    "usage": {},
+                    "time": extra.get("time", ""),
+                }
+            )
+        if rounds:
+            rounds[-1]["usage"] = snapshot.values.get("usage") or {}
+        waiting = [interrupt.value for task in snapshot.tasks for interrupt in task.interrupts]
+        return {
+            "thread_id": thread,
+            "title": entry["metadata"].get("title", ""),
+            "collection": entry["metadata"].get("collection", ""),
+            "status": self.status(user, entry),
+            "run_id": None if run is None else run.id,
+            "unfinished": (run.question if run else "") or turns.resumable(snapshot),
+            "waiting": waiting[0] if waiting and run is None else None,
+            "rounds": rounds,
+        }
+
+
+def _seen(run: Run, modes: frozenset[str]) -> Callable[[str, Any], None]:
+    """What passes a turn's stream on as events of its run."""
+    last: dict[str, Any] = {}
+
+    def see(mode: str, part: Any) -> None:
+        nonlocal last
+        if mode not in modes:
+            return
+        if mode == "messages":
+            chunk, about = part
+            if chunk.type in ("ai", "AIMessageChunk") and chunk.text:
+                metadata = {"langgraph_node": about.get("langgraph_node"), "run_id": run.id, "thread_id": run.thread}
+                run.publish("messages", [chunk, metadata])
+        elif mode == "values":
+            values = {name: part[name] for name in (*VALUES, INTERRUPT) if name in part}
+            # Most steps change nothing of the output, which grows with the conversation.
+            if values.keys() != last.keys() or any(value is not last[name] for name, value in values.items()):
+                last = values
+                run.publish("values", values)
+        else:
+            run.publish(mode, part)
+
+    return see

@@ -1,0 +1,104 @@
+"""The book of threads: whose they are, their titles and collections; what was said in them is in the store's checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.server.runs import now
+from langgraph_convcoa.server.wire import to_json
+from langgraph_convcoa.text.clean import clean_value
+
+if TYPE_CHECKING:
+    from langgraph.store.base import BaseStore
+
+_ROOT = ("convcoa", "server", "threads")
+_PAGE = 500
+MOST_THREADS = 10_000
+"""Of one user."""
+_MOST_METADATA = 10_000
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,99}")
+
+
+def key_of(user: str, thread: str) -> str:
+    """The name of a user's thread in the store; that of who has no name is its own, as the command line knows it.
+
+    Example:
+        >>> key_of("", "t1"), key_of("ann", "t1") == key_of("bob", "t1"), len(key_of("ann", "t1"))
+        ('t1', False, 35)
+    """
+    return f"{digest(user)[:32]}/{thread}" if user else thread
+
+
+def digest(user: str) -> str:
+    """A user as a label of fixed length, which names nobody."""
+    return hashlib.sha256(f"user {user}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def checked_id(thread: str) -> str:
+    """A thread's id; it holds no slash, so that no user's thread has the name of another's."""
+    if not _ID.fullmatch(thread):
+        raise InputError("a thread_id is up to 100 letters, digits, dots, dashes, underscores and spaces, as a UUID is")
+    return thread
+
+
+def checked_metadata(metadata: Any) -> dict[str, Any]:
+    """Metadata as a client gives it: a small object."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping) or len(to_json(metadata)) > _MOST_METADATA:
+        raise InputError(f"the metadata of a thread must be an object of at most {_MOST_METADATA:,} characters as JSON")
+    cleaned: dict[str, Any] = clean_value(dict(metadata))
+    for name in ("title", "collection"):
+        if not isinstance(cleaned.get(name, ""), str):
+            raise InputError(f"the {name} of a thread must be text")
+    if "title" in cleaned:
+        cleaned["title"] = " ".join(cleaned["title"].split())[:200]
+    return cleaned
+
+
+class ThreadBook:
+    """The threads of all users, each user's apart, in the store of the conversations."""
+
+    def __init__(self, store: BaseStore) -> None:
+        self.store = store
+
+    def _space(self, user: str) -> tuple[str, ...]:
+        return (*_ROOT, digest(user))
+
+    async def get(self, user: str, thread: str) -> dict[str, Any] | None:
+        """A thread's entry; None where the user has no such thread."""
+        item = await self.store.aget(self._space(user), thread)
+        return None if item is None else dict(item.value)
+
+    async def put(self, user: str, entry: Mapping[str, Any]) -> None:
+        """Keep an entry."""
+        await self.store.aput(self._space(user), str(entry["thread_id"]), dict(entry), index=False)
+
+    async def create(self, user: str, thread: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """A new thread's entry, kept."""
+        time = now()
+        entry = {
+            "thread_id": thread,
+            "created_at": time,
+            "updated_at": time,
+            "metadata": dict(metadata),
+            "status": "idle",
+            "question": "",
+        }
+        await self.put(user, entry)
+        return entry
+
+    async def delete(self, user: str, thread: str) -> None:
+        """Forget a thread's entry."""
+        await self.store.adelete(self._space(user), thread)
+
+    async def all(self, user: str) -> list[dict[str, Any]]:
+        """The entries of a user's threads, the one that was written last first."""
+        found: list[dict[str, Any]] = []
+        while page := await self.store.asearch(self._space(user), limit=_PAGE, offset=len(found)):
+            found += [dict(item.value) for item in page]
+        return sorted(found, key=lambda entry: str(entry["updated_at"]), reverse=True)

@@ -1,0 +1,223 @@
+"""The turns of the threads in an open store: run one at a time, resumed where they were killed, pruned when they are done."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from langgraph_convcoa.errors import InputError, StoreError
+from langgraph_convcoa.storage.base import FORMAT, TURN_WAIT_SECONDS, ConversationStore, later_format
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.graph.state import CompiledStateGraph
+    from langgraph.types import StateSnapshot
+
+    from langgraph_convcoa.context import ConvCoAContext
+
+OUTPUT_FIELDS = ("answer", "citations", "chain", "knowledge_set", "usage")
+"""The graph's output as JSON."""
+INTERRUPT = "__interrupt__"
+"""The key under which LangGraph gives what a turn waits for."""
+SOURCES_KEY = "convcoa_sources"
+"""In the metadata of every checkpoint: a fingerprint of the documents, tables and web search of the turn."""
+_FORMAT_KEY = "convcoa_format"
+_MODES = ("messages", "custom", "values")
+_LOGGER = logging.getLogger(__name__)
+
+See = Callable[[str, Any], None]
+"""Who watches a turn: called with the stream mode and the part, as LangGraph streams them."""
+
+
+def config_of(thread: str, sources: str = "") -> RunnableConfig:
+    """The configuration of a thread's runs, with the format and the sources in the metadata."""
+    return {"configurable": {"thread_id": thread}, "metadata": {_FORMAT_KEY: FORMAT, SOURCES_KEY: sources}}
+
+
+def unfinished_question(snapshot: StateSnapshot) -> str:
+    """The question of a turn that was interrupted before it was remembered; "" where there is none."""
+    values = snapshot.values
+    if values.get("asked_message_id"):
+        return str(values.get("asked") or "")
+    if not snapshot.next:
+        return ""
+    # Interrupted before `recall` had read it.
+    return question_of(values)
+
+
+def question_of(given: Mapping[str, Any]) -> str:
+    """What an input of the graph, or its state before a turn has read it, asks: the question, or the last message of a user.
+
+    Example:
+        >>> question_of({"question": "When?"})
+        'When?'
+    """
+    if question := given.get("question"):
+        return str(question)
+    messages: Sequence[Any] = given.get("messages") or ()
+    return str(messages[-1].text) if messages and messages[-1].type == "human" else ""
+
+
+class Turns:
+    """The turns of a compiled graph's threads, for whatever event loop the store was opened on.
+
+    Every step of a turn is in the store before the next begins, so that a turn that was killed is resumed where it was.
+    `sources` is a fingerprint of documents, tables and web search: a turn begun over other ones is not resumed.
+    """
+
+    def __init__(
+        self,
+        graph: CompiledStateGraph[Any, Any, Any, Any],
+        store: ConversationStore,
+        context: ConvCoAContext | None = None,
+        sources: str = "",
+    ) -> None:
+        self.graph = graph
+        self.store = store
+        self._context = context
+        self._sources = sources
+
+    @property
+    def saver(self) -> Any:
+        """The checkpointer."""
+        return self.graph.checkpointer
+
+    async def snapshot(self, thread: str) -> StateSnapshot:
+        """A thread's state; StoreError where it was written by a later release, or its data is damaged."""
+        with self._readable(thread):
+            snapshot = await self.graph.aget_state(config_of(thread))
+        version = (snapshot.metadata or {}).get(_FORMAT_KEY, FORMAT)
+        if isinstance(version, int) and version > FORMAT:
+            raise StoreError(later_format(f"the thread {thread!r} of {self.store.label}", version))
+        return snapshot
+
+    def resumable(self, snapshot: StateSnapshot) -> str:
+        """The question of a turn that was interrupted over the same sources and can be resumed; "" where there is none."""
+        return unfinished_question(snapshot) if (snapshot.metadata or {}).get(SOURCES_KEY, "") == self._sources else ""
+
+    async def run(
+        self,
+        thread: str,
+        given: Mapping[str, Any] | None,
+        see: See | None = None,
+        *,
+        decisions: Any = None,
+        context: ConvCoAContext | None = None,
+        user: str | None = None,
+        modes: Sequence[str] = _MODES,
+        wait: float = TURN_WAIT_SECONDS,
+    ) -> dict[str, Any]:
+        """Run one turn, or resume the one that was interrupted; model calls whose results are stored are not made again.
+
+        Args:
+            thread: Its name as it is stored.
+            given: The graph's input. The question of a turn that was interrupted, asked again, resumes that turn, and so does
+                None.
+            see: Who watches.
+            decisions: What a turn that waits for approval is resumed with.
+            context: Settings in place of the thread's own.
+            user: Whose thread it is, where a server has authenticated the user.
+            modes: The stream modes that are seen.
+            wait: Seconds to wait for another program's turn of the thread.
+
+        Returns:
+            `answer`, `citations`, `chain`, `knowledge_set` and `usage`, or under `__interrupt__` what the turn waits for.
+
+        Raises:
+            InputError: There is no interrupted turn to resume. Whatever is raised, the thread stays as it was.
+        """
+        config = config_of(thread, self._sources)
+        if user is not None:
+            config["configurable"]["langgraph_auth_user_id"] = user
+        question = None if given is None else question_of(given)
+        async with self.store.turn(thread, wait):
+            unfinished = ""
+            # Read once where there is nothing to resume, since that takes the longer the longer the conversation is.
+            if await self._has_open_turn(thread):
+                if (settled := await self._settled(thread, config)) is not None and settled[0] == question:
+                    return settled[1]
+                unfinished = self.resumable(await self.snapshot(thread))
+            if question is None and not unfinished:
+                raise InputError("there is no interrupted turn to resume: ask a question")
+            again = unfinished and question in (None, unfinished)
+            taken: Any = None if again else given
+            if decisions is not None:
+                from langgraph.types import Command
+
+                taken = Command(resume=decisions)
+            output = await self._streamed(taken, config, see, context, modes)
+            if INTERRUPT not in output:
+                await self._prune(thread)
+            return output
+
+    async def _has_open_turn(self, thread: str) -> bool:
+        """Whether the thread's last checkpoint is other than that of a finished turn; cheaper than `snapshot`."""
+        with self._readable(thread):
+            stored = await self.saver.aget_tuple(config_of(thread))
+            if stored is None:
+                return False
+            values = stored.checkpoint["channel_values"]
+            asked = values.get("asked_message_id") or "question" in values or "__start__" in values
+            return bool(stored.pending_writes or asked or stored.metadata.get(_FORMAT_KEY) != FORMAT)
+
+    async def _settled(self, thread: str, config: RunnableConfig) -> tuple[str, dict[str, Any]] | None:
+        """Where a program was killed between a turn's last step and its last checkpoint, write that: (question, output).
+
+        LangGraph drops the results of steps that no checkpoint holds yet when a new input comes; this turn is answered.
+        """
+        snapshot = await self.snapshot(thread)
+        stored = await self.saver.aget_tuple(config)
+        if snapshot.next or unfinished_question(snapshot) or stored is None or not stored.pending_writes:
+            return None
+        output = await self._streamed(None, config)
+        await self._prune(thread)
+        return str(snapshot.values.get("asked") or ""), output
+
+    async def _streamed(
+        self,
+        given: Any,
+        config: RunnableConfig,
+        see: See | None = None,
+        context: ConvCoAContext | None = None,
+        modes: Sequence[str] = _MODES,
+    ) -> dict[str, Any]:
+        output: Mapping[str, Any] = {}
+        # LangGraph types a stream of several modes as of one; with a list, its items are pairs of mode and part.
+        several: Any = list(modes)
+        settings = context or self._context
+        stream: Any = self.graph.astream(given, config, context=settings, stream_mode=several, durability="sync")
+        # Closed at once when the turn is cancelled, not at garbage collection.
+        async with aclosing(stream) as parts:
+            async for mode, part in parts:
+                if mode == "values":
+                    output = part
+                if see is not None:
+                    see(mode, part)
+        return {name: output[name] for name in (*OUTPUT_FIELDS, INTERRUPT) if name in output}
+
+    async def _prune(self, thread: str) -> None:
+        try:
+            await self.store.prune(self.saver, thread)
+        except Exception as error:
+            # The turn is answered and stored; what could not be dropped now is dropped after the next one.
+            if self.store.error(error) is None:
+                raise
+            _LOGGER.debug("The thread %r was not pruned: %s", thread, type(error).__name__)
+
+    @contextmanager
+    def _readable(self, thread: str) -> Iterator[None]:
+        """Errors of a store's driver as they are; any other is of data that cannot be read."""
+        try:
+            yield
+        except (sqlite3.Error, OSError):
+            raise
+        except Exception as error:
+            if type(error).__module__.startswith("psycopg"):
+                raise
+            raise StoreError(
+                f"the thread {thread!r} of {self.store.label} is damaged ({type(error).__name__}): "
+                "import it from an export, or delete it; other threads are not affected"
+            ) from error
