@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.server import page, routes
 from langgraph_convcoa.server.guard import Access, Guard, answer
+from langgraph_convcoa.server.runs import error_json
 from langgraph_convcoa.server.service import Busy, Missing, Service, Settings
 
 
@@ -35,7 +36,7 @@ def create_app(settings: Settings, access: Access | None = None) -> Guard:
     app = Starlette(
         routes=[*routes.ROUTES, *page.ROUTES, Mount("/static", StaticFiles(directory=page.STATIC))],
         lifespan=lifespan,
-        exception_handlers={HTTPException: _of_starlette, ConvCoAError: _ours},
+        exception_handlers={HTTPException: _of_starlette, ConvCoAError: _ours, Exception: _other},
     )
     app.state.service = service
     app.state.access = access or Access()
@@ -45,6 +46,10 @@ def create_app(settings: Settings, access: Access | None = None) -> Guard:
 async def _of_starlette(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return answer(error.status_code, str(error.detail))
+
+
+async def _other(request: Request, error: Exception) -> Response:
+    return answer(500, error_json(error)["message"])
 
 
 async def _ours(request: Request, error: Exception) -> Response:

@@ -67,6 +67,18 @@ class Collection:
             self._listed = (state, _by_source(passage.document for passage in read(view)))
         return self._listed[1]
 
+    def ids_of(self, source: str) -> list[str]:
+        """The ids of the documents of a source."""
+        return [one for entry in self.documents() if entry["source"] == source for one in entry["ids"]]
+
+    def remove(self, source: str) -> bool:
+        """Delete the documents of a source; False where there are none."""
+        if self.folder is None or self.retriever is None:
+            raise InputError(f"{self.name!r} was given on the command line and cannot be changed here")
+        with self.lock:
+            ids = self.ids_of(source)
+            return bool(ids) and self.retriever.delete(ids)["num_deleted"] > 0
+
     def as_json(self) -> dict[str, Any]:
         """As the page shows it."""
         listed = self.documents()
@@ -78,6 +90,7 @@ class Collection:
             "status": self.status,
             "message": self.message,
             "read_only": self.folder is None,
+            "accepts_files": self.folder is not None and self.retriever is not None,
         }
 
 
@@ -180,6 +193,8 @@ class Collections:
 
     def _collection(self, folder: Path, name: str) -> Collection:
         collection = Collection(folder.name, name, f"{self._sources} {folder.name}", folder=folder)
+        # What a server that was killed had not indexed yet.
+        shutil.rmtree(folder / _FILES, ignore_errors=True)
         try:
             collection.retriever = self._new_retriever(folder / _INDEX)
         except Exception as error:  # noqa: BLE001 - the others can be used
@@ -192,7 +207,7 @@ class Collections:
         from langgraph_convcoa.server.runs import now
 
         folder = self._folder / digest(user) / uuid.uuid4().hex[:12]
-        private_folder(folder / _FILES)
+        private_folder(folder)
         with replacing(folder / _ABOUT, private=True) as file:
             file.write_text(json.dumps({"name": name, "created": now()}), encoding="utf-8")
         collection = self._collection(folder, name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from langgraph_convcoa.errors import InputError
@@ -166,9 +167,8 @@ def host_name(host: str) -> str:
     return (parts.hostname or "").lower().rstrip(".")
 
 
-class _RefusedError(Exception):
-    def __init__(self, status: int, detail: str) -> None:
-        self.status, self.detail = status, detail
+class _RefusedError(HTTPException):
+    """Of Starlette's kind, for what is refused only when it is read."""
 
 
 class Guard:
@@ -204,11 +204,10 @@ class Guard:
             await self.app(scope, self._limited(receive, headers), send_guarded)
         except _RefusedError as refused:
             if not started:
-                await answer(refused.status, refused.detail)(scope, receive, send_guarded)
+                await answer(refused.status_code, refused.detail)(scope, receive, send_guarded)
         except Exception as error:  # noqa: BLE001 - no traceback reaches a client, and the server goes on
-            told = error_json(error)
             if not started:
-                await answer(500, told["message"])(scope, receive, send_guarded)
+                await answer(500, error_json(error)["message"])(scope, receive, send_guarded)
 
     def _checked(self, scope: Scope, headers: Headers) -> Response | None:
         """Refuse what must not reach the application, and say who asks; a preflight of CORS is answered."""

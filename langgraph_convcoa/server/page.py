@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.server.guard import COOKIE, Access
 from langgraph_convcoa.server.passages import passage_json
-from langgraph_convcoa.server.routes import as_response, body_of, route
+from langgraph_convcoa.server.routes import as_response, body_of, route, whole
 from langgraph_convcoa.server.service import Missing, Service
 from langgraph_convcoa.server.threads import key_of
+from langgraph_convcoa.server.uploads import MOST_FILES, extensions
 
 STATIC = Path(__file__).with_name("static")
 _WRONG_TOKEN_SECONDS = 0.5
@@ -43,8 +45,6 @@ async def _login(service: Service, user: str, request: Request) -> Any:
 
 
 async def _about(service: Service, user: str, request: Request) -> Any:
-    from langgraph_convcoa.server.uploads import extensions
-
     given = service.settings
     return {
         "version": version("langgraph-convcoa"),
@@ -64,7 +64,43 @@ async def _collections(service: Service, user: str, request: Request) -> Any:
 async def _documents(service: Service, user: str, request: Request) -> Any:
     collection = await service.collection(user, request.path_params["collection"])
     listed = await asyncio.to_thread(collection.documents)
-    return [{name: entry[name] for name in ("source", "title", "passages", "kind")} for entry in listed]
+    offset, limit = (whole(request.query_params.get(name), most, 10**6) for name, most in (("offset", 0), ("limit", 10**6)))
+    shown = listed[offset : offset + limit]
+    return [{name: entry[name] for name in ("source", "title", "passages", "kind")} for entry in shown]
+
+
+async def _add_collection(service: Service, user: str, request: Request) -> Any:
+    name = (await body_of(request)).get("name")
+    made = await asyncio.to_thread(service.collections.add, user, name if isinstance(name, str) else "")
+    return as_response(await asyncio.to_thread(made.as_json), 201)
+
+
+async def _delete_collection(service: Service, user: str, request: Request) -> Any:
+    collection = await service.collection(user, request.path_params["collection"])
+    service.jobs.stop(collection)
+    await asyncio.to_thread(service.collections.delete, user, collection)
+
+
+async def _delete_documents(service: Service, user: str, request: Request) -> Any:
+    collection = await service.collection(user, request.path_params["collection"])
+    source = request.query_params.get("source", "")
+    if not await asyncio.to_thread(collection.remove, source):
+        raise Missing(f"{collection.name} has no document {source[:100]!r}")
+
+
+async def _upload(service: Service, user: str, request: Request) -> Any:
+    collection = await service.collection(user, request.path_params["collection"])
+    async with request.form(max_files=MOST_FILES, max_fields=10) as form:
+        files = [(given.filename or "", given.file) for given in form.getlist("files") if isinstance(given, UploadFile)]
+        job = await asyncio.to_thread(service.jobs.take, user, collection, files)
+    return as_response({"job": job.id}, 202)
+
+
+async def _job(service: Service, user: str, request: Request) -> Any:
+    job = service.jobs.find(user, request.path_params["job"])
+    if job is None:
+        raise Missing("there is no such upload any more: see what the collection holds")
+    return job.as_json()
 
 
 async def _passages(service: Service, user: str, request: Request) -> Any:
@@ -84,7 +120,9 @@ async def _passages(service: Service, user: str, request: Request) -> Any:
 
 
 async def _conversation(service: Service, user: str, request: Request) -> Any:
-    return await service.conversation(user, request.path_params["thread"])
+    return await service.conversation(
+        user, request.path_params["thread"], whole(request.query_params.get("rounds"), 10**6, 10**6)
+    )
 
 
 async def _export(service: Service, user: str, request: Request) -> Any:
@@ -111,7 +149,12 @@ ROUTES = [
     route("/convcoa/login", _login, "POST"),
     route("/convcoa/info", _about),
     route("/convcoa/collections", _collections),
+    route("/convcoa/collections", _add_collection, "POST"),
+    route("/convcoa/collections/{collection}", _delete_collection, "DELETE"),
     route("/convcoa/collections/{collection}/documents", _documents),
+    route("/convcoa/collections/{collection}/documents", _delete_documents, "DELETE"),
+    route("/convcoa/collections/{collection}/files", _upload, "POST"),
+    route("/convcoa/jobs/{job}", _job),
     route("/convcoa/passages", _passages),
     route("/convcoa/threads/{thread}", _conversation),
     route("/convcoa/threads/{thread}/export", _export),

@@ -14,6 +14,7 @@ from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError
 from langgraph_convcoa.server.collections import Collection, Collections
 from langgraph_convcoa.server.runs import Run, Runs, now
 from langgraph_convcoa.server.threads import MOST_THREADS, ThreadBook, checked_id, checked_metadata, key_of
+from langgraph_convcoa.server.uploads import Jobs
 from langgraph_convcoa.server.wire import GRAPH, RunRequest
 from langgraph_convcoa.storage.base import ConversationStore
 from langgraph_convcoa.storage.threads import rounds_of
@@ -77,6 +78,7 @@ class Service:
         self.settings = settings
         self.store = settings.store
         self.runs = Runs()
+        self.jobs = Jobs()
         self.book: ThreadBook
         self.collections: Collections
         self._open = AsyncExitStack()
@@ -100,6 +102,7 @@ class Service:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.jobs.stop()
         await self.runs.close()
         await self._open.aclose()
 
@@ -270,13 +273,13 @@ class Service:
             return "busy"
         return "interrupted" if entry["status"] == "busy" else str(entry["status"])
 
-    async def conversation(self, user: str, thread: str) -> dict[str, Any]:
-        """A thread with its rounds, as the page shows it."""
+    async def conversation(self, user: str, thread: str, last: int) -> dict[str, Any]:
+        """A thread with the last of its rounds, as the page shows it."""
         entry = await self.entry(user, thread)
         snapshot, turns = await self.snapshot(user, entry)
         run = self.runs.active.get(key_of(user, thread))
         rounds = []
-        for found in rounds_of(snapshot.values):
+        for found in rounds_of(snapshot.values)[-last:] if last else []:
             extra: Mapping[str, Any] = found.get("convcoa") or {}
             rounds.append(
                 {
@@ -284,6 +287,7 @@ class Service:
                     "answer": found["answer"],
                     "citations": extra.get("citations", []),
                     "chain": extra.get("chain", []),
+                    "evidence": extra.get("evidence", []),
                     "usage": {},
                     "time": extra.get("time", ""),
                 }
