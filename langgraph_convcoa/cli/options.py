@@ -39,7 +39,9 @@ def _drawable(path: Path | None) -> Path | None:
 Docs = Annotated[
     str | None,
     option(
-        "PATH", 'File or folder of .txt .md .html .pdf .csv .json .jsonl(.gz); "demo" for the documents of the demonstration.'
+        "PATH",
+        'File or folder of .txt .md .html .pdf .docx .pptx .xlsx .epub .csv .json .jsonl(.gz); "demo" for those of the '
+        "demonstration.",
     ),
 ]
 IndexFolder = Annotated[Path | None, option("DIR", "An index that `convcoa index` made, instead of --docs.", "--index")]

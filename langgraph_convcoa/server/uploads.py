@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.files import private_folder
-from langgraph_convcoa.retrieval.documents.load import ACCEPTED, load_documents
+from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
+from langgraph_convcoa.retrieval.documents.load import read_file
 from langgraph_convcoa.server.runs import error_json
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def extensions() -> list[str]:
-    """The endings of files that can be read."""
-    return sorted({word for word in ACCEPTED.replace("(", " ").split() if word.startswith(".")})
+    """The endings of files that can be read, which depends on what is installed."""
+    return sorted(readable_suffixes())
 
 
 def plain_name(name: str) -> str:
@@ -223,11 +224,9 @@ class Jobs:
 
 def _read(job: Job, name: str, place: Path) -> list[Document]:
     """The documents of a file, whose ids begin with its name, so that no file replaces a part of another."""
-    try:
-        documents = load_documents(place, max_bytes=MOST_TEXT)
-    except ConvCoAError as error:
-        job.skip(name, str(error).replace(str(place), "").strip() or "cannot be read")
-        return []
+    documents, reasons = read_file(place, name=name, max_bytes=MOST_TEXT)
+    for reason in reasons:
+        job.skip(name, reason)
     for document in documents:
         if not str(document.id).startswith(name):
             document.id = f"{name}:{document.id}"

@@ -6,17 +6,18 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from langgraph_convcoa.errors import DocumentError
 
 CSV_GROUP_CHARACTERS = 600
 """Rows of a table go together up to this length, so that a group fits one passage of the encoder."""
 
+OCR_ADVICE = "install tesseract (apt install tesseract-ocr, brew install tesseract) to read text in pictures"
 _TEXT_KEYS = ("text", "page_content", "content")
 _ID_KEYS = ("id", "_id")
 _WIDEST = 200
@@ -31,15 +32,16 @@ class Piece:
     """A text of a file, with its page or row in `metadata`.
 
     `key` distinguishes it from the file's other texts, and is the whole id where it is one of the user's (`own_id`); `date` is
-    when a PDF was made, as YYYY-MM-DD, or empty.
+    when a PDF was made, as YYYY-MM-DD, or empty. A piece without text may say in `skipped` which part of the file has none.
     """
 
     text: str
     title: str = ""
     key: str = ""
     own_id: bool = False
-    metadata: dict[str, int | str] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     date: str = ""
+    skipped: str = ""
 
 
 def decode(data: bytes) -> str:
@@ -112,24 +114,30 @@ def read_csv(data: bytes) -> list[Piece]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     try:
         header = [name.strip() for name in next(reader, [])]
-        names = [name or f"column {i}" for i, name in enumerate(header, start=1)]
-        rows = []
-        for row in reader:
-            # A row may have more cells than there are names.
-            named = zip(chain(names, (f"column {i + 1}" for i in range(len(names), len(row)))), row, strict=False)
-            rows.append("\n".join(f"{name}: {value}" for name, cell in named if (value := " ".join(cell.split()))))
+        return list(grouped_rows(header, enumerate(reader, start=1)))
     except csv.Error as error:
         raise DocumentError(f"line {reader.line_num} is no valid CSV ({error}): mend or remove that line") from error
-    groups: list[tuple[int, list[str]]] = []
-    size = CSV_GROUP_CHARACTERS
-    for number, text in enumerate(rows, start=1):
-        if text:
-            if size + len(text) > CSV_GROUP_CHARACTERS:
-                groups.append((number, []))
-                size = 0
-            groups[-1][1].append(text)
-            size += len(text) + 2
-    return [Piece("\n\n".join(group), key=f"row-{first}", metadata={"row": first}) for first, group in groups]
+
+
+def grouped_rows(header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Piece]:
+    """Numbered rows of a table as lines "column: value", in groups that each fit one passage; a column may have no name."""
+    names = [name or f"column {i}" for i, name in enumerate(header, start=1)]
+    first, group, size = 0, list[str](), 0
+    for number, row in rows:
+        # A row may have more cells than there are names.
+        named = zip(chain(names, (f"column {i + 1}" for i in range(len(names), len(row)))), row, strict=False)
+        text = "\n".join(f"{name}: {value}" for name, cell in named if (value := " ".join(cell.split())))
+        if not text:
+            continue
+        if group and size + len(text) > CSV_GROUP_CHARACTERS:
+            yield Piece("\n\n".join(group), key=f"row-{first}", metadata={"row": first})
+            group, size = [], 0
+        if not group:
+            first = number
+        group.append(text)
+        size += len(text) + 2
+    if group:
+        yield Piece("\n\n".join(group), key=f"row-{first}", metadata={"row": first})
 
 
 def read_json(data: bytes) -> list[Piece]:
@@ -167,15 +175,25 @@ def _row(row: Any, place: str, key: str) -> Piece:
     return Piece(text, title, key if own_id is None else str(own_id), own_id=own_id is not None)
 
 
-def read_pdf(stream: BinaryIO, max_characters: int, max_pages: int | None = None) -> Iterator[Piece]:
+class PageReader(Protocol):
+    """Reads pages that are pictures."""
+
+    def text(self, page: Any) -> str | None:
+        """The text of a page of pypdf; None where there is no time for it."""
+
+
+def read_pdf(
+    stream: BinaryIO, max_characters: int, max_pages: int | None = None, pictures: PageReader | None = None
+) -> Iterator[Piece]:
     """The text of each page of a PDF, with its page number from 1; the page that passes `max_characters` is the last.
 
+    Pages that are pictures are read by `pictures`; those that it reads nothing on are told in a last piece without text.
     DocumentError where the file is encrypted or broken, or holds no text.
     """
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, FileNotDecryptedError
 
-    found = 0
+    found, unread, late = 0, list[int](), False
     try:
         reader = PdfReader(stream)
         if reader.is_encrypted and not reader.decrypt(""):
@@ -187,6 +205,11 @@ def read_pdf(stream: BinaryIO, max_characters: int, max_pages: int | None = None
                 made = about.creation_date.date().isoformat() if about.creation_date else ""
         for number, page in enumerate(islice(reader.pages, max_pages), start=1):
             text = unwrap(page.extract_text().replace("\x00", ""), narrowest=30, hyphens=True)
+            if not text.strip() and _holds_pictures(page):
+                read = pictures.text(page) if pictures is not None else ""
+                late, text = late or read is None, read or ""
+                if not text.strip():
+                    unread.append(number)
             if text.strip():
                 found += len(text)
                 yield Piece(text, title, f"page-{number}", metadata={"page": number}, date=made)
@@ -199,5 +222,36 @@ def read_pdf(stream: BinaryIO, max_characters: int, max_pages: int | None = None
     except Exception as error:  # a broken PDF can make pypdf raise almost anything
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise DocumentError(f"is no readable PDF ({reason}): open it and export it again") from error
-    if not found:
-        raise DocumentError("is a PDF without text, scanned perhaps: run a text recognition (OCR) on it first")
+    if unread:
+        why = "there was no time to read all" if late else "no text was recognised on them"
+        told = (
+            f"{_ranges(unread)} hold{'s' if len(unread) == 1 else ''} images only: {OCR_ADVICE if pictures is None else why}"
+        )
+        if not found:
+            raise DocumentError(f"is a scanned PDF, {told}")
+        yield Piece("", skipped=told)
+    elif not found:
+        raise DocumentError("is a PDF without text, drawn perhaps: run a text recognition (OCR) on it first")
+
+
+def _holds_pictures(page: Any) -> bool:
+    with suppress(Exception):  # what is broken there broke no text
+        return bool(page.images.keys())
+    return False
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Pages by their numbers, which grow, at most five ranges.
+
+    Example:
+        >>> _ranges([3, 4, 5, 9])
+        'pages 3 to 5, 9'
+    """
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    told = [str(first) if first == last else f"{first} to {last}" for first, last in ranges[:5]]
+    return f"page{'s' if len(numbers) > 1 else ''} {', '.join(told)}{' and others' if len(ranges) > 5 else ''}"

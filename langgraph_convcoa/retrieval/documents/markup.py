@@ -13,6 +13,7 @@ from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.documents.formats import BYTE_ORDER_MARKS, Piece, decode
 
 if TYPE_CHECKING:
+    from bs4 import BeautifulSoup
     from bs4.element import PageElement, Tag
     from markdown_it.token import Token
 
@@ -104,20 +105,48 @@ def read_html(data: bytes) -> list[Piece]:
     return [Piece(text, title=title)]
 
 
-def _html_text(page: str) -> tuple[str, str]:
-    """Paragraphs and title of a page or a part of one."""
+def titled_text(soup: BeautifulSoup) -> tuple[str, str]:
+    r"""The text of an article, and its first heading, which is left out where it opens the text; rows are "cell | cell".
+
+    Example:
+        >>> page = "<h1>Bees</h1><p>They hum.</p><table><tr><td><p>one</p></td><td><p>two</p></td></tr></table>"
+        >>> titled_text(parsed_html(page))
+        ('They hum.\n\none | two', 'Bees')
+    """
+    for row in soup.find_all("tr"):
+        # Of cells, which hold blocks.
+        row.string = " | ".join(" ".join(cell.get_text(" ").split()) for cell in row.find_all(["td", "th"], recursive=False))
+    heading = soup.find(["h1", "h2", "h3", "h4", "h5", "h6"])
+    title = " ".join(heading.get_text(" ").split()) if heading else ""
+    paragraphs = _paragraphs(soup)
+    if paragraphs[:1] == [title]:
+        paragraphs = paragraphs[1:] or [title]
+    return "\n\n".join(paragraphs), title
+
+
+def parsed_html(page: str) -> BeautifulSoup:
+    """A page, or a part of one, as a tree."""
     from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
         warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
-        soup = BeautifulSoup(page, "html.parser")
+        return BeautifulSoup(page, "html.parser")
+
+
+def _html_text(page: str) -> tuple[str, str]:
+    """Paragraphs and title of a page or a part of one."""
+    soup = parsed_html(page)
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
     if not title and soup.h1:
         title = soup.h1.get_text(" ", strip=True)
-    # The mark cannot occur in the page: `decode` refuses it.
+    return "\n\n".join(_paragraphs(soup)), " ".join(title.split())
+
+
+def _paragraphs(soup: BeautifulSoup) -> list[str]:
+    # The mark cannot occur in a page: `decode` refuses it; in a book it only ends a paragraph.
     paragraphs = (" ".join(part.split()) for part in "".join(_visible(soup)).split("\x00"))
-    return "\n\n".join(part for part in paragraphs if part), " ".join(title.split())
+    return [part for part in paragraphs if part]
 
 
 def _visible(page: Tag) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pypdf import PdfReader, PdfWriter
 
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.formats import CSV_GROUP_CHARACTERS, read_csv, unwrap
-from langgraph_convcoa.retrieval.documents.load import load_documents
+from langgraph_convcoa.retrieval.documents.load import iter_documents, load_documents, read_file
 from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
 
 
@@ -53,7 +53,7 @@ def test_a_folder_is_read_with_its_sub_folders_in_a_stable_order(tmp_path: Path)
     write(tmp_path, "a/deep/note.md", "intro\n\n## Ants\n\nAnts walk.")
     write(tmp_path, ".hidden.txt", "no")
     write(tmp_path, ".git/config.txt", "no")
-    write(tmp_path, "picture.png", b"\x89PNG")
+    write(tmp_path, "tool.exe", b"MZ")
     documents = load_documents(tmp_path)
     assert [d.id for d in documents] == ["b.txt", "a/deep/note.md"]
     assert documents[1].metadata == {"source": "a/deep/note.md", "title": "Ants"}
@@ -276,7 +276,8 @@ def test_a_lone_surrogate_is_replaced(tmp_path: Path) -> None:
         ("a.txt", " \n ", r"a\.txt holds no text"),
         ("a.pdf", b"%PDF-1.4 broken", r"a\.pdf is no readable PDF"),
         ("a.pdf", b"", r"a\.pdf is no readable PDF"),
-        ("a.docx", b"PK", r"a\.docx is not of a kind that can be read: accepted are \.txt"),
+        ("a.exe", b"MZ", r"a\.exe is not of a kind that can be read: accepted are \.txt"),
+        ("a.doc", b"D", r"a\.doc is of an older kind: save it as \.docx: accepted are"),
     ],
 )
 def test_a_single_broken_file_is_an_error_of_one_line_that_names_it(
@@ -324,18 +325,50 @@ def test_in_a_folder_what_cannot_be_read_is_passed_over_with_its_reason(
     os.mkfifo(tmp_path / "pipe.txt")
     with caplog.at_level(logging.WARNING):
         assert [d.id for d in load_documents(tmp_path)] == ["good.txt"]
-    assert [r.getMessage().split()[1] for r in caplog.records] == ["bad.json", "bad.txt", "gone.txt", "pipe.txt"]
+    *named, counted = [r.getMessage() for r in caplog.records]
+    assert [message.split()[1] for message in named] == ["bad.json", "bad.txt", "gone.txt", "pipe.txt"]
+    assert counted == "skipped: 4 of 5 files"
     assert "line 1 is no valid JSON" in caplog.text
 
 
-def test_many_broken_files_give_ten_reasons_and_a_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write(tmp_path, "good.txt", "Good.")
+def test_each_broken_file_is_named_at_once_and_all_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path, "z.txt", "Good.")
     for i in range(25):
         write(tmp_path, f"bad{i:02}.json", "{")
     with caplog.at_level(logging.WARNING):
+        first = next(iter_documents(tmp_path))
+        assert (first.id, len(caplog.records)) == ("z.txt", 25)
+        caplog.clear()
         load_documents(tmp_path)
-    assert len(caplog.records) == 11
-    assert caplog.records[-1].getMessage() == "skipped: 15 more files that could not be read"
+    assert len(caplog.records) == 26
+    assert caplog.records[-1].getMessage() == "skipped: 25 of 26 files"
+
+
+def test_of_files_of_other_kinds_the_first_are_named_and_all_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, "good.txt", "Good.")
+    write(tmp_path, "a/letter.doc", "old")
+    for i in range(30):
+        write(tmp_path, f"tool{i:02}.exe", b"MZ")
+    with caplog.at_level(logging.WARNING):
+        load_documents(tmp_path)
+    named = [record.getMessage() for record in caplog.records]
+    assert len(named) == 21
+    assert named[0] == "skipped: tool00.exe is not of a kind that can be read"
+    assert named[-1] == "skipped: 31 of 32 files, 11 of them not named"
+    told: list[tuple[str, str]] = []
+    assert len(load_documents(tmp_path / "a" / "..", told=lambda *what: told.append(what))) == 1
+    assert len(told) == 20
+
+
+def test_one_file_is_read_under_another_name_and_says_why_it_is_not(tmp_path: Path) -> None:
+    place = write(tmp_path, "0c1f", "# Bees\n\nThey hum.")
+    (document,), reasons = read_file(place, name="notes/bees.md")
+    assert (document.id, document.metadata["title"], reasons) == ("notes/bees.md", "Bees", [])
+    assert read_file(place, name="bees.exe") == ([], ["is not of a kind that can be read"])
+    assert read_file(place, name="bees.pdf")[1][0].startswith("is no readable PDF")
+    assert read_file(place, name="bees.txt", max_bytes=5) == ([], ["holds more than 5e-06 MB of text: split it"])
 
 
 def test_a_file_that_the_system_refuses_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -357,7 +390,7 @@ def test_a_missing_path_is_an_error_that_says_what_is_accepted(tmp_path: Path, n
 def test_folders_without_anything_to_read(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=r"is an empty folder: accepted are \.txt"):
         load_documents(tmp_path)
-    write(tmp_path, "picture.png", b"\x89PNG")
+    write(tmp_path, "tool.exe", b"MZ")
     with pytest.raises(DocumentError, match=r"holds no file that can be read \(1 of other kinds\)"):
         load_documents(tmp_path)
     write(tmp_path, "bad.json", "{")

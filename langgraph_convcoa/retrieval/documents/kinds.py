@@ -1,0 +1,103 @@
+"""Kinds of files: which can be read, by what, and what is missing to read the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import PurePath
+from typing import BinaryIO
+
+from langgraph_convcoa.retrieval.documents import ocr
+from langgraph_convcoa.retrieval.documents.epub import read_epub
+from langgraph_convcoa.retrieval.documents.formats import OCR_ADVICE, Piece, read_csv, read_json, read_json_lines, read_plain
+from langgraph_convcoa.retrieval.documents.markup import read_html, read_markdown
+from langgraph_convcoa.retrieval.documents.office import read_docx, read_pptx, read_xlsx
+
+TEXTS: dict[str, Callable[[bytes], list[Piece]]] = {
+    ".txt": read_plain, ".text": read_plain,
+    ".md": read_markdown, ".markdown": read_markdown,
+    ".html": read_html, ".htm": read_html,
+    ".csv": read_csv, ".tsv": read_csv,
+    ".json": read_json, ".json.gz": read_json,
+    ".jsonl": read_json_lines, ".jsonl.gz": read_json_lines,
+}  # fmt: skip
+"""Readers of files that are text."""
+PACKAGES: dict[str, Callable[[BinaryIO, int], Iterable[Piece]]] = {
+    ".docx": read_docx, ".pptx": read_pptx, ".xlsx": read_xlsx, ".epub": read_epub,
+}  # fmt: skip
+"""Readers of zip packages: from a file and a limit of characters."""
+PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
+IN_WORKER = {
+    ".json.gz": 10_000,
+    **dict.fromkeys((".pdf", *PACKAGES, *PICTURES), 0),
+    **dict.fromkeys((".html", ".htm", ".md", ".markdown"), 4_000),
+    **dict.fromkeys((".json", ".csv", ".tsv"), 1_000_000),
+}
+"""Formats whose parsers can take time and memory out of all proportion to a file, and the bytes from which on they can."""
+_PARSERS = {
+    ".pdf": ("pypdf",),
+    ".docx": ("mammoth", "bs4"),
+    ".pptx": ("pptx",),
+    ".xlsx": ("openpyxl",),
+    **dict.fromkeys((".epub", ".html", ".htm", ".md", ".markdown"), ("bs4", "markdown_it")),
+}
+_OLDER = {
+    ".doc": ".docx",
+    ".rtf": ".docx",
+    ".odt": ".docx",
+    ".ppt": ".pptx",
+    ".odp": ".pptx",
+    ".xls": ".xlsx",
+    ".ods": ".xlsx",
+}
+
+
+def suffix_of(path: PurePath) -> str:
+    """The suffix by which a file is known, in lower case; empty for a kind that is never read.
+
+    Example:
+        >>> suffix_of(PurePath("Rows.JSONL.gz")), suffix_of(PurePath("tool.exe"))
+        ('.jsonl.gz', '')
+    """
+    match = re.search(r"\.[a-z]+(\.gz)?$", path.name.lower())
+    suffix = match.group() if match else ""
+    return suffix if suffix in TEXTS or suffix in PACKAGES or suffix in PICTURES or suffix == ".pdf" else ""
+
+
+def missing(suffix: str) -> str:
+    """What must be installed to read this kind, as the reason why a file is not read; empty where nothing is missing."""
+    if suffix in PICTURES and not ocr.available():
+        return f"is a picture: {OCR_ADVICE}"
+    if suffix in PACKAGES and any(find_spec(name) is None for name in _PARSERS[suffix]):
+        return 'needs the extra documents: pip install "langgraph-convcoa[documents]"'
+    return ""
+
+
+def reason_against(path: PurePath) -> str:
+    """Why a file of a kind that is never read is not.
+
+    Example:
+        >>> reason_against(PurePath("letter.doc"))
+        'is of an older kind: save it as .docx'
+    """
+    newer = _OLDER.get(path.suffix.lower())
+    return f"is of an older kind: save it as {newer}" if newer else "is not of a kind that can be read"
+
+
+def readable_suffixes() -> tuple[str, ...]:
+    """The suffixes of the files that can be read here now, which depends on what is installed.
+
+    Example:
+        >>> {".pdf", ".md", ".epub", ".jsonl.gz"} <= set(readable_suffixes())
+        True
+    """
+    return tuple(suffix for suffix in (*TEXTS, ".pdf", *PACKAGES, *PICTURES) if not missing(suffix))
+
+
+def load_parser(suffix: str) -> None:
+    """Import what reads this kind of file, which is no file's own time."""
+    from importlib import import_module
+
+    for name in _PARSERS.get(suffix, ()):
+        import_module(name)

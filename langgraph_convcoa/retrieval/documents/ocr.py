@@ -1,0 +1,81 @@
+"""Text in pictures, by the program `tesseract` where it is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, BinaryIO
+
+from langgraph_convcoa.errors import DocumentError
+from langgraph_convcoa.retrieval.documents.formats import Piece, unwrap
+
+_PROGRAM = "tesseract"
+_MOST_LANGUAGES = 4
+_MOST_IMAGES = 20
+"""Of a page: a scanner makes one, or a few strips."""
+
+
+def available() -> bool:
+    """Whether tesseract is installed."""
+    return shutil.which(_PROGRAM) is not None
+
+
+def read_image(stream: BinaryIO, seconds: float) -> Iterator[Piece]:
+    """The text of a picture (PNG, JPEG, or TIFF of one or more pages); DocumentError where there is none."""
+    pages = _recognised(stream.read(), seconds).split("\f")
+    texts = [(number, text) for number, text in enumerate(pages, start=1) if text.strip()]
+    if not texts:
+        raise DocumentError("is a picture in which no text was recognised")
+    several = len(texts) > 1
+    for number, text in texts:
+        yield Piece(unwrap(text.strip(), 30, hyphens=True), key=f"page-{number}" if several else "", metadata={"page": number})
+
+
+class PageReader:
+    """Reads the pictures of PDF pages, as long as its time lasts.
+
+    Args:
+        seconds: By the clock, for all pages.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def text(self, page: Any) -> str | None:
+        """The text of a page of pypdf; None where the time is up."""
+        texts = []
+        for name in list(page.images.keys())[:_MOST_IMAGES]:
+            left = self._end - time.monotonic()
+            if left <= 0:
+                return None
+            try:
+                texts.append(_recognised(page.images[name].data, left))
+            except subprocess.TimeoutExpired:
+                return None
+        return unwrap("\n".join(texts).replace("\f", "\n").strip(), 30, hyphens=True)
+
+
+def _recognised(image: bytes, seconds: float) -> str:
+    """The text of a picture, pages apart by form feeds; nothing where the program cannot read it."""
+    languages = "+".join(_languages()) or "eng"
+    return _run(["stdin", "stdout", "-l", languages], image, seconds)
+
+
+@lru_cache(maxsize=1)
+def _languages() -> tuple[str, ...]:
+    """Those that are installed, English last: who has installed another one reads it."""
+    lines = _run(["--list-langs"], b"", 10.0).splitlines()[1:]
+    found = [line.strip() for line in lines if line.strip() and line.strip() not in ("osd", "equ", "eng")]
+    return (*found[: _MOST_LANGUAGES - 1], *(["eng"] if "eng" in map(str.strip, lines) else []))
+
+
+def _run(arguments: list[str], given: bytes, seconds: float) -> str:
+    # Its threads slow each other down, and take memory of the worker's limit.
+    environment = {**os.environ, "OMP_THREAD_LIMIT": "1"}
+    command = [shutil.which(_PROGRAM) or _PROGRAM, *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, timeout=seconds, env=environment, check=False)  # noqa: S603
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""

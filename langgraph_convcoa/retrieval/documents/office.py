@@ -1,0 +1,198 @@
+"""Readers of Word, PowerPoint and Excel: text, tables row by row, notes and comments, by slides and sheets."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time
+from typing import Any, BinaryIO
+
+from langgraph_convcoa.errors import DocumentError
+from langgraph_convcoa.retrieval.documents.archive import package
+from langgraph_convcoa.retrieval.documents.formats import Piece, grouped_rows
+from langgraph_convcoa.retrieval.documents.markup import parsed_html, titled_text
+
+_STYLES = """
+p[style-name='Title'] => h1:fresh
+p[style-name='Subtitle'] => p:fresh
+comment-reference => sup
+"""
+_REFERENCE = re.compile(r"(comment|footnote|endnote)-")
+_COMMENTS = ("/comments", "/2018/10/relationships/comments")
+_DEFAULT_SHEET = re.compile(r"[^\W\d]+ ?\d+")
+"""Sheet1, Tabelle 2: names that say nothing."""
+_WITH_COMMENTS = 20_000_000
+"""Bytes of an unpacked workbook up to which all of it is held in memory, as its comments need."""
+_HEADER_WITHIN = 10
+_MOST_EMPTY = 2_000_000
+
+
+def read_docx(stream: BinaryIO, limit: int) -> Iterator[Piece]:
+    """A Word document, with its tables, text boxes, notes and comments; the title is its title line or first heading."""
+    with package(stream, ".docx"):
+        import mammoth
+
+        stream.seek(0)
+        page = mammoth.convert_to_html(
+            stream,
+            style_map=_STYLES,
+            include_embedded_style_map=False,
+            external_file_access=False,
+            # No picture is opened.
+            convert_image=lambda _image: [],
+            id_prefix="",
+        ).value
+        soup = parsed_html(page)
+        # "[1]" where a note is referred to, and the arrow back, mean nothing in a passage; "Comment [AB1]" stays.
+        for link in soup.find_all("a", href=re.compile("^#")):
+            if _REFERENCE.match(str(link["href"])[1:]):
+                link.extract()
+        text, title = titled_text(soup)
+        yield Piece(text, title)
+
+
+def read_pptx(stream: BinaryIO, limit: int) -> Iterator[Piece]:
+    """The slides of a presentation, with tables, charts' numbers, speaker notes and comments; `page` is the slide's number."""
+    with package(stream, ".pptx"):
+        from pptx import Presentation
+
+        found = 0
+        for number, slide in enumerate(Presentation(stream).slides, start=1):
+            heading = slide.shapes.title
+            title = _line(heading.text_frame.text) if heading is not None else ""
+            shown = [shape for shape in slide.shapes if heading is None or shape.shape_id != heading.shape_id]
+            blocks = list(_shape_texts(shown))
+            if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame) is not None and notes.text.strip():
+                blocks.append(f"Notes: {notes.text.strip()}")
+            blocks += [f"Comment: {text}" for text in _slide_comments(slide)]
+            text = "\n\n".join(blocks) or title
+            found += len(text)
+            yield Piece(text, title, f"slide-{number}", metadata={"page": number})
+            if found > limit:
+                return
+
+
+def _shape_texts(shapes: Iterable[Any]) -> Iterator[str]:
+    left = list(shapes)[::-1]
+    while left:
+        shape = left.pop()
+        if hasattr(shape, "shapes"):
+            left += list(shape.shapes)[::-1]
+        elif shape.has_text_frame:
+            lines = [_line(paragraph.text) for paragraph in shape.text_frame.paragraphs]
+            if text := "\n".join(line for line in lines if line):
+                yield text
+        elif getattr(shape, "has_table", False):
+            yield "\n\n".join(" | ".join(_line(cell.text) for cell in row.cells) for row in shape.table.rows)
+        elif getattr(shape, "has_chart", False):
+            yield from _chart_rows(shape.chart)
+
+
+def _chart_rows(chart: Any) -> Iterator[str]:
+    for plot in chart.plots:
+        series = list(plot.series)
+        rows = zip(plot.categories, *(one.values for one in series), strict=False)
+        header = " | ".join(["", *(str(one.name) for one in series)]).strip()
+        lines = [" | ".join(map(_cell, row)) for row in rows]
+        yield "\n".join([header, *lines]).strip()
+
+
+def _slide_comments(slide: Any) -> Iterator[str]:
+    """The comments of a slide, as releases before and since 2018 write them."""
+    from pptx.oxml import parse_xml
+
+    for relation in slide.part.rels.values():
+        if not relation.is_external and relation.reltype.endswith(_COMMENTS):
+            tree = parse_xml(relation.target_part.blob)
+            for comment in tree.iter("{*}cm", "{*}reply"):
+                # A reply stands inside what it replies to.
+                parts = comment.xpath("./*[local-name()='text' or local-name()='txBody']")
+                if text := _line(" ".join("".join(part.itertext()) for part in parts)):
+                    yield text
+
+
+def read_xlsx(stream: BinaryIO, limit: int) -> Iterator[Piece]:
+    """Rows of each sheet of a workbook as lines "column: value", with comments, by `sheet` and `row`.
+
+    The columns' names are the first row with several cells. Values are those that Excel has calculated. Comments are read in
+    workbooks of up to 20 MB unpacked.
+    """
+    with package(stream, ".xlsx") as archive, warnings.catch_warnings():
+        from openpyxl import load_workbook
+
+        warnings.simplefilter("ignore")
+        small = sum(part.file_size for part in archive.infolist()) <= _WITH_COMMENTS
+        stream.seek(0)
+        book = load_workbook(stream, read_only=not small, data_only=True, keep_links=False)
+        found = 0
+        for number, sheet in enumerate(book.worksheets, start=1):
+            title = "" if _DEFAULT_SHEET.fullmatch(sheet.title) else sheet.title
+            for piece in grouped_rows(*_table(_cells(sheet) if small else _filled(sheet.iter_rows(values_only=True)))):
+                found += len(piece.text)
+                place = {"sheet": sheet.title, **piece.metadata}
+                yield Piece(piece.text, title, f"sheet-{number}-{piece.key}", metadata=place)
+                if found > limit:
+                    return
+
+
+_Row = tuple[int, Sequence[str]]
+
+
+def _table(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
+    """The names of the columns, and the rows below; what stands above them is a row of one text each."""
+    above: list[_Row] = []
+    for number, row in rows:
+        above.append((number, row))
+        if sum(map(bool, row)) > 1:
+            above.pop()
+            return list(row), _chain(above, rows)
+        if len(above) == _HEADER_WITHIN:
+            break
+    return [], _chain(above, rows)
+
+
+def _chain(first: Iterable[_Row], then: Iterable[_Row]) -> Iterator[_Row]:
+    yield from first
+    yield from then
+
+
+def _cells(sheet: Any) -> Iterator[_Row]:
+    """The rows of a sheet in memory with a value, by their numbers."""
+    rows: dict[int, dict[int, str]] = {}
+    # Not iter_rows, which makes every cell between the first and one far away.
+    for (number, column), cell in sheet._cells.items():
+        comment = f" (comment: {_line(cell.comment.text)})" if cell.comment is not None else ""
+        if value := _cell(cell.value) + comment:
+            rows.setdefault(number, {})[column] = value
+    for number in sorted(rows):
+        row = rows[number]
+        yield number, [row.get(column, "") for column in range(1, max(row) + 1)]
+
+
+def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[_Row]:
+    """The rows with a value, by their numbers; a cell far from the others makes millions of empty ones, which are refused."""
+    cells = filled = 0
+    for number, row in enumerate(rows, start=1):
+        cells += len(row)
+        filled += len(row) - row.count(None)
+        if cells > _MOST_EMPTY and cells > 100 * filled:
+            raise DocumentError(f"has a sheet of {cells} cells, nearly all of them empty: delete those outside of the table")
+        if row.count(None) < len(row):
+            yield number, [_cell(value) for value in row]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, datetime) and value.time() == time():
+        return value.date().isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return _line(str(value))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
