@@ -73,6 +73,9 @@ def from_chain(items: Sequence[ChainItem], evidence: Sequence[Document]) -> str:
             text = without_marks(item["answer"]).rstrip(". ")
             # What is only copied from a document is marked as that, here and in the prompts of later turns.
             told = f"“{text}”" if item["reason"].startswith(STANDS_IN) else text
+            if len(items) > 1 and not item["answer"].rstrip().endswith((".", "!", "?", "。")):
+                # A bare "1603" answers one of several sub-questions.
+                told = f"{without_marks(item['sub_question'])} {told}"
             parts.append(f"{told}{f' [{number}]' if number else ''}.")
         elif item["status"] == "failed":
             reason = without_marks(item["reason"]).rstrip(".")
@@ -87,7 +90,7 @@ def citation_of(document: Document, number: int, checked: Sequence[Checked]) -> 
     quotes: dict[str, int] = {}
     for sentence in checked:
         if number in sentence.cited:
-            for quote in _quotes(sentence, document):
+            for quote in _quotes(sentence.cited[number], document) or _quotes(sentence.plain, document):
                 quotes.setdefault(quote, document.page_content.find(quote))
     quote = _joined(quotes)
     if query := document.metadata.get("query"):
@@ -100,14 +103,14 @@ def citation_of(document: Document, number: int, checked: Sequence[Checked]) -> 
     }
 
 
-def _quotes(sentence: Checked, document: Document) -> list[str]:
-    copied = " ".join(sentence.plain.split()).strip("… ").rstrip(" .!?")
+def _quotes(claim: str, document: Document) -> list[str]:
+    copied = " ".join(claim.split()).strip("… ").rstrip(" .!?")
     if copied and copied in " ".join(document.page_content.split()):
         # Word for word, which may be more than one of the document's sentences, as a table's row is.
-        own = [s for s in support_sentences(sentence.plain, [document]) if s.quote]
+        own = [s for s in support_sentences(claim, [document]) if s.quote]
         longest = max((" ".join(s.quote.split()) for s in own), key=len, default="")
         return [longest if copied in longest else copied]
-    found = [s for s in support_sentences(sentence.plain, [document]) if s.quote and s.score > THRESHOLD / 2]
+    found = [s for s in support_sentences(claim, [document]) if s.quote and s.score > THRESHOLD / 2]
     return [s.quote for s in found]
 
 

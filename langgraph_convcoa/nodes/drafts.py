@@ -5,19 +5,20 @@ being written or when it is there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.text.citations import MARK, CitationFilter, without_marks
+from langgraph_convcoa.text.citations import MARK, CitationFilter, cited_parts, kept_marks, without_marks
 from langgraph_convcoa.text.clean import cut_answer, flat
+from langgraph_convcoa.text.words import content_tokens, content_words
 from langgraph_convcoa.verification.claims import BROKEN, SentenceVerdict, verify_sentences
 from langgraph_convcoa.verification.references import References
 from langgraph_convcoa.verification.support import Similarity
 
-_MARK = re.compile(MARK)
 _AFTER_STOP = re.compile(rf"((?<![.!?。！？])[.!?。！？]++[\"”’)]*+)((?:\s*+{MARK.replace('(', '(?:', 1)})++)")
+_AFTER_COMMA = re.compile(rf"((?<![;,])[;,]++)((?:\s*+{MARK.replace('(', '(?:', 1)})++)\s*+\Z")
 _STOP = re.compile(r"(?<![.!?。！？;,])[.!?。！？;,]++[\"”’)]*+\Z")
 _POLAR = re.compile(r"\A\W*+(?:yes|no)\W*+", re.IGNORECASE)
 _YES = re.compile(r"\A\W*+(?:yes|no)\b[.,:;–—-]*+\s++(?=\w)", re.IGNORECASE)
@@ -34,6 +35,13 @@ _SILENCE = re.compile(
     rf"(?:[^:;]*|[^:;]*\bbut\s+(?:they|it)\s+[^:;]*:)\Z",
     re.IGNORECASE,
 )
+_SAYS_NOT = re.compile(
+    rf"\A\W*+(?:the|these)\s+(?:\w+\s+)?{_SOURCES.pattern}\s+(?:do|does|did)(?:\s+not|n['’]t)\s+(?:{_TELL})(?:\s+\w+)?:\s",
+    re.IGNORECASE,
+)
+_TAIL_BEGINS = re.compile(r"[,;]\s++(?:but|and|though|while|yet)\s", re.IGNORECASE)
+_NOTHING = re.compile(r"\b(?:no|not|nor|neither|none|nothing)\b|n['’]t\b", re.IGNORECASE)
+_TOLD = re.compile(r"\b(?:given|named|said|stated|listed|mentioned|told|shown|described|specified|provided)\b", re.IGNORECASE)
 _REST_IS_THERE, _NAME_ELSEWHERE = 0.6, 0.8
 """Share of a sentence that must be in the evidence for its names to stand elsewhere there, and what is left of its score."""
 _ENDED = re.compile(r"[.!?。！？:;…][\"'”’)\]]*\s*\Z")
@@ -50,15 +58,16 @@ _PART_OF_A_CLAIM = 0.3
 class Checked:
     """A sentence of an answer.
 
-    `before` is the space in front of it; `text` the sentence with the numbers of the evidence that supports it; `plain` the
-    same without marks; `stands`: it is supported, or claims nothing that evidence could support.
+    `before` is the space in front of it; `text` the sentence with the numbers of the evidence that supports it, each where it
+    was put; `plain` the same without marks; `cited`: those numbers, each with the part of the sentence that it bears;
+    `stands`: it is supported, or claims nothing that evidence could support.
     """
 
     before: str
     text: str
     plain: str
     verdict: SentenceVerdict
-    cited: tuple[int, ...]
+    cited: Mapping[int, str]
     removed: int = 0
     """Marks of no evidence that were taken out."""
 
@@ -106,7 +115,7 @@ class Checker:
         verdicts = verify_sentences(
             text, self.references, question=self.question, similarity=self.similarity, threshold=self.threshold
         )
-        verdicts = [self._of_a_reader(self._without_yes(v)) for v in _whole_sentences(text, verdicts)]
+        verdicts = [self._of_a_reader(self._what_it_claims(v)) for v in _whole_sentences(text, verdicts)]
         verdicts = [_silent(verdict, before) for verdict, before in zip(verdicts, [None, *verdicts], strict=False)]
         verdicts = [replace(v, claims=False) if _leads_to_list(text, v) else v for v in verdicts]
         if any(verdict.claims and not _is_polar(verdict) for verdict in verdicts):
@@ -123,13 +132,18 @@ class Checker:
             position = end
         return checked
 
-    def _without_yes(self, verdict: SentenceVerdict) -> SentenceVerdict:
-        """A yes or no that opens a sentence says what the rest says: "No. It opened in 1894"."""
-        opened = _YES.match(verdict.text)
-        if opened is None or verdict.supported or not verdict.claims:
+    def _what_it_claims(self, verdict: SentenceVerdict) -> SentenceVerdict:
+        """A yes or no that opens a sentence says what the rest says, and what the evidence does not tell is no claim:
+        "No. It opened in 1894", "The evidence does not say: the museum is in Tulsa, but no opening date is given".
+        """
+        if verdict.supported or not verdict.claims:
+            return verdict
+        opened = _YES.match(verdict.text) or _SAYS_NOT.match(verdict.text)
+        begin, end = opened.end() if opened else 0, _untold(verdict.text)
+        if opened is None and end == len(verdict.text):
             return verdict
         rest = verify_sentences(
-            verdict.text[opened.end() :],
+            verdict.text[begin:end],
             self.references,
             question=self.question,
             similarity=self.similarity,
@@ -148,16 +162,48 @@ class Checker:
         return replace(verdict, score=_NAME_ELSEWHERE * whole, supported=True, reason="")
 
     def _checked(self, before: str, text: str, verdict: SentenceVerdict) -> Checked:
-        verdict = self._copied(without_marks(text), verdict)
-        given = list(dict.fromkeys(int(d) for marks in _MARK.findall(text) for d in re.findall(r"\d{1,9}", marks)))
-        known = [number for number in given if 0 < number <= len(self.evidence)]
         plain = without_marks(text).rstrip()
-        # Of what a claim cites, only what bears a part of it; what claims nothing may point to what it likes.
-        supports = self._supports(plain, known) if verdict.claims else known
-        if not supports and verdict.supported and verdict.reference is not None:
-            supports = [n + 1 for n in (verdict.reference, *verdict.also) if n < len(self.evidence)][:2]
-        cited = () if plain.endswith(":") else tuple(supports[:_MOST_MARKS])
-        return Checked(before, with_marks(plain, cited), plain, verdict, cited, len(given) - len(known))
+        verdict = self._copied(plain, verdict)
+        given = list(dict.fromkeys(number for _, numbers in cited_parts(text) for number in numbers))
+        known = [number for number in given if 0 < number <= len(self.evidence)]
+        parts = self._borne(text, plain, known, verdict.claims)
+        shown = _AFTER_COMMA.sub(r"\2\1", text.rstrip())
+        if not parts and verdict.supported and verdict.reference is not None:
+            found = [n + 1 for n in (verdict.reference, *verdict.also) if n < len(self.evidence)][:2]
+            parts, shown = dict.fromkeys(found, plain), with_marks(plain, found)
+        if plain.endswith(":"):
+            parts = {}
+        return Checked(before, kept_marks(shown, parts, _MOST_MARKS), plain, verdict, parts, len(given) - len(known))
+
+    def _borne(self, text: str, plain: str, known: Sequence[int], claims: bool) -> dict[int, str]:
+        """Of the numbers that a sentence cites, those that bear what they stand behind, or the whole, each with that part.
+
+        One that adds a name or a number to what the others hold bears a part, too. What claims nothing may point to what it
+        likes.
+        """
+        parts: dict[int, str] = {}
+        for part, numbers in cited_parts(text):
+            for number in numbers:
+                if number in known and number not in parts and not (claims and self._bears(number, part) <= _PART_OF_A_CLAIM):
+                    parts[number] = part
+        left = [number for number in known if number not in parts]
+        scores = {number: self._bears(number, plain) for number in left}
+        for number in sorted(left, key=lambda number: -scores[number]):
+            if scores[number] > _PART_OF_A_CLAIM or self._names(number, plain) - set().union(
+                *(self._names(n, plain) for n in parts)
+            ):
+                parts[number] = plain
+        return parts
+
+    def _names(self, number: int, plain: str) -> set[str]:
+        """The names and numbers of a sentence that a piece of evidence holds."""
+        named = {word.item for word in content_tokens(plain) if word.raw[0].isupper() or word.raw[0].isdigit()}
+        return named.intersection(content_words(self.evidence[number - 1].page_content))
+
+    def _bears(self, number: int, part: str) -> float:
+        opened = _YES.match(part) or _SAYS_NOT.match(part)
+        own = verify_sentences(part[opened.end() if opened else 0 :], [self.evidence[number - 1]], threshold=self.threshold)
+        return max((verdict.score for verdict in own), default=0.0)
 
     def _copied(self, plain: str, verdict: SentenceVerdict) -> SentenceVerdict:
         """What stands in the evidence word for word is supported, also where it is no sentence, such as a table's row."""
@@ -174,14 +220,6 @@ class Checker:
         if place not in self._lines:
             self._lines[place] = flat(self.evidence[place].page_content)
         return self._lines[place]
-
-    def _supports(self, plain: str, numbers: Sequence[int]) -> list[int]:
-        """Of the numbers that a sentence cites, those whose text bears a part of it, the best first."""
-        scores = {}
-        for number in numbers:
-            own = verify_sentences(plain, [self.evidence[number - 1]], threshold=self.threshold)
-            scores[number] = max((v.score for v in own), default=0.0)
-        return [n for n in sorted(scores, key=lambda n: -scores[n]) if scores[n] > _PART_OF_A_CLAIM]
 
 
 def _whole_sentences(text: str, verdicts: Sequence[SentenceVerdict]) -> list[SentenceVerdict]:
@@ -214,6 +252,14 @@ def _silent(verdict: SentenceVerdict, before: SentenceVerdict | None) -> Sentenc
     if found is None or (found["who"] is None and (before is None or not _SOURCES.search(before.text))):
         return verdict
     return replace(verdict, claims=False, supported=False, reason="")
+
+
+def _untold(text: str) -> int:
+    """Where a last clause begins that only says that something is not told: ", but no county is given"; else the end."""
+    begin = max((match.start() for match in _TAIL_BEGINS.finditer(text)), default=len(text))
+    tail = text[begin + 1 :]
+    silent = ":" not in tail and _NOTHING.search(tail) and _TOLD.search(tail)
+    return begin if silent else len(text)
 
 
 def _is_polar(verdict: SentenceVerdict) -> bool:

@@ -82,6 +82,7 @@ class CitationFilter:
         return self.cited.index(number - 1) + 1
 
 
+_BETWEEN = " \t\n,;:()–—"
 _WITH_SPACE = re.compile(rf"((?<!\s)\s*+){MARK}")
 
 
@@ -105,6 +106,46 @@ def without_marks(text: str) -> str:
     """
     plain = _WITH_SPACE.sub("", text)
     return _WITH_SPACE.sub("…", plain) if plain is not text else text
+
+
+def cited_parts(text: str) -> list[tuple[str, list[int]]]:
+    """The parts of a sentence that marks stand behind, with the numbers of these: [(part, numbers)].
+
+    A mark that follows another at once stands behind the same part.
+
+    Example:
+        >>> cited_parts("It is in New York [2], the other in Louisiana [1][3].")
+        [('It is in New York', [2]), ('the other in Louisiana', [1, 3])]
+    """
+    parts: list[tuple[str, list[int]]] = []
+    position = 0
+    for match in _WITH_SPACE.finditer(text):
+        part = text[position : match.start()].strip(_BETWEEN)
+        if part or not parts:
+            parts.append((part, []))
+        parts[-1][1].extend(_numbers(match.group(2)))
+        position = match.end()
+    return parts
+
+
+def kept_marks(text: str, numbers: Collection[int], most: int) -> str:
+    """A sentence with those of its marks whose number is among `numbers`, at most so many in one place; the others go.
+
+    Example:
+        >>> kept_marks("It is in New York [2], the other in Louisiana [1][3].", {1, 2}, most=3)
+        'It is in New York [2], the other in Louisiana [1].'
+    """
+    shown, space, position, here = "", "", 0, set[int]()
+    for match in _WITH_SPACE.finditer(text):
+        between = text[position : match.start()]
+        if between or not position:
+            space, here = match.group(1), set()
+        new = [number for number in dict.fromkeys(_numbers(match.group(2))) if number in numbers and number not in here]
+        kept = new[: most - len(here)]
+        shown += between + (space * (not here) + "".join(f"[{number}]" for number in kept) if kept else "")
+        here.update(kept)
+        position = match.end()
+    return shown + text[position:]
 
 
 def check_citations(text: str, available: int) -> tuple[str, list[int], int]:

@@ -81,6 +81,12 @@ def test_an_empty_answer_becomes_the_chain() -> None:
     assert from_chain([], EVIDENCE) == "No answer was found."
 
 
+def test_a_bare_answer_of_a_chain_stands_behind_its_sub_question() -> None:
+    chain = [item(answer="1982", sub_question="When was it described?"), item("unsupported", "", sub_question="Where?")]
+    text, _ = finished(" ", *chain)
+    assert text == "When was it described? 1982 [1]. Nothing was found about “Where?”."
+
+
 def test_a_summary_is_the_answer_with_its_quote() -> None:
     found = {"a": FIRST}
     assert summary(item(), found) == "An answer. — “1982.”"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.chain import ChainItem
@@ -50,3 +51,63 @@ def test_a_correction_is_of_one_line() -> None:
     again = Correction(0, "It opened in 1894.\n- It fell in 1907.", evidence=(1,))
     _, written = apply_to_answer([item], drafted, [again], "", checker)
     assert written == "It opened in 1894 [1].\n- It fell in 1907 [1]."
+
+
+AIRPORTS = [
+    Document("Alexandria International Airport is in Alexandria, Louisiana.", id="a"),
+    Document("Watertown International Airport is a county owned airport in Jefferson County, New York.", id="b"),
+    Document("Sunsets are red.", id="c"),
+]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown", "parts"),
+    [
+        (
+            "No: Watertown International Airport is in New York [2], Alexandria International Airport in Louisiana [1].",
+            "No: Watertown International Airport is in New York [2], Alexandria International Airport in Louisiana [1].",
+            {2: "No: Watertown International Airport is in New York", 1: "Alexandria International Airport in Louisiana"},
+        ),
+        (
+            "Watertown International Airport is in New York [3][2][2], Alexandria International Airport in Louisiana. [1, 3]",
+            "Watertown International Airport is in New York [2], Alexandria International Airport in Louisiana [1].",
+            {2: "Watertown International Airport is in New York", 1: "Alexandria International Airport in Louisiana"},
+        ),
+        (
+            "Watertown International Airport is in New York, Alexandria International Airport in Louisiana [1][2][3].",
+            "Watertown International Airport is in New York, Alexandria International Airport in Louisiana [1][2].",
+            None,
+        ),
+    ],
+)
+def test_each_part_of_a_sentence_keeps_the_mark_of_what_bears_it(
+    written: str, shown: str, parts: dict[int, str] | None
+) -> None:
+    [checked] = Checker.of(AIRPORTS, ()).check(written)
+    assert checked.stands
+    assert checked.text == shown
+    assert set(checked.cited) == {1, 2}
+    assert parts is None or checked.cited == parts
+
+
+def test_a_second_document_of_the_same_fact_is_cited_and_one_that_adds_nothing_is_not() -> None:
+    evidence = [
+        Document("The network was described by John Hopfield in 1982.", id="a"),
+        Document("Hopfield is a name of English origin.", id="b"),
+        Document("John Hopfield described the network in 1982.", id="c"),
+    ]
+    [checked] = Checker.of(evidence, ()).check("John Hopfield described the network in 1982 [1][2][3].")
+    assert set(checked.cited) == {1, 3}
+
+
+def test_what_the_evidence_does_not_tell_is_no_claim_of_a_sentence_that_tells_the_rest() -> None:
+    said = "The evidence does not say: Watertown International Airport is in New York [2], but no opening date is given."
+    [checked] = Checker.of(AIRPORTS, ()).check(said)
+    assert checked.stands
+    assert checked.text == said
+    for wrong in (
+        "The evidence does not say: Watertown International Airport is in Ohio [2], but no opening date is given.",
+        "Watertown International Airport is in Ohio [2], but no opening date is given.",
+    ):
+        [checked] = Checker.of(AIRPORTS, ()).check(wrong)
+        assert not checked.stands
