@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 
 if TYPE_CHECKING:
+    from langchain_core.documents import Document
     from langchain_core.messages import BaseMessage
 
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+    from langgraph_convcoa.retrieval.progress import Progress
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _LOGGER = logging.getLogger(__name__)
@@ -34,7 +37,9 @@ def open_retriever(
     from langgraph_convcoa.retrieval.index.database import is_index
 
     documents = None
-    if not is_index(docs):
+    if is_web(docs):
+        documents = list(web_documents(docs, max_bytes=int(max_mb * 1e6), cache=cache, progress=progress))
+    elif not is_index(docs):
         documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
     # After the documents, since it takes seconds that a wrong path should not.
     from langgraph_convcoa.retrieval.progress import LongWork
@@ -45,6 +50,21 @@ def open_retriever(
     store = open_cache() if cache else None
     advice = LongWork(f"This takes over a minute. To ask again without it: convcoa index {docs} --out DIR")
     return HopfieldRetriever.from_documents(documents, k=k, cache=store, progress=advice if progress else False, **chosen)
+
+
+def is_web(source: str) -> bool:
+    """Whether documents are read from the web; a path of that name comes first."""
+    return source.lower().startswith(("http://", "https://")) and not Path(source).exists()
+
+
+def web_documents(
+    address: str, *, max_bytes: int, cache: bool = True, progress: Progress = False, most: int | None = None
+) -> Iterator[Document]:
+    """The documents of a page or of a sitemap's pages, kept for a day so that a run that was stopped can go on."""
+    from langgraph_convcoa.actions.web.documents import MOST_PAGES, iter_pages
+
+    kept = cache_folder() / "web.sqlite" if cache else None
+    return iter_pages(address, most=most or MOST_PAGES, max_bytes=max_bytes, cache=kept, progress=progress)
 
 
 def documents_of(docs: str | None, index: Path | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json
-from langgraph_convcoa.cli.documents import documents_path
+from langgraph_convcoa.cli.documents import documents_path, is_web, web_documents
 from langgraph_convcoa.cli.options import AsJson, option
 from langgraph_convcoa.errors import one_of
 
@@ -23,7 +23,10 @@ DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 
 
 def index(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders of documents.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Files and folders of documents, addresses of web pages or of a sitemap."),
+    ],
     out: Annotated[Path, option("DIR", "Folder of the index.")],
     dtype: Annotated[
         str | None,
@@ -66,6 +69,7 @@ def index(
             "--passages",
         ),
     ] = False,
+    max_pages: Annotated[int | None, option("N", "The most pages to read of a sitemap; 500 when left out.", min=1)] = None,
     as_json: AsJson = False,
     max_mb: Annotated[float, option("N", "The most text to read of a PATH, in megabytes.", min=0.001)] = 1000.0,
 ) -> None:
@@ -80,16 +84,17 @@ def index(
       convcoa index archive/ --out archive.index --approximate
       convcoa index archive/ --out archive.index --windows pooled
       convcoa index papers/ --out papers.index --graph
+      convcoa index https://example.org/sitemap.xml --out site.index
       convcoa index wiki.tsv --passages --out wiki.index --dtype int8 --approximate
       convcoa search papers.index "who introduced it?"
     """
     stored = None if dtype is None else one_of("--dtype", dtype, DTYPES)
     kind = None if windows is None else one_of("--windows", windows, WINDOW_KINDS)
-    documents = _documents(paths, int(max_mb * 1e6))
+    documents = _documents(paths, int(max_mb * 1e6), max_pages)
     if passages:
         from langgraph_convcoa.datasets.passages import stream_passages
 
-        documents = chain.from_iterable(map(stream_passages, paths))
+        documents = chain.from_iterable(map(stream_passages, map(Path, paths)))
     # Before the index is made, so that a wrong path makes none.
     first = next(documents)
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
@@ -148,18 +153,32 @@ def index(
     )
 
 
-def _documents(paths: Sequence[Path], max_bytes: int) -> Iterator[Document]:
+def _documents(paths: Sequence[str], max_bytes: int, max_pages: int | None) -> Iterator[Document]:
     from langgraph_convcoa.retrieval.documents.load import iter_documents
 
     for path in paths:
-        place = documents_path(str(path))
+        if is_web(path):
+            yield from web_documents(path, max_bytes=max_bytes, progress=_say_pages(path), most=max_pages)
+            continue
+        place = documents_path(path)
         found = iter_documents(place, max_bytes=max_bytes)
         if len(paths) == 1:
             yield from found
             return
-        prefix = (path if place.is_dir() else path.parent).as_posix()
+        prefix = (Path(path) if place.is_dir() else Path(path).parent).as_posix()
         for document in found:
             if prefix != ".":
                 document.id = f"{prefix}/{document.id}"
                 document.metadata["source"] = f"{prefix}/{document.metadata['source']}"
             yield document
+
+
+def _say_pages(address: str) -> Callable[[int, int], None]:
+    """Says once how many pages there are; the bar of the indexing, which goes on beside, does not know."""
+    _, err = consoles()
+
+    def say(done: int, total: int) -> None:
+        if done == 1 < total:
+            err.print(f"{address}: {total} pages")
+
+    return say

@@ -40,8 +40,8 @@ Docs = Annotated[
     str | None,
     option(
         "PATH",
-        'File or folder of .txt .md .html .pdf .docx .pptx .xlsx .epub .csv .json .jsonl(.gz); "demo" for those of the '
-        "demonstration.",
+        "File or folder of .txt .md .html .pdf .docx .pptx .xlsx .epub .csv .json .jsonl(.gz), or the address of a page or "
+        'of a sitemap; "demo" for the documents of the demonstration.',
     ),
 ]
 IndexFolder = Annotated[Path | None, option("DIR", "An index that `convcoa index` made, instead of --docs.", "--index")]

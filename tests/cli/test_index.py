@@ -11,6 +11,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.index.index import Index
+from tests.actions.web.site import Served, Site, article
 from tests.cli.test_app import convcoa, docs, encoder, error_of
 from tests.fake_encoder import WordEncoder
 
@@ -151,6 +152,28 @@ def test_a_collection_of_passages_is_indexed_under_its_own_ids(tmp_path: Path, e
     assert found[0]["id"] == "7"
     (folder / "web.jsonl").write_text('{"id": "a_p0"}\n', encoding="utf-8")
     assert "web.jsonl, line 1: `text`" in error_of(convcoa("index", folder / "web.jsonl", "--passages", "--out", out))
+
+
+@pytest.mark.slow
+def test_a_site_is_indexed_and_asked_by_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("trafilatura")
+    pages = {f"/{n}": Served(article(f"Bridge {n}", f"The bridge number {n} was opened in {1930 + n}.")) for n in (1, 2)}
+    with Site(pages) as site:
+        monkeypatch.setattr("langgraph_convcoa.actions.web.documents.Guard", site.guard)
+        listed = "".join(f"<url><loc>{site.url(path)}</loc></url>" for path in ("/1", "/2", "/gone"))
+        pages["/sitemap.xml"] = Served(f"<urlset>{listed}</urlset>", kind="text/xml")
+        out = tmp_path / "made"
+        result = convcoa("index", site.url("/sitemap.xml"), "--out", out)
+        assert "2 documents added" in result.stdout, result.output
+        assert f"{site.url('/sitemap.xml')}: 3 pages" in result.stderr
+        assert f"warning: skipped: {site.url('/gone')} the site answered with status 404" in result.stderr
+        assert "warning: skipped: 1 of 3 files" in result.stderr
+        (first, *_) = json.loads(convcoa("search", site.url("/1"), "When was it opened?", "--json").stdout)
+        assert (first["id"], "1931" in first["text"]) == (site.url("/1"), True)
+        assert site.asked["/1"] == 1
+    refused = error_of(convcoa("search", "http://127.0.0.1:9/", "Who?"))
+    assert "http://127.0.0.1:9/ cannot be read" in refused
+    assert "private or local network" in error_of(convcoa("ask", "Who?", "--docs", "http://127.0.0.1/"))
 
 
 @pytest.mark.slow

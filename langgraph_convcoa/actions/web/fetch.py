@@ -21,9 +21,10 @@ from langgraph_convcoa.actions.web.url_guard import Guard, GuardedTransport
 from langgraph_convcoa.errors import InputError, RetrievalError
 
 USER_AGENT = "langgraph-convcoa/0.1 (question answering for a user)"
-_TYPES = frozenset(
+PAGE_TYPES = frozenset(
     {"", "text/html", "application/xhtml+xml", "text/plain", "text/markdown", "application/pdf", "application/x-pdf"}
 )
+"""The types that are read as pages."""
 _HEADERS = {
     "Accept": "text/html,application/xhtml+xml,application/pdf;q=0.9,text/plain;q=0.8",
     "Accept-Encoding": "gzip, deflate",
@@ -172,9 +173,15 @@ class Fetcher:
     """Fetches pages; may be used from several event loops."""
 
     def __init__(
-        self, guard: Guard, limits: FetchLimits | None = None, *, user_agent: str = USER_AGENT, respect_robots: bool = True
+        self,
+        guard: Guard,
+        limits: FetchLimits | None = None,
+        *,
+        user_agent: str = USER_AGENT,
+        respect_robots: bool = True,
+        types: frozenset[str] = PAGE_TYPES,
     ) -> None:
-        self.guard, self.limits = guard, limits or FetchLimits()
+        self.guard, self.limits, self._types = guard, limits or FetchLimits(), types
         self._user_agent, self._respect_robots = user_agent, respect_robots
         self._robots: TTLCache[str, RobotFileParser] = TTLCache(_ROBOTS_SITES, _ROBOTS_SECONDS)
         self._robots_lock = threading.Lock()
@@ -254,7 +261,7 @@ class Fetcher:
             raise PageError(f"the site answered with status {response.status_code}")
         kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
         named_pdf = kind == "application/octet-stream" and response.url.path.lower().endswith(".pdf")
-        if kind not in _TYPES and not named_pdf:
+        if kind not in self._types and not named_pdf:
             raise PageError(f"pages of the type {kind[:60]} are not read")
         body = await read_body(response, self.limits.max_bytes)
         return RawPage(str(response.url), kind, response.charset_encoding or "", body)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
@@ -18,3 +19,4 @@ def workers() -> Iterator[Workers]:
 def _shared_workers(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Actions of these tests share their processes, which take seconds to start."""
     monkeypatch.setattr("langgraph_convcoa.actions.web.action.Workers", lambda *arguments, **options: workers)
+    monkeypatch.setattr("langgraph_convcoa.actions.web.documents.Workers", lambda *arguments, **options: nullcontext(workers))

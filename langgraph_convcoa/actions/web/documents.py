@@ -1,0 +1,228 @@
+"""Web pages as documents: the page of an address, or the pages that a site's sitemap lists."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+from langchain_core.documents import Document
+
+from langgraph_convcoa.actions.web.cache import WebCache
+from langgraph_convcoa.actions.web.fetch import PAGE_TYPES, BodyDecoder, Fetcher, FetchLimits, PageError, RawPage
+from langgraph_convcoa.actions.web.pages import page_data
+from langgraph_convcoa.actions.web.url_guard import Guard
+from langgraph_convcoa.errors import ConvCoAError, DocumentError, InputError, RetrievalError
+from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.retrieval.documents.load import MAX_BYTES, Skipped, Told
+from langgraph_convcoa.retrieval.documents.markup import decode_page, load_extractor
+from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
+from langgraph_convcoa.retrieval.progress import Progress, track
+
+MOST_PAGES = 500
+"""The default limit of the pages of a site."""
+LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, characters=2_000_000)
+"""More patient than a look-up in a conversation, and as polite: two requests to a host at a time."""
+
+_MOST_SITEMAPS = 50
+_AT_ONCE = 16
+_READERS = 2
+_EXTRACTION_SECONDS = 20.0
+_CACHE_SECONDS, _FAILURE_SECONDS = 86_400.0, 60.0
+_TYPES = PAGE_TYPES | {"application/xml", "text/xml", "application/gzip", "application/x-gzip", "application/octet-stream"}
+# Not an XML parser, which would obey what the file declares.
+_LOCATION = re.compile(r"<loc>([^<]{1,2200})</loc>|<loc>\s{0,20}<!\[CDATA\[([^\]]{1,2200})\]")
+_SITEMAP = re.compile(r"<(urlset|sitemapindex)[\s>]")
+
+
+def is_address(text: str) -> bool:
+    """Whether a source of documents is an address of the web.
+
+    Example:
+        >>> is_address("https://example.org/a"), is_address("papers/a.md")
+        (True, False)
+    """
+    return re.match(r"https?://", text, re.IGNORECASE) is not None
+
+
+def iter_pages(
+    address: str,
+    *,
+    most: int = MOST_PAGES,
+    max_bytes: int = MAX_BYTES,
+    cache: str | Path | None = None,
+    guard: Guard | None = None,
+    limits: FetchLimits = LIMITS,
+    respect_robots: bool = True,
+    progress: Progress = False,
+    told: Told | None = None,
+) -> Iterator[Document]:
+    """The documents of a page, or of all pages that a sitemap lists; `id` and `source` are the page's address.
+
+    Read as the web action reads: from public addresses only, through its limits and extraction, where robots.txt allows it. Of
+    a sitemap (`https://site/sitemap.xml`, also packed, also one that lists sitemaps) only pages of its own host are read, two
+    at a time. A page that cannot be read is named to `told`, or in the log, and the next one is read. With a `cache` a run
+    that was stopped goes on where it was, for a day. Not to be called where an event loop runs.
+
+    Args:
+        address: Of a page or a sitemap.
+        most: Pages that are read of a sitemap.
+        max_bytes: The most text of all pages.
+        cache: A file in which pages are kept; None keeps none.
+        guard: Which addresses may be read; those of the public internet when None.
+        limits: Time, size and requests of a page.
+        respect_robots: Leave out pages that a site's robots.txt asks not to read.
+        progress: A bar, a callback or nothing, in pages.
+        told: Called with the address and the reason of a page that is not read.
+
+    Raises:
+        DocumentError: The address cannot be read, no page can be read, or there is more text than `max_bytes`.
+        RetrievalError: A package is missing (extra `web`), or the cache cannot be made.
+    """
+    if most < 1:
+        raise InputError(f"there must be at least 1 page, not {most}")
+    if find_spec("trafilatura") is None:
+        # Told before anything is asked for; else the workers import it.
+        load_extractor()
+    fetcher = Fetcher(guard or Guard(), limits, respect_robots=respect_robots, types=_TYPES)
+    skipped, size, read = Skipped(told), 0, set[str]()
+    with asyncio.Runner() as runner, Workers(_READERS, prepare=load_extractor) as workers:
+        site = _Site(fetcher, workers, WebCache(cache))
+        addresses = runner.run(site.addresses(address, most, skipped))
+        with track(progress, len(addresses), "Reading") as advance:
+            for first in range(0, len(addresses), _AT_ONCE):
+                batch = addresses[first : first + _AT_ONCE]
+                for asked, page in zip(batch, runner.run(site.pages(batch)), strict=True):
+                    advance(1)
+                    if reason := page.get("error") or site.reason_against(page["url"]):
+                        if not site.listed:
+                            raise DocumentError(f"{redact(asked)} cannot be read: {redact(reason)}")
+                        skipped(redact(asked), redact(reason))
+                        continue
+                    if page["url"] in read:
+                        continue
+                    read.add(page["url"])
+                    size += len(page["text"].encode("utf-8", "replace"))
+                    if size > max_bytes:
+                        raise DocumentError(
+                            f"{redact(address)} holds more than {max_bytes / 1e6:g} MB of text: read fewer pages, or raise "
+                            "the limit (--max-mb on the command line, max_bytes in Python)"
+                        )
+                    yield _document(page)
+    skipped.end(len(addresses))
+    if not read:
+        raise DocumentError(f"no page of {redact(address)} could be read (first reason: {skipped.first or 'it lists none'})")
+
+
+@dataclass
+class _Site:
+    fetcher: Fetcher
+    workers: Workers
+    cache: WebCache
+    hosts: set[tuple[str, int | None]] = field(default_factory=set)
+    listed: bool = False
+
+    def reason_against(self, address: str) -> str:
+        """Why a page of a sitemap is not one of its site; nothing for a page that was named itself."""
+        return "" if not self.listed or _host(address) in self.hosts else "leads to another site"
+
+    async def addresses(self, address: str, most: int, skipped: Skipped) -> list[str]:
+        """The addresses to read: this one, or those that it lists as a sitemap."""
+        if not re.search(r"\.xml(\.gz)?$", address.partition("?")[0].partition("#")[0].lower()):
+            return [address]
+        found: dict[str, None] = {}
+        left, known, read, foreign = [address], {address}, 0, 0
+        async with self.fetcher.client() as client:
+            while left and read < _MOST_SITEMAPS and len(found) <= most:
+                place = left.pop(0)
+                read += 1
+                try:
+                    raw = await self.fetcher.fetch(client, place)
+                    text = _unpacked(raw, self.fetcher.limits.max_bytes)
+                except RetrievalError as error:
+                    if not self.listed:
+                        raise DocumentError(f"{redact(place)} cannot be read: {redact(str(error))}") from error
+                    skipped(redact(place), redact(str(error)))
+                    continue
+                kind = _SITEMAP.search(text)
+                if kind is None:
+                    if not self.listed:
+                        raise DocumentError(f"{redact(place)} is no sitemap: give the address of a page, or of a sitemap")
+                    skipped(redact(place), "is no sitemap")
+                    continue
+                if not self.listed:
+                    self.hosts |= {_host(place), _host(raw.url)}
+                    self.listed = True
+                own = [(html.unescape(one) or plain).strip() for one, plain in _LOCATION.findall(text)]
+                inside = [one for one in own if _host(one) in self.hosts]
+                foreign += len(own) - len(inside)
+                if kind[1] == "sitemapindex":
+                    fresh = [one for one in dict.fromkeys(inside) if one not in known]
+                    known.update(fresh)
+                    left += fresh
+                else:
+                    found |= dict.fromkeys(inside)
+        if foreign:
+            skipped.part(redact(address), f"lists {foreign} addresses of other hosts, which are not read")
+        if len(found) > most or left:
+            skipped.part(redact(address), f"lists more than {most} pages: the first {most} are read (--max-pages reads more)")
+        return list(found)[:most]
+
+    async def pages(self, addresses: Sequence[str]) -> list[dict[str, str]]:
+        """What each page says, or its `error`, side by side."""
+        async with self.fetcher.client() as client, asyncio.TaskGroup() as tasks:
+            asked = [tasks.create_task(self._page(client, address)) for address in addresses]
+        return [task.result() for task in asked]
+
+    async def _page(self, client: httpx.AsyncClient, address: str) -> dict[str, str]:
+        key = f"document {self.fetcher.guard.allow_private} {self.fetcher.limits}\n{address}"
+        if (kept := await asyncio.to_thread(self.cache.get, key)) is not None:
+            return dict(kept)
+        limits = self.fetcher.limits
+        try:
+            raw = await self.fetcher.fetch(client, address)
+            if raw.content_type not in PAGE_TYPES and not raw.body.startswith(b"%PDF-"):
+                raise PageError(f"pages of the type {raw.content_type[:60]} are not read")
+            asked = (raw.url, raw.content_type, raw.charset, raw.body, limits.characters, limits.pdf_pages)
+            async with self.fetcher.places("text", _READERS):
+                page: dict[str, str] = await asyncio.to_thread(self._text, asked)
+        except LimitError as error:
+            page = {"error": f"the page {error}"}
+        except ConvCoAError as error:
+            page = {"error": str(error)}
+        await asyncio.to_thread(self.cache.put, key, page, _FAILURE_SECONDS if "error" in page else _CACHE_SECONDS)
+        return page
+
+    def _text(self, asked: Sequence[Any]) -> dict[str, str]:
+        found: dict[str, str] = self.workers.call(page_data, *asked, seconds=_EXTRACTION_SECONDS)
+        return found
+
+
+def _host(address: str) -> tuple[str, int | None]:
+    """The host of an address and its port; a host that is none for what is no address of the web."""
+    with suppress(httpx.InvalidURL, TypeError, ValueError):
+        url = httpx.URL(address)
+        if url.scheme in ("http", "https"):
+            return url.host.lower().removesuffix("."), url.port
+    return "", None
+
+
+def _unpacked(raw: RawPage, max_bytes: int) -> str:
+    body = raw.body
+    if body.startswith(b"\x1f\x8b"):
+        decoder = BodyDecoder("gzip", max_bytes)
+        decoder.feed(body)
+        body = bytes(decoder.body)
+    return decode_page(body, raw.charset)
+
+
+def _document(page: dict[str, str]) -> Document:
+    metadata = {"source": page["url"], "title": page["title"]}
+    return Document(page["text"], id=page["url"], metadata=metadata | ({"date": page["date"]} if page["date"] else {}))
