@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _GRACE_SECONDS = 3
 
 
-class _Server(uvicorn.Server):
+class ConvCoAServer(uvicorn.Server):
     """Ends the turns before the connections, on which their events would otherwise be waited for."""
 
     def __init__(self, config: uvicorn.Config, service: Service, announce: Callable[[], None]) -> None:
@@ -67,8 +67,8 @@ def address_of(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def run(app: ASGIApp, service: Service, listening: socket.socket, announce: Callable[[], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
+def server_of(app: ASGIApp, service: Service, announce: Callable[[], None] = lambda: None) -> ConvCoAServer:
+    """The server of an application, which is not started yet; `announce` is called when it is."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -79,5 +79,9 @@ def run(app: ASGIApp, service: Service, listening: socket.socket, announce: Call
         timeout_graceful_shutdown=_GRACE_SECONDS,
         lifespan="on",
     )
-    server = _Server(config, service, announce)
-    server.run(sockets=[listening])
+    return ConvCoAServer(config, service, announce)
+
+
+def run(app: ASGIApp, service: Service, listening: socket.socket, announce: Callable[[], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    server_of(app, service, announce).run(sockets=[listening])

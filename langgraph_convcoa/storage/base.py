@@ -53,6 +53,9 @@ class ConversationStore:
     async def prune(self, saver: Any, thread: str) -> None:
         """Drop all checkpoints of a thread but the last; each holds the whole thread."""
 
+    async def settle(self, saver: Any) -> None:
+        """Complete what a turn that was cancelled had begun to write; the store is locked for others until then."""
+
     def scrub(self) -> None:
         """Remove what was deleted from the store's files."""
 

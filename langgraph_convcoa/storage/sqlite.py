@@ -131,6 +131,11 @@ class SqliteStore(ConversationStore):
             await saver.conn.commit()
             await cursor.execute("PRAGMA synchronous=NORMAL")
 
+    async def settle(self, saver: Any) -> None:
+        # A statement is run to its end by the connection's thread, but its commit was cancelled with the turn.
+        async with saver.lock:
+            await saver.conn.commit()
+
     def scrub(self) -> None:
         """Rebuild the file without its free pages, and empty its write-ahead log.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -134,23 +135,27 @@ class Turns:
             config["configurable"]["langgraph_auth_user_id"] = user
         question = None if given is None else question_of(given)
         async with self.store.turn(thread, wait):
-            unfinished = ""
-            # Read once where there is nothing to resume, since that takes the longer the longer the conversation is.
-            if await self._has_open_turn(thread):
-                if (settled := await self._settled(thread, config)) is not None and settled[0] == question:
-                    return settled[1]
-                unfinished = self.resumable(await self.snapshot(thread))
-            if question is None and not unfinished:
-                raise InputError("there is no interrupted turn to resume: ask a question")
-            again = unfinished and question in (None, unfinished)
-            taken: Any = None if again else given
-            if decisions is not None:
-                from langgraph.types import Command
+            try:
+                unfinished = ""
+                # Read once where there is nothing to resume, since that takes the longer the longer the conversation is.
+                if await self._has_open_turn(thread):
+                    if (settled := await self._settled(thread, config)) is not None and settled[0] == question:
+                        return settled[1]
+                    unfinished = self.resumable(await self.snapshot(thread))
+                if question is None and not unfinished:
+                    raise InputError("there is no interrupted turn to resume: ask a question")
+                again = unfinished and question in (None, unfinished)
+                taken: Any = None if again else given
+                if decisions is not None:
+                    from langgraph.types import Command
 
-                taken = Command(resume=decisions)
-            output = await self._streamed(taken, config, see, context, modes)
-            if INTERRUPT not in output:
-                await self._prune(thread)
+                    taken = Command(resume=decisions)
+                output = await self._streamed(taken, config, see, context, modes)
+                if INTERRUPT not in output:
+                    await self._prune(thread)
+            except asyncio.CancelledError:
+                await self.store.settle(self.saver)
+                raise
             return output
 
     async def _has_open_turn(self, thread: str) -> bool:

@@ -1,0 +1,99 @@
+"""What the page asks for besides LangGraph's routes: conversations with their rounds, passages, exports, the page itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from langgraph_convcoa.server.runs import Run
+from langgraph_convcoa.server.threads import key_of
+from langgraph_convcoa.server.wire import to_json
+from langgraph_convcoa.storage.export import KIND
+from tests.fakes import FACTS
+from tests.server.served import ANSWER, QUESTION, Served
+
+
+@pytest.fixture(scope="module")
+def thread(server: Served) -> str:
+    """A thread of two rounds."""
+    made = server.thread_id()
+    server.turn(made)
+    server.turn(made, "When was that?")
+    return made
+
+
+def test_a_conversation_comes_with_all_its_rounds_or_the_last(server: Served, thread: str) -> None:
+    told = server.ask("GET", f"/convcoa/threads/{thread}").json()
+    assert (told["title"], told["collection"], told["status"]) == (QUESTION, "facts", "idle")
+    assert (told["run_id"], told["unfinished"], told["waiting"]) == (None, "", None)
+    assert [(one["question"], one["answer"]) for one in told["rounds"]] == [(QUESTION, ANSWER), ("When was that?", ANSWER)]
+    assert all(one["citations"][0]["id"] == "hopfield-1982" and one["time"] for one in told["rounds"])
+    assert [bool(one["usage"]) for one in told["rounds"]] == [False, True]
+    last = server.ask("GET", f"/convcoa/threads/{thread}", params={"rounds": 1}).json()
+    assert last["rounds"] == told["rounds"][1:]
+
+
+def test_a_citation_opens_its_passage_with_the_quote(server: Served, thread: str) -> None:
+    citation = server.ask("GET", f"/convcoa/threads/{thread}").json()["rounds"][0]["citations"][0]
+    query = {"collection": "facts", "id": citation["id"], "quote": citation["quote"]}
+    passage = server.ask("GET", "/convcoa/passages", params=query).json()
+    assert passage["text"] == FACTS["hopfield-1982"]
+    assert passage["found"]
+    assert [passage["text"][start:end] for start, end in passage["spans"]] == [citation["quote"]]
+    assert not server.ask("GET", "/convcoa/passages", params={**query, "quote": "not there"}).json()["found"]
+    assert server.ask("GET", "/convcoa/passages", params={**query, "id": "nobody"}).status_code == 404
+    assert server.ask("GET", "/convcoa/passages", params={"collection": "facts"}).status_code == 422
+
+
+def test_an_export_is_a_file_that_the_command_line_imports(server: Served, thread: str) -> None:
+    response = server.ask("GET", f"/convcoa/threads/{thread}/export")
+    assert response.headers["content-disposition"].startswith("attachment")
+    assert (response.json()["kind"], response.json()["thread"]) == (KIND, thread)
+    server.ask("PATCH", f"/threads/{thread}", json={"metadata": {"title": "../<b>\r\nx: y"}})
+    text = server.ask("GET", f"/convcoa/threads/{thread}/export", params={"format": "md"})
+    assert text.headers["content-disposition"] == "attachment; filename*=UTF-8''b-x-y.md"
+    assert text.headers["content-type"].startswith("text/markdown")
+    assert f"## {QUESTION}" in text.text
+    assert server.ask("GET", f"/convcoa/threads/{thread}/export", params={"format": "html"}).status_code == 422
+
+
+def test_the_page_is_told_what_the_server_does(server: Served) -> None:
+    told = server.ask("GET", "/convcoa/info").json()
+    assert (told["model"], told["user"], told["approve"], told["upload"]["max_mb"]) == (None, None, [], 1)
+    assert {".pdf", ".md"} <= set(told["upload"]["extensions"])
+
+
+@pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static//etc/passwd"])
+def test_nothing_but_the_pages_files_is_served(server: Served, path: str) -> None:
+    assert server.ask("GET", path).status_code == 404
+
+
+def test_the_events_of_a_run_are_bounded_and_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.server.runs._MOST_BYTES", 10_000)
+    run = Run("t", "convcoa")
+    for number in range(1_000):
+        run.publish("custom", {"number": number})
+    assert run.size <= 10_000
+    assert json.loads(run._events[-1][1].split(b"data: ")[1]) == {"number": 999}
+
+
+async def test_a_comment_keeps_an_idle_stream_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.server.runs.PING_SECONDS", 0.01)
+    run = Run("t", "convcoa")
+    parts = run.follow()
+    assert (await anext(parts)).startswith(b": ")
+    run.publish("custom", 1)
+    assert b"event: custom" in await anext(parts)
+    run.end()
+    assert [part.split(b"\n")[1] async for part in parts] == [b"event: end"]
+
+
+def test_no_users_thread_has_the_name_of_anothers() -> None:
+    names = {key_of(user, thread) for user in ("", "a", "ab", "a/b", "é") for thread in ("t", "b/t", "x")}
+    assert len(names) == 15
+
+
+def test_whatever_a_document_says_is_json() -> None:
+    value = {"text": "\ud800\u2028</script>", "numbers": [float("inf"), float("nan")], "set": {1}}
+    assert json.loads(to_json(value)) == {"text": "\ud800\u2028</script>", "numbers": [None, None], "set": [1]}

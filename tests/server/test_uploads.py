@@ -1,0 +1,179 @@
+"""Collections that are made on the page: uploads within limits, what is skipped and why, and what an answer cites of them."""
+
+from __future__ import annotations
+
+import io
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_convcoa.server import collections as module
+from langgraph_convcoa.server.uploads import plain_name
+from tests.bounds import wait_until
+from tests.server.served import Served
+
+BEES = b"# Bees\n\nBees make honey of nectar. A hive holds a queen."
+
+
+@pytest.fixture
+def collection(server: Served) -> Iterator[str]:
+    made: str = server.ask("POST", "/convcoa/collections", json={"name": "  Of the \n test "}).json()["id"]
+    yield made
+    server.ask("DELETE", f"/convcoa/collections/{made}")
+
+
+def uploaded(server: Served, collection: str, *files: tuple[str, bytes]) -> dict[str, Any]:
+    response = server.ask("POST", f"/convcoa/collections/{collection}/files", files=[("files", file) for file in files])
+    assert response.status_code == 202, response.text
+    job = response.json()["job"]
+    told: dict[str, Any] = {}
+
+    def done() -> bool:
+        told.update(server.ask("GET", f"/convcoa/jobs/{job}").json())
+        return told["status"] in ("done", "failed")
+
+    wait_until(done, "the upload is indexed")
+    return told
+
+
+def held(server: Served, collection: str) -> dict[str, Any]:
+    found = server.ask("GET", "/convcoa/collections").json()
+    return next(one for one in found if one["id"] == collection)
+
+
+def test_files_become_documents_that_answers_cite(server: Served, collection: str) -> None:
+    told = uploaded(server, collection, ("bees.md", BEES), ("rows.jsonl", b'{"id": "x", "text": "Ants carry leaves."}\n'))
+    assert (told["status"], told["skipped"], told["eta_seconds"]) == ("done", [], 0)
+    assert told["done"] == told["total"] == len(BEES) + 42
+    assert told["files_done"] == told["files_total"] == 2
+    about = held(server, collection)
+    assert (about["name"], about["documents"], about["passages"]) == ("Of the test", 2, 2)
+    assert (about["status"], about["read_only"], about["accepts_files"]) == ("ready", False, True)
+    listed = server.ask("GET", f"/convcoa/collections/{collection}/documents").json()
+    assert listed[0] == {"source": "bees.md", "title": "Bees", "passages": 1, "kind": "md"}
+    query = {"collection": collection, "id": "bees.md", "quote": "Bees make\nhoney"}
+    passage = server.ask("GET", "/convcoa/passages", params=query).json()
+    assert passage["text"][slice(*passage["spans"][0])] == "Bees make honey"
+    thread = server.ask("POST", "/threads", json={"metadata": {"collection": collection}}).json()
+    assert thread["metadata"]["collection"] == collection
+    # The model is scripted; what it was shown is of this collection.
+    server.turn(thread["thread_id"], "What do bees make?")
+    assert "Bees make honey of nectar" in server.model.prompts[-1]
+
+
+def test_a_file_of_the_same_name_takes_the_place_of_the_first(server: Served, collection: str) -> None:
+    uploaded(server, collection, ("a.jsonl", b'"One text."\n"Another text."\n'))
+    assert held(server, collection)["passages"] == 2
+    uploaded(server, collection, ("a.jsonl", b'"One text."\n'), ("b.jsonl", b'"One text."\n'))
+    assert held(server, collection)["passages"] == 2
+    gone = server.ask("DELETE", f"/convcoa/collections/{collection}/documents", params={"source": "a.jsonl"})
+    assert (gone.status_code, held(server, collection)["documents"]) == (204, 1)
+    again = server.ask("DELETE", f"/convcoa/collections/{collection}/documents", params={"source": "a.jsonl"})
+    assert again.status_code == 404
+
+
+def bomb() -> bytes:
+    """A docx whose text is a thousand times as large as its file."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("word/document.xml", b"0" * 300_000_000)
+    return packed.getvalue()
+
+
+HOSTILE = {
+    "broken.pdf": b"%PDF-1.7 nothing follows",
+    "program.exe": b"MZ\x90",
+    "empty.txt": b"   ",
+    "rows.json": b"[" * 20_000,
+    "rows.json.gz": b"\x1f\x8b broken",
+    "no-suffix": b"text",
+}
+
+
+def test_what_cannot_be_read_is_named_and_the_others_go_on(server: Served, collection: str) -> None:
+    told = uploaded(server, collection, *HOSTILE.items(), ("bees.md", BEES))
+    assert told["status"] == "done"
+    assert {entry["name"] for entry in told["skipped"]} == set(HOSTILE)
+    assert all(len(entry["reason"]) > 5 for entry in told["skipped"])
+    assert str(server.folder) not in str(told["skipped"])
+    assert held(server, collection)["documents"] == 1
+
+
+@pytest.mark.slow
+def test_a_zip_bomb_is_named(server: Served, collection: str) -> None:
+    told = uploaded(server, collection, ("bomb.docx", bomb()), ("bees.md", BEES))
+    assert [entry["name"] for entry in told["skipped"]] == ["bomb.docx"]
+    assert held(server, collection)["documents"] == 1
+
+
+def test_names_lead_nowhere(server: Served, collection: str) -> None:
+    names = ["../../../../tmp/evil.md", "/etc/passwd.md", "..\\..\\boot.md", "con\x00trol.md", ".hidden.md", "<img src=x>.md"]
+    uploaded(server, collection, *((name, BEES) for name in names))
+    sources = {one["source"] for one in server.ask("GET", f"/convcoa/collections/{collection}/documents").json()}
+    assert {"evil.md", "passwd.md", "boot.md", "hidden.md", "<img src=x>.md"} <= sources
+    assert not any("/" in source or "\\" in source or "\0" in source for source in sources)
+    assert plain_name("a" * 500 + ".md") == "a" * 150 + ".md"
+    assert plain_name("\ud800é.txt").endswith("é.txt")
+
+
+def test_more_than_the_limit_is_refused_by_its_length_and_while_it_comes(server: Served, collection: str) -> None:
+    path = f"/convcoa/collections/{collection}/files"
+    response = server.ask("POST", path, files=[("files", ("big.txt", b"x" * 1_100_000))])
+    assert response.status_code == 413
+    assert "1 MB" in response.json()["detail"]
+
+    def endless() -> Iterator[bytes]:
+        yield b'--B\r\nContent-Disposition: form-data; name="files"; filename="g.txt"\r\n\r\n'
+        for _ in range(15):
+            yield b"y" * 100_000
+
+    kind = {"content-type": "multipart/form-data; boundary=B"}
+    assert server.ask("POST", path, content=endless(), headers=kind).status_code == 413
+    for wrong in (b"", b"--B\r\nnonsense", b"--B--"):
+        assert server.ask("POST", path, content=wrong, headers=kind).status_code in (400, 422)
+    assert server.ask("POST", path, content=b"x", headers={"content-type": "multipart/form-data"}).status_code in (400, 422)
+    assert held(server, collection)["status"] == "ready"
+
+
+def test_collections_of_the_command_line_stay_as_they_are(server: Served) -> None:
+    assert (held(server, "facts")["read_only"], held(server, "facts")["accepts_files"]) == (True, False)
+    for method, path in (("DELETE", ""), ("DELETE", "/documents?source=x"), ("POST", "/files")):
+        body = {"files": [("files", ("a.md", BEES))]} if method == "POST" else {}
+        response = server.ask(method, f"/convcoa/collections/facts{path}", **body)
+        assert response.status_code == 422
+        assert "command line" in response.json()["detail"]
+
+
+def test_collections_are_bounded_and_have_names(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("", "   ", None):
+        assert server.ask("POST", "/convcoa/collections", json={"name": name}).status_code == 422
+    monkeypatch.setattr(module, "MOST_COLLECTIONS", 0)
+    assert "delete one first" in server.ask("POST", "/convcoa/collections", json={"name": "x"}).json()["detail"]
+
+
+def test_a_deleted_collection_leaves_no_file_and_its_conversations_can_be_read(server: Served, collection: str) -> None:
+    uploaded(server, collection, ("bees.md", BEES))
+    thread = server.ask("POST", "/threads", json={"metadata": {"collection": collection}}).json()["thread_id"]
+    server.turn(thread)
+    assert server.ask("DELETE", f"/convcoa/collections/{collection}").status_code == 204
+    assert not list((server.folder / "collections").rglob(f"{collection}*"))
+    assert len(server.ask("GET", f"/convcoa/threads/{thread}").json()["rounds"]) == 1
+    refused = server.ask("POST", f"/threads/{thread}/runs/wait", json={"input": {"question": "And?"}})
+    assert (refused.status_code, "was deleted" in refused.json()["detail"]) == (404, True)
+
+
+def test_the_folder_is_its_owners_alone_and_is_found_again(server: Served, collection: str) -> None:
+    uploaded(server, collection, ("bees.md", BEES))
+    folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+    left = Path(folder, "files", "left")
+    left.mkdir(parents=True)
+    server.service.collections._owned.clear()
+    assert (held(server, collection)["name"], held(server, collection)["documents"]) == ("Of the test", 1)
+    assert not left.exists()
