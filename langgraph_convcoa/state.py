@@ -9,6 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
 from langgraph.channels import EphemeralValue
 from langgraph.graph.message import add_messages
+from pydantic import Field
 from typing_extensions import TypedDict  # pydantic, which makes Studio's schemas, wants this one before Python 3.12
 
 from langgraph_convcoa.chain import ChainItem
@@ -54,8 +55,8 @@ class Finding(TypedDict):
 class ConvCoAInput(TypedDict, total=False):
     """What a user gives: a question, or the messages of a chat whose last one asks it."""
 
-    question: str
-    messages: list[AnyMessage]
+    question: Annotated[str, Field(description="The question, as the user asks it.")]
+    messages: Annotated[list[AnyMessage], Field(description="The conversation; its last message asks the question.")]
 
 
 class ConvCoAOutput(TypedDict, total=False):

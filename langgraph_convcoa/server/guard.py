@@ -174,7 +174,7 @@ class _RefusedError(HTTPException):
 class Guard:
     """An ASGI application around another, which sees only requests that may be answered."""
 
-    def __init__(self, app: ASGIApp, access: Access, service: Service) -> None:
+    def __init__(self, app: ASGIApp, access: Access, service: Service | None = None) -> None:
         self.app, self.access, self.service = app, access, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

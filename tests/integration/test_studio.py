@@ -77,6 +77,24 @@ def test_the_schemas_name_what_goes_in_what_comes_out_and_the_settings(studio: h
 
 
 @pytest.mark.slow
+def test_mcp_lists_the_graphs_with_what_they_do_and_calls_them(studio: httpx.Client) -> None:
+    def call(method: str, **params: Any) -> dict[str, Any]:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        answered = studio.post("/mcp", json=body, headers={"accept": "application/json, text/event-stream"})
+        return dict(answered.raise_for_status().json()["result"])
+
+    tools = {tool["name"]: tool for tool in call("tools/list")["tools"]}
+    assert tools.keys() == {"convcoa", "retriever"}
+    assert tools["convcoa"]["description"].startswith("Answers a question from the user's own documents.")
+    assert tools["retriever"]["description"].startswith("Finds the passages of the user's own documents")
+    given = tools["convcoa"]["inputSchema"]["properties"]
+    assert {name for name, parameter in given.items() if parameter["description"]} == {"question", "messages"}
+    for arguments in ({"question": QUESTION}, {"messages": QUESTION}):
+        [told] = call("tools/call", name="convcoa", arguments=arguments)["content"]
+        assert "John Hopfield" in told["text"]
+
+
+@pytest.mark.slow
 def test_a_thread_of_two_turns(studio: httpx.Client) -> None:
     thread = studio.post("/threads", json={}).raise_for_status().json()["thread_id"]
 
