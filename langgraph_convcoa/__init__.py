@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langgraph_convcoa.actions.base import ActionRequest
     from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
+    from langgraph_convcoa.actions.overview.action import Overview
     from langgraph_convcoa.actions.tables.action import DataAnalysis
     from langgraph_convcoa.actions.tool import ToolAction
     from langgraph_convcoa.actions.web.action import WebQuerying
@@ -35,6 +36,7 @@ _HOMES = {
     "ExtractiveReasoner": "reasoning.extractive.reasoner",
     "HopfieldRetriever": "retrieval.retriever",
     "KnowledgeRetrieval": "actions.knowledge",
+    "Overview": "actions.overview.action",
     "ToolAction": "actions.tool",
     "WebQuerying": "actions.web.action",
     "build_graph": "graph",
@@ -53,6 +55,7 @@ __all__ = [
     "ExtractiveReasoner",
     "HopfieldRetriever",
     "KnowledgeRetrieval",
+    "Overview",
     "ToolAction",
     "WebQuerying",
     "build_graph",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
+
+
+Recognition: TypeAlias = Literal["", "beside", "alone"]
+"""Whether a question has the form that an action is for: not, or it is to be asked too, or it and no other."""
 
 
 class ActionInputError(InputError):
@@ -60,6 +64,8 @@ class Action(Protocol):
 
     - `looks_first = True`: it is asked for the question as it stands before anything is planned. For what costs no money and
       less than a second: a retriever over one's own documents, not the web.
+    - `recognises(question, history) -> Recognition`: it is for questions of one form, which it knows by their words, at once
+      and at no cost. With `looks_first` it is asked before the plan for those alone, and without a model for no others.
     - `deepens = True`: it is asked once more, with depth 2, about what its evidence does not support.
     - `repairs = True`: where `retrieve` raises `ActionInputError` the model is asked for another `action_input`.
     - `always_fresh = True`: its answers are never recalled from the knowledge set, but looked up again.

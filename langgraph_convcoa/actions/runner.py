@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from langchain_core.documents import Document
 from langgraph.errors import GraphBubbleUp
 
-from langgraph_convcoa.actions.base import Action, ActionRequest
+from langgraph_convcoa.actions.base import Action, ActionRequest, Recognition
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.errors.redaction import redact, secrets_of
 from langgraph_convcoa.text.clean import clean
@@ -81,9 +81,20 @@ class ActionRunner:
         """Whether an action may ask for another input."""
         return bool(getattr(self.actions[name], "repairs", False))
 
-    def looking(self) -> list[str]:
-        """The actions that are asked before anything is planned."""
-        return [name for name, action in self.actions.items() if getattr(action, "looks_first", False)]
+    def looking(self, question: str, history: Sequence[tuple[str, str]], but: Collection[str] = ()) -> list[str]:
+        """The actions that are asked for a question before anything is planned, without some."""
+        names = [name for name, action in self.actions.items() if getattr(action, "looks_first", False) and name not in but]
+        forms = self.recognised(question, history)
+        alone = [name for name in names if forms.get(name) == "alone"]
+        return alone or [name for name in names if forms.get(name, "beside")]
+
+    def recognised(self, question: str, history: Sequence[tuple[str, str]]) -> dict[str, Recognition]:
+        """Of the actions that are for questions of one form, whether this is one."""
+        return {
+            name: _recognition(action, question, history)
+            for name, action in self.actions.items()
+            if hasattr(action, "recognises")
+        }
 
     def deepens(self, name: str) -> bool:
         """Whether an action can look deeper."""
@@ -196,6 +207,15 @@ def _best_sentence(text: str, question: str) -> str:
     found = sentences(text[:20_000])
     best: Mapping[str, int] = {s.text: len(wanted & set(content_words(s.text))) for s in found}
     return max(best, key=lambda sentence: best[sentence], default=text[:300])
+
+
+def _recognition(action: Any, question: str, history: Sequence[tuple[str, str]]) -> Recognition:
+    try:
+        told: Recognition = action.recognises(question, history)
+    except Exception as error:  # noqa: BLE001 - an action that fails to recognise a question must not stop the others
+        _log.warning("the action %s cannot read the question: %s", action.name, reason_of(error, secrets_of(action)))
+        return ""
+    return told
 
 
 def _description(action: Action) -> str:

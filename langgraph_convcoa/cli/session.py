@@ -152,6 +152,10 @@ class Basis:
         from langgraph_convcoa.graph import build_graph
 
         actions = list(self.tables)
+        if retriever is not None:
+            from langgraph_convcoa.actions.overview.action import Overview
+
+            actions.append(Overview(retriever))
         if self.search is not None:
             from langgraph_convcoa.actions.web.action import WebQuerying
 

@@ -19,10 +19,14 @@ _log = logging.getLogger(__name__)
 
 
 def look(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
-    """No model call. Asks every action that `looks_first` and need not be approved, with the conversation's state."""
+    """No model call. Asks every action that `looks_first` and need not be approved, with the conversation's state.
+
+    An action that is for questions of one form is asked for those only, and may be asked alone.
+    """
     settings = turn.settings()
-    looking = turn.actions.looking() if settings.look_first and turn.plans_over_evidence() else []
-    names = [name for name in looking if name not in state["approve"]]
+    if not settings.look_first or not turn.plans_over_evidence():
+        return {}
+    names = turn.actions.looking(state["asked"], pairs_of(state), state["approve"])
     if not names:
         return {}
     requests = {name: _request(turn, state, name) for name in names}
@@ -36,12 +40,12 @@ def look(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Step
             "error": found.error,
             "repairable": False,
             "seconds": found.seconds,
+            "action": found.action,
         }
         for found in looks
     ]
-    findings, reused = with_earlier_evidence(
-        turn, state, findings, [state["asked"]] * len(looks), leans=bool(state["history"])
-    )
+    asked = [None if turn.actions.always_fresh(found.action) else state["asked"] for found in looks]
+    findings, reused = with_earlier_evidence(turn, state, findings, asked, leans=bool(state["history"]))
     errors = [f"{found.action}: {found.error}" for found in looks if found.error]
     for error in errors:
         _log.warning("the question could not be looked up before it is planned: %s", error)

@@ -32,6 +32,7 @@ def plan(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Step
         max_sub_questions=settings.max_sub_questions,
         language=settings.language,
         evidence=evidence,
+        recognised=turn.actions.recognised(state["asked"], pairs_of(state)),
         gate=gate,
     )
     chain = yield Call(reasoner.plan, reasoner.aplan, (request, config))
@@ -76,13 +77,16 @@ def _plan_of(chain: ActionChain) -> Plan:
 def looked_up(turn: TurnRuntime, state: ConvCoAState) -> list[Finding]:
     """A sub-question that repeats the question has been looked up: its action found what it would find again."""
     looked = [finding for finding in state["findings"] if finding["index"] == LOOKED and finding["documents"]]
-    names = turn.actions.looking()
-    if not looked or len(names) != 1:
+    if len(looked) != 1:
         return []
     asked = sorted(content_words(state["asked"]))
 
     def repeats(node: PlannedNode) -> bool:
-        return node["action"] == names[0] and not node["guess_answer"] and sorted(content_words(node["sub_question"])) == asked
+        return (
+            node["action"] == looked[0].get("action")
+            and not node["guess_answer"]
+            and sorted(content_words(node["sub_question"])) == asked
+        )
 
     repeated = [index for index, node in enumerate(state["plan"]["nodes"]) if repeats(node)]
     return [{**looked[0], "index": index, "depth": 1, "seconds": 0.0} for index in repeated]

@@ -96,13 +96,13 @@ def _uncited(items: Sequence[ChainItem], documents: Mapping[str, Document], cita
 
 
 def _evidence_memory(state: ConvCoAState, actions: Sequence[str], number: int, capacity: int) -> list[RememberedEvidence]:
-    """The evidence memory after this turn: the best of each look-up. Results of a query answer that query only."""
+    """The evidence memory after this turn: the best of each look-up. What was made for a question answers it only."""
     planned = dict(enumerate(node["action"] for node in state["plan"]["nodes"]))
     found = [
         (finding.get("action") or planned.get(finding["index"], actions[0]), document)
         for finding in state["findings"]
         for document in finding["documents"][:_REMEMBERED_PER_LOOK]
-        if "query" not in document.metadata
+        if not {"query", "extract"} & document.metadata.keys()
     ]
     return remember_evidence(state.get("evidence_memory") or [], found, number, capacity)
 

@@ -93,7 +93,9 @@ def _deeper(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
 
 def _elsewhere(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
     """Without a model: what was not found goes to the next action that was not asked yet, one after another."""
-    finds, names = getattr(turn.reasoner("plan"), "finds", None), list(turn.actions.actions)
+    finds = getattr(turn.reasoner("plan"), "finds", None)
+    forms = {} if finds is None else turn.actions.recognised(state["asked"], pairs_of(state))
+    names = [name for name in turn.actions.actions if forms.get(name, "beside")]
     if finds is None or len(names) == 1:
         return []
     evidence, history = evidence_of(state["findings"]), pairs_of(state)
@@ -207,7 +209,7 @@ def _question_item(turn: TurnRuntime, state: ConvCoAState, evidence: Evidence) -
     """The question itself as an item of the chain, before it is judged."""
     found = evidence.found[LOOKED]
     item: ChainItem = {
-        "action": next(iter(turn.actions.looking() or turn.actions.actions)),
+        "action": found.action or next(iter(turn.actions.actions)),
         "sub_question": state["plan"]["optimized_question"],
         "guess_answer": "",
         "action_input": "",

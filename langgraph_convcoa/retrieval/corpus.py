@@ -39,6 +39,14 @@ class Passage:
     spans: list[Span]
 
 
+class Listed(NamedTuple):
+    """A document of a view without its text: its id, the metadata of its first passage, and the numbers of its passages."""
+
+    id: str
+    metadata: Mapping[str, Any]
+    numbers: list[int]
+
+
 class StaleSnapshot(RetrievalError):
     """A passage was deleted between the search that found it and its reading; search again."""
 
@@ -90,6 +98,9 @@ class View(Protocol):
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers; raises StaleSnapshot where one has been deleted since."""
+
+    def listed(self) -> list[Listed]:
+        """The documents that are there, in the order of their first passages."""
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are there and meet the condition; None where all do."""

@@ -15,8 +15,8 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.changes import check_deletable, content_digest, distinct, entries_of, select
-from langgraph_convcoa.retrieval.corpus import Corpus, Numbers, Passage
-from langgraph_convcoa.retrieval.documents.split import Span, passage_title, rejoined, split_documents, windows
+from langgraph_convcoa.retrieval.corpus import Corpus, Listed, Numbers, Passage
+from langgraph_convcoa.retrieval.documents.split import Span, document_id, passage_title, rejoined, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_windows
 from langgraph_convcoa.retrieval.encoders.pooled import PassageText
@@ -77,6 +77,14 @@ class Memory:
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers, with their windows."""
         return [Passage(self.passages[number], self.set_spans(number)) for number in numbers]
+
+    def listed(self) -> list[Listed]:
+        """The documents, in the order of their first passages."""
+        found: dict[str, Listed] = {}
+        for number, passage in enumerate(self.passages):
+            name = document_id(passage)
+            found.setdefault(name, Listed(name, passage.metadata, [])).numbers.append(number)
+        return [*found.values()]
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that meet the condition; None where there is none."""

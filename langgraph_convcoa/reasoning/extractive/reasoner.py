@@ -83,18 +83,23 @@ class ExtractiveReasoner(Reasoner):
         """
         if small_talk(request.question):
             return ActionChain(optimized_question=request.question, draft_answer=_greeting(request.question, request.actions))
+        if special := [name for name, form in request.recognised.items() if form == "alone"]:
+            node = ActionNode(action=special[0], sub_question=request.question, missing=True)
+            # With the conversation, in whose light it was recognised.
+            return ActionChain(optimized_question=request.question, nodes=(node,), self_contained=False)
+        actions = {name: about for name, about in request.actions.items() if name not in request.recognised}
         parts = split_question(request.question, max(1, request.max_sub_questions))
         nodes = tuple(
-            ActionNode(action=_best_action(part, request.actions), sub_question=part, missing=True)
+            ActionNode(action=_best_action(part, actions), sub_question=part, missing=True)
             for part in parts
-            if request.actions and part.strip()
+            if actions and part.strip()
         )
         alone = all(stands_alone(part) for part in parts)
         return ActionChain(optimized_question=request.question, nodes=nodes, self_contained=alone)
 
     def finds(self, question: str, evidence: Sequence[Document], history: History) -> bool:
         """Whether the evidence holds something to answer from; where not, the next action is asked."""
-        return bool(self._ranked(question, history, evidence)[0])
+        return bool(_stated(evidence) or self._ranked(question, history, evidence)[0])
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
         """The best sentence for each item, or unsupported with the reason; and the answer from the best sentences of all."""
@@ -109,6 +114,8 @@ class ExtractiveReasoner(Reasoner):
         return Corrected(corrections, self._answer(replace(request, chain=chain)))
 
     def _corrected(self, item: Unsolved, history: History) -> Correction:
+        if stated := _stated(item.evidence):
+            return Correction(item.index, " ".join(stated.values()), "as the evidence states", score=1.0)
         ranked, reason = self._ranked(item.sub_question, history, item.evidence)
         if not ranked:
             return Correction(item.index, "", reason, supported=False)
@@ -163,6 +170,9 @@ class ExtractiveReasoner(Reasoner):
     def _solved(self, item: ChainItem, request: CorrectRequest, budget: int, shown: list[str]) -> str:
         places = {document.id: index for index, document in enumerate(request.evidence)}
         indexes = [places[identity] for identity in item["evidence"] if identity in places]
+        if stated := _stated([request.evidence[index] for index in indexes]):
+            lines = any("\n" in text for text in stated.values())
+            return ("\n" if lines else " ").join(_cited(text, indexes[place] + 1) for place, text in stated.items())
         found = item["status"] in ("filled", "corrected")
         if found and (excerpts := self._excerpts(item["sub_question"], request, indexes, budget)):
             new = [excerpt for excerpt in excerpts if not any(excerpt.text.strip(ELLIPSIS) in text for text in shown)]
@@ -249,6 +259,12 @@ def _best_action(question: str, actions: dict[str, str]) -> str:
     shared = [len(asked & set(content_words(f"{name.replace('_', ' ')} {actions[name]}"))) for name in names]
     best = max(range(len(names)), key=lambda index: (shared[index], -index))
     return names[best] if shared[best] > shared[0] else names[0]
+
+
+def _stated(evidence: Sequence[Document]) -> dict[int, str]:
+    """What of the evidence, by its place, answers as it stands: what an action made for the question, not what it found."""
+    told = {place: document.metadata.get("extract") for place, document in enumerate(evidence)}
+    return {place: text for place, text in told.items() if isinstance(text, str) and text}
 
 
 def _on_topic(ranked: Sequence[Candidate]) -> list[Candidate]:

@@ -245,6 +245,16 @@ class Transaction:
         """The key of each of these passages that is there."""
         return dict(self._select("SELECT id, key FROM passages WHERE id IN", ids))
 
+    def documents(self) -> list[tuple[str, dict[str, Any], list[int]]]:
+        """Each document's id, the metadata of its first passage, and the keys of its passages; by the first of them."""
+        found: dict[str, tuple[str, dict[str, Any], list[int]]] = {}
+        with self._decoding("its list of documents"):
+            for key, name, metadata in self._connection.execute("SELECT key, document, metadata FROM passages ORDER BY key"):
+                if name not in found:
+                    found[name] = (name, json.loads(metadata), [])
+                found[name][2].append(key)
+        return [*found.values()]
+
     def counts(self) -> tuple[int, int]:
         """How many documents and passages there are."""
         documents, passages = self._connection.execute("SELECT count(DISTINCT document), count(*) FROM passages").fetchone()

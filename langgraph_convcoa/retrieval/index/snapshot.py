@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.corpus import Numbers, Passage, StaleSnapshot, read
+from langgraph_convcoa.retrieval.corpus import Listed, Numbers, Passage, StaleSnapshot, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.index.database import STORED_TYPES, Block, Head, Keys, damaged, reading
@@ -147,6 +147,15 @@ class Snapshot:
                     raise StaleSnapshot(f"The index {self.folder} has changed since; search again.")
                 raise damaged(self.folder, f"passage {missing} is missing")
         return [found[key] for key in keys]
+
+    def listed(self) -> list[Listed]:
+        """The documents that are not deleted, in the order of their first passages; no text is read."""
+        with reading(self.folder) as database:
+            found = database.documents()
+        numbers = dict(zip(self.keys.tolist(), range(len(self.keys)), strict=True))
+        # What another process has added since is not of this state.
+        there = ((name, metadata, [numbers[key] for key in keys if key in numbers]) for name, metadata, keys in found)
+        return [Listed(name, metadata, own) for name, metadata, own in there if own]
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are not deleted and meet the condition; None where all do.

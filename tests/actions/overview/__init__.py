@@ -1,0 +1,1 @@
+"""Questions about a collection as a whole."""

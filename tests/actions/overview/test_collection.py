@@ -1,0 +1,121 @@
+"""Documents of a corpus, and which of them a name means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from langgraph_convcoa.actions.overview.action import Overview
+from langgraph_convcoa.actions.overview.collection import Collection, Collections
+from langgraph_convcoa.actions.overview.reading import Wanted
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests.fake_encoder import WordEncoder
+from tests.fakes import KeywordRetriever
+
+DOCUMENTS = [
+    Document("One.", id="bm25.md", metadata={"title": "BM25", "source": "bm25.md"}),
+    Document(
+        "Two.",
+        id="r22",
+        metadata={"title": "Annual report 2022", "source": "a/report-2022.pdf", "page": 1, "date": "2023-02-01"},
+    ),
+    Document("Three.", id="r22-2", metadata={"title": "Annual report 2022", "source": "a/report-2022.pdf", "page": 2}),
+    Document(
+        "Four.", id="r23", metadata={"title": "Annual report 2023", "source": "a/report-2023.pdf", "author": "Ada Smith"}
+    ),
+    Document("Five.", id="rag", metadata={"title": "Retrieval-augmented generation", "source": "https://example.org/rag"}),
+    Document("Six.", id="plain"),
+]
+
+
+def collection(path: Path | None = None) -> Collection:
+    return Collections(HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEncoder(), path=path)).current()
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_pages_of_a_file_are_one_document(on_disk: bool, tmp_path: Path) -> None:
+    found = collection(tmp_path / "index" if on_disk else None)
+    assert [entry.title for entry in found.entries] == [
+        "BM25", "Annual report 2022", "Annual report 2023", "Retrieval-augmented generation", "plain",
+    ]  # fmt: skip
+    assert [len(entry.numbers) for entry in found.entries] == [1, 2, 1, 1, 1]
+    assert found.passages == 6
+    assert dict(found.formats) == {"pdf": 2, "md": 1, "web": 1}
+    assert [passage.document.id for passage in found.view.fetch(found.entries[1].numbers)] == ["r22", "r22-2"]
+
+
+def test_the_collection_follows_its_corpus_and_the_filter(tmp_path: Path) -> None:
+    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEncoder(), path=tmp_path / "index")
+    collections = Collections(retriever)
+    before = collections.current()
+    assert collections.current() is before
+    retriever.add_documents([Document("Seven.", id="new", metadata={"title": "New"})])
+    assert [entry.title for entry in collections.current().entries][-1] == "New"
+    retriever.delete(["plain", "bm25.md"])
+    assert len(collections.current().entries) == 4
+    retriever.filter = {"author": "Ada Smith"}
+    assert [entry.title for entry in collections.current().entries] == ["Annual report 2023"]
+
+
+@pytest.mark.parametrize(
+    ("name", "titles"),
+    [
+        ("BM25", ["BM25"]),
+        ("bm25.md", ["BM25"]),
+        ("the paper on bm25", ["BM25"]),
+        ("report-2022.pdf", ["Annual report 2022"]),
+        ("the 2023 report", ["Annual report 2023"]),
+        ("annual raport 2023", ["Annual report 2023"]),
+        ("the annual report", ["Annual report 2022", "Annual report 2023"]),
+        ("RAG", ["Retrieval-augmented generation"]),
+        ("retrieval augmented generaton", ["Retrieval-augmented generation"]),
+        ("generation", []),
+        ("the history of BM25", []),
+        ("the document", []),
+        ("", []),
+    ],
+)
+def test_what_a_name_means(name: str, titles: list[str]) -> None:
+    assert [entry.title for entry in collection().meant(name)] == titles
+
+
+@pytest.mark.parametrize(
+    ("wanted", "titles"),
+    [
+        (Wanted("list", years=(2023, 2023)), ["Annual report 2022", "Annual report 2023"]),
+        (Wanted("list", years=(0, 2022)), []),
+        (Wanted("list", suffix="pdf", order="newest"), ["Annual report 2022", "Annual report 2023"]),
+        (Wanted("list", words=("smith",)), ["Annual report 2023"]),
+        (Wanted("list", words=("nobody",)), []),
+    ],
+)
+def test_documents_of_a_year_a_format_or_a_word(wanted: Wanted, titles: list[str]) -> None:
+    assert [entry.title for entry in collection().chosen(wanted)] == titles
+
+
+def test_documents_that_are_compared_or_stand_in_a_place() -> None:
+    found = collection()
+
+    def titles(*names: str, kind: str = "comparison") -> list[str]:
+        return [entry.title for entry in found.named(Wanted(kind, names))]  # type: ignore[arg-type]
+
+    assert titles("RAG and BM25") == ["Retrieval-augmented generation", "BM25"]
+    assert titles("the annual report") == ["Annual report 2022", "Annual report 2023"]
+    assert titles("BM25, RAG and the 2022 report") == ["BM25", "Retrieval-augmented generation", "Annual report 2022"]
+    assert titles("BM25 and softmax") == []
+    assert titles("BM25 and bm25") == []
+    assert titles("#2", "#-1") == ["Annual report 2022", "plain"]
+    assert titles("#6", kind="summary") == []
+
+
+def test_only_a_corpus_that_can_be_listed() -> None:
+    with pytest.raises(InputError, match="needs a HopfieldRetriever"):
+        Overview(KeywordRetriever())  # type: ignore[arg-type]
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    with pytest.raises(InputError, match="vector store"):
+        Overview(HopfieldRetriever.from_vectorstore(store))
