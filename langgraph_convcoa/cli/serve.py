@@ -133,6 +133,7 @@ def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tupl
         return opened.graph
 
     described = [("knowledge_retrieval", "searches the documents")]
+    described += [("overview", "lists, counts, summarises and compares whole documents")]
     described += [(action.name, _about(action)) for action in basis.tables]
     described += [("web_querying", "looks things up on the web")] if basis.search else []
     settings = Settings(
