@@ -131,20 +131,25 @@ def cited_parts(text: str) -> list[tuple[str, list[int]]]:
 def kept_marks(text: str, numbers: Collection[int], most: int) -> str:
     """A sentence with those of its marks whose number is among `numbers`, at most so many in one place; the others go.
 
+    Of equal ones in a row the last stays.
+
     Example:
         >>> kept_marks("It is in New York [2], the other in Louisiana [1][3].", {1, 2}, most=3)
         'It is in New York [2], the other in Louisiana [1].'
     """
-    shown, space, position, here = "", "", 0, set[int]()
+    places: list[tuple[str, str, list[int]]] = []
+    position = 0
     for match in _WITH_SPACE.finditer(text):
-        between = text[position : match.start()]
-        if between or not position:
-            space, here = match.group(1), set()
-        new = [number for number in dict.fromkeys(_numbers(match.group(2))) if number in numbers and number not in here]
-        kept = new[: most - len(here)]
-        shown += between + (space * (not here) + "".join(f"[{number}]" for number in kept) if kept else "")
-        here.update(kept)
+        if match.start() > position or not places:
+            places.append((text[position : match.start()], match.group(1), []))
+        here = places[-1][2]
+        here += [n for n in dict.fromkeys(_numbers(match.group(2))) if n in numbers and n not in here][: most - len(here)]
         position = match.end()
+    shown = ""
+    for n, (before, space, here) in enumerate(places):
+        # What the next mark stands behind begins after the one before this, where both are the same.
+        again = n + 1 < len(places) and places[n + 1][2] == here
+        shown += before + (space + "".join(f"[{number}]" for number in here) if here and not again else "")
     return shown + text[position:]
 
 

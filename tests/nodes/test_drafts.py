@@ -90,6 +90,12 @@ def test_each_part_of_a_sentence_keeps_the_mark_of_what_bears_it(
     assert parts is None or checked.cited == parts
 
 
+def test_of_equal_marks_in_a_row_the_last_stays() -> None:
+    written = "The bridge opened in 1894 [1], fell in 1907 [1] and was built again in 1912 [1]."
+    [checked] = Checker.of(EVIDENCE, ()).check(written)
+    assert checked.text == "The bridge opened in 1894, fell in 1907 and was built again in 1912 [1]."
+
+
 def test_a_second_document_of_the_same_fact_is_cited_and_one_that_adds_nothing_is_not() -> None:
     evidence = [
         Document("The network was described by John Hopfield in 1982.", id="a"),
