@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from langgraph_convcoa.cli.console import consoles, print_json
+from langgraph_convcoa.cli.console import consoles, print_json, warn
 from langgraph_convcoa.cli.documents import documents_path, is_web, web_documents
 from langgraph_convcoa.cli.options import AsJson, option
-from langgraph_convcoa.errors import one_of
+from langgraph_convcoa.errors import InputError, one_of
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
+
+    from langgraph_convcoa.retrieval.encoders.base import Encoder
+    from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings
+    from langgraph_convcoa.retrieval.index.index import Index
+    from langgraph_convcoa.retrieval.index.watch import WatchedFiles
 
 # As `encoders.pooled` has them, whose import would delay --help.
 WINDOW_KINDS = ("apart", "pooled", "late")
@@ -70,13 +77,20 @@ def index(
         ),
     ] = False,
     max_pages: Annotated[int | None, option("N", "The most pages to read of a sitemap; 500 when left out.", min=1)] = None,
+    prune: Annotated[
+        bool, option(None, "Delete the documents of the index that were not read of PATH this time.", "--prune")
+    ] = False,
+    watch: Annotated[
+        bool,
+        option(None, "Go on until Ctrl-C, and take over what is added, changed and deleted in PATH.", "--watch"),
+    ] = False,
     as_json: AsJson = False,
     max_mb: Annotated[float, option("N", "The most text to read of a PATH, in megabytes.", min=0.001)] = 1000.0,
 ) -> None:
     """Read documents into an index, which can be searched at once, again and again.
 
     Run it again after a stop and it continues where it was; documents that have changed are replaced, and those that are gone
-    from PATH stay. With several PATHs the ids of the documents begin with the PATH.
+    from PATH stay, but for --prune. With several PATHs the ids of the documents begin with the PATH.
 
     [bold]Examples[/bold]
       convcoa index papers/ --out papers.index
@@ -84,19 +98,25 @@ def index(
       convcoa index archive/ --out archive.index --approximate
       convcoa index archive/ --out archive.index --windows pooled
       convcoa index papers/ --out papers.index --graph
+      convcoa index notes/ --out notes.index --prune --watch
       convcoa index https://example.org/sitemap.xml --out site.index
       convcoa index wiki.tsv --passages --out wiki.index --dtype int8 --approximate
       convcoa search papers.index "who introduced it?"
     """
     stored = None if dtype is None else one_of("--dtype", dtype, DTYPES)
     kind = None if windows is None else one_of("--windows", windows, WINDOW_KINDS)
-    documents = _documents(paths, int(max_mb * 1e6), max_pages)
+    files, read_now, documents = None, set[str](), _documents(paths, int(max_mb * 1e6), max_pages)
     if passages:
         from langgraph_convcoa.datasets.passages import stream_passages
 
         documents = chain.from_iterable(map(stream_passages, map(Path, paths)))
     # Before the index is made, so that a wrong path makes none.
-    first = next(documents)
+    if watch:
+        files = _watched(paths, passages, int(max_mb * 1e6))
+    else:
+        documents = chain([next(documents)], documents)
+    from langgraph_convcoa.retrieval.corpus import read
+    from langgraph_convcoa.retrieval.documents.split import document_id
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
     from langgraph_convcoa.retrieval.graph.settings import graph_settings
     from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, approximate_settings
@@ -121,20 +141,21 @@ def index(
     if graph is not None:
         put_graph(opened, graph_settings(graph))
     linked = graph_settings(opened.head.settings.get("graph")) is not None
-    added = updated = unchanged = 0
-    for done in opened.ingest(chain([first], documents), encoder, replace=True, progress=True):
-        added, updated, unchanged = added + done.added, updated + done.updated, unchanged + done.unchanged
-    if 2 * opened.snapshot().pattern_count < opened.head.rows:
-        opened.compact()
-    opened.save_lexical()
-    if linked:
-        opened.save_graph()
-    if stage is not None:
-        opened.save_approximate(stage, passage_weight=opened.head.settings.get("passage_weight", 1.0), progress=True)
+    added = updated = unchanged = deleted = 0
+    if files is not None:
+        added, updated, _ = files.sync(opened, encoder, progress=True)
+        read_now = files.ids
+        unchanged = len(read_now) - added - updated
+    else:
+        for done in opened.ingest(_noted(documents, read_now), encoder, replace=True, progress=True):
+            added, updated, unchanged = added + done.added, updated + done.updated, unchanged + done.unchanged
+    if prune:
+        deleted = len(opened.delete({document_id(passage.document) for passage in read(opened.snapshot())} - read_now))
+    _save(opened, stage)
     patterns, kept = opened.snapshot().pattern_count, opened.head.dtype
     size = sum(file.stat().st_size for file in out.iterdir() if file.is_file())
     if as_json:
-        counts = {"added": added, "updated": updated, "unchanged": unchanged, "passages": len(opened)}
+        counts = {"added": added, "updated": updated, "unchanged": unchanged, "deleted": deleted, "passages": len(opened)}
         report = {
             "index": str(out),
             **counts,
@@ -144,13 +165,69 @@ def index(
             "graph": linked,
         }
         print_json({**report, "bytes": size})
-        return
-    console, _ = consoles()
-    console.out(
-        f"{out}: {added} documents added, {updated} updated, {unchanged} unchanged; "
-        f"{len(opened)} passages, {patterns} patterns as {kept}, {'with an ANN index, ' if stage else ''}"
-        f"{'with an evidence graph, ' if linked else ''}{size / 1e6:.1f} MB"
-    )
+    else:
+        console, _ = consoles()
+        gone = f", {deleted} deleted" if prune else ""
+        console.out(
+            f"{out}: {added} documents added, {updated} updated, {unchanged} unchanged{gone}; {len(opened)} passages, "
+            f"{patterns} patterns as {kept}, {'with an ANN index, ' if stage else ''}"
+            f"{'with an evidence graph, ' if linked else ''}{size / 1e6:.1f} MB"
+        )
+    if files is not None:
+        _follow(files, opened, encoder, stage, as_json)
+
+
+def _save(opened: Index, stage: ApproximateSettings | None) -> None:
+    """Leave nothing to do for the next process that opens the index."""
+    if 2 * opened.snapshot().pattern_count < opened.head.rows:
+        opened.compact()
+    opened.save_lexical()
+    if opened.head.settings.get("graph"):
+        opened.save_graph()
+    if stage is not None:
+        opened.save_approximate(stage, passage_weight=opened.head.settings.get("passage_weight", 1.0), progress=True)
+
+
+def _watched(paths: Sequence[str], passages: bool, max_bytes: int) -> WatchedFiles:
+    """The files of the paths; an error where one is none, before anything is made."""
+    from langgraph_convcoa.retrieval.documents.load import DocumentFiles
+    from langgraph_convcoa.retrieval.index.watch import WatchedFiles
+
+    if passages or any(map(is_web, paths)):
+        raise InputError("--watch follows files and folders: neither web addresses nor --passages")
+    places = [(documents_path(path), "" if len(paths) == 1 else _prefix(path)) for path in paths]
+    for place, _ in places:
+        if not place.is_dir():
+            DocumentFiles(place).names()
+    return WatchedFiles(places, max_bytes=max_bytes, told=lambda name, reason: warn(f"skipped: {name} {reason}"))
+
+
+def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, stage: ApproximateSettings | None, as_json: bool) -> None:
+    """Take over changes until Ctrl-C."""
+    console, err = consoles()
+    err.print("Watching for changes. Ctrl-C ends it.")
+    with files, suppress(KeyboardInterrupt):
+        for changed in files.watch(opened, encoder):
+            if as_json:
+                print_json({**changed._asdict(), "passages": len(opened)})
+            else:
+                console.out(
+                    f"{time.strftime('%H:%M:%S')} {changed.added} documents added, {changed.updated} updated, "
+                    f"{changed.deleted} deleted; {len(opened)} passages"
+                )
+    _save(opened, stage)
+
+
+def _noted(documents: Iterable[Document], ids: set[str]) -> Iterator[Document]:
+    for document in documents:
+        ids.add(str(document.id))
+        yield document
+
+
+def _prefix(path: str) -> str:
+    """What the ids of a path's documents begin with where there are several paths."""
+    prefix = (Path(path) if documents_path(path).is_dir() else Path(path).parent).as_posix()
+    return "" if prefix == "." else prefix
 
 
 def _documents(paths: Sequence[str], max_bytes: int, max_pages: int | None) -> Iterator[Document]:
@@ -165,9 +242,9 @@ def _documents(paths: Sequence[str], max_bytes: int, max_pages: int | None) -> I
         if len(paths) == 1:
             yield from found
             return
-        prefix = (Path(path) if place.is_dir() else Path(path).parent).as_posix()
+        prefix = _prefix(path)
         for document in found:
-            if prefix != ".":
+            if prefix:
                 document.id = f"{prefix}/{document.id}"
                 document.metadata["source"] = f"{prefix}/{document.metadata['source']}"
             yield document

@@ -46,6 +46,20 @@ def test_index_says_what_it_did(docs: Path, tmp_path: Path, encoder: WordEncoder
     assert "0 documents added, 0 updated, 3 unchanged; 3 passages, 6 patterns as int8" in result.stdout
 
 
+def test_what_is_gone_is_deleted_on_request(docs: Path, made: Path) -> None:
+    (docs / "sparsemax.txt").unlink()
+    assert "1 unchanged; 2 passages" in convcoa("index", docs, "--out", made).stdout
+    assert "0 updated, 1 unchanged, 1 deleted; 1 passages" in convcoa("index", docs, "--out", made, "--prune").stdout
+
+
+def test_what_cannot_be_watched_is_told_before_anything_is_made(docs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "made"
+    for path in ("https://example.org/sitemap.xml", docs / "nowhere.md"):
+        told = error_of(convcoa("index", path, "--out", out, "--watch"))
+        assert "--watch follows files and folders" in told or "does not exist" in told
+    assert not out.exists()
+
+
 def test_an_index_of_mostly_replaced_documents_is_compacted(docs: Path, made: Path) -> None:
     for version in range(3):
         (docs / "sparsemax.txt").write_text(f"Version {version} of the text.")

@@ -239,3 +239,32 @@ def test_the_demo_with_the_real_encoder(environment: dict[str, str]) -> None:
     assert "John Hopfield" in first
     assert "1982" in second
     assert "[1] hopfield-networks.md" in second
+
+
+def test_an_index_follows_its_folder_until_ctrl_c(docs: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    folder, out = tmp_path / "notes", tmp_path / "made"
+    folder.mkdir()
+    (folder / "a.md").write_text("# Hopfield\n\nHopfield was born in 1933.")
+    said = tmp_path / "said.txt"
+    with (
+        said.open("w") as stream,
+        started(
+            [*FAKE, "index", str(folder), "--out", str(out), "--watch"],
+            cwd=ROOT,
+            env=environment,
+            stdout=stream,
+            stderr=stream,
+        ) as process,
+    ):
+        wait_until(lambda: "Watching for changes" in said.read_text(), "the first round")
+        (folder / "b.txt").write_text("Sparsemax was introduced in 2016.")
+        (folder / "c.json").write_text("{")
+        wait_until(lambda: "1 documents added" in said.read_text().partition("Ctrl-C")[2], "the addition")
+        (folder / "a.md").unlink()
+        wait_until(lambda: "1 deleted" in said.read_text(), "the deletion")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 0
+    assert "warning: skipped: c.json line 1 is no valid JSON" in said.read_text()
+    assert "Traceback" not in said.read_text()
+    found = json.loads(run(FAKE, environment, "search", out, "When was sparsemax introduced?", "--json").stdout)
+    assert [passage["id"] for passage in found] == ["b.txt"]
