@@ -31,6 +31,12 @@ def terminal_picture() -> None:
     console.save_svg(str(STATIC / "answer.svg"), title="convcoa")
 
 
+def asked_picture() -> None:
+    """How one question was answered, as `convcoa ask --picture` draws it."""
+    command = ["ask", CONVERSATION[0], "--docs", "demo", "--picture", str(STATIC / "asked.svg")]
+    subprocess.run([sys.executable, "-m", "langgraph_convcoa", *command], check=True, capture_output=True)
+
+
 BOXES = {  # name: (place, width, what it does)
     "recall": ((0, 0), 1.5, "relevant history"),
     "look": ((2.1, 0), 1.5, "no model call"),
@@ -117,5 +123,6 @@ def cost_picture() -> None:
 if __name__ == "__main__":
     STATIC.mkdir(exist_ok=True)
     terminal_picture()
+    asked_picture()
     turn_picture()
     cost_picture()

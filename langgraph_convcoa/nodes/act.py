@@ -13,6 +13,7 @@ from langgraph.types import Command
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.nodes.runtime import Call, Node, Steps, TurnRuntime, Update, emit_progress
+from langgraph_convcoa.nodes.tracing import annotate
 from langgraph_convcoa.state import ActionState, Finding
 from langgraph_convcoa.usage import node_usage
 
@@ -43,8 +44,10 @@ def action_failed(turn: TurnRuntime, state: ActionState, error: NodeError) -> Co
     emit_progress(state["index"], state, "failed", reason=reason)
     seconds = min(max(time.time() - state["sent"], 0.0), 2 * turn.settings().action_timeout)
     repairable = isinstance(error.error, ActionInputError)
+    update = _finding(state, seconds, [], reason, repairable)
+    annotate(state, update)
     # A handler does not follow the node's edges; without `goto` a turn whose actions all fail would end without an answer.
-    return Command(update=_finding(state, seconds, [], reason, repairable), goto="verify")
+    return Command(update=update, goto="verify")
 
 
 def pieces_wanted(turn: TurnRuntime, action: str) -> int:

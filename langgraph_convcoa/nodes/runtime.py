@@ -25,6 +25,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.vectors import QueryEncoder
 from langgraph_convcoa.nodes.drafts import Checker
+from langgraph_convcoa.nodes.tracing import annotate
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode, pairs_of
 from langgraph_convcoa.usage import Attempts, NodeUsage
@@ -94,7 +95,7 @@ class TurnRuntime:
     def node(self, name: str, work: Callable[[TurnRuntime, ConvCoAState, RunnableConfig], Steps | Update]) -> Any:
         """The node of the graph for a function of this package; the model calls of one that yields them are counted."""
         if not inspect.isgeneratorfunction(work):
-            return partial(work, self)
+            return partial(_traced, work, self)
         return Node(name, partial(work, self), self.attempts.counting)
 
     def send(self, state: ConvCoAState, index: int, step: PlannedNode | ChainItem) -> Send:
@@ -164,7 +165,7 @@ class Node(Runnable[Any, Update]):
                 except Exception as error:  # noqa: BLE001 - the node decides
                     resume = partial(steps.throw, error)
                 step = _advance(resume)
-        return {**step, "costs": {**step.get("costs", {}), **costs}} if costs else step
+        return _counted(input, step, costs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Update:
         with self._count(str(self.name), config or {}) as (inner, costs):
@@ -176,7 +177,19 @@ class Node(Runnable[Any, Update]):
                 except Exception as error:  # noqa: BLE001 - as above
                     resume = partial(steps.throw, error)
                 step = await asyncio.to_thread(_advance, resume)
-        return {**step, "costs": {**step.get("costs", {}), **costs}} if costs else step
+        return _counted(input, step, costs)
+
+
+def _traced(work: Callable[..., Any], turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Update:
+    update: Update = work(turn, state, config)
+    annotate(state, update)
+    return update
+
+
+def _counted(given: Any, update: Update, costs: Mapping[str, NodeUsage]) -> Update:
+    """The update with the costs of its model calls; a trace is told of it."""
+    annotate(given, update)
+    return {**update, "costs": {**update.get("costs", {}), **costs}} if costs else update
 
 
 def _advance(resume: Callable[[], Call]) -> Call | Update:

@@ -9,19 +9,20 @@ import asyncio
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Annotated, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.server.mcp_results import QUOTE, Answer, Found, Passage, Turn, cut
 from langgraph_convcoa.storage.base import LONGEST_THREAD, thread_name
 from langgraph_convcoa.storage.turns import INTERRUPT, Turns
 from langgraph_convcoa.text.clean import flat
@@ -40,8 +41,8 @@ except ImportError:
     _MODERN = False
 
 _NAME = "convcoa"
-_TEXT, _QUOTE, _RESOURCE = 2_000, 500, 100_000
-"""Characters of a passage that is found, of a quote, and of a passage that is read as a resource."""
+_RESOURCE = 100_000
+"""Characters of a passage that is read as a resource."""
 _MOST_PASSAGES, _MOST_TURNS, _LONGEST_QUESTION = 20, 100, 10_000
 _THREADS_IN_MEMORY = 1_000
 """Of conversations that no file keeps, those that were asked last are kept."""
@@ -53,63 +54,6 @@ _OVER_HTTP = {
 _LOGGER = logging.getLogger(__name__)
 
 
-class Turn(BaseModel):
-    """An earlier turn of the conversation."""
-
-    question: str = Field(description="What the user asked.")
-    answer: str = Field(description="What was answered.")
-
-
-class Passage(BaseModel):
-    """A passage that was found."""
-
-    id: str
-    uri: str = Field(description="The resource under which the whole passage can be read.")
-    source: str = Field(description="The document that it is from.")
-    title: str
-    score: float = Field(description="Likeness to the query, 0 for none; only scores of one search can be compared.")
-    quote: str = Field(description="The sentences that match best.")
-    text: str = Field(description=f"The passage, cut after {_TEXT:,} characters.")
-
-
-class Found(BaseModel):
-    """What a search found."""
-
-    passages: list[Passage] = Field(description="Best first; empty where nothing was found.")
-
-
-class Source(BaseModel):
-    """What [n] in an answer stands for."""
-
-    number: int
-    id: str
-    uri: str = Field(description="The resource under which the passage can be read; empty where it is of a table or the web.")
-    source: str
-    quote: str = Field(description="The words that support the answer.")
-
-
-class Step(BaseModel):
-    """A sub-question that was looked up."""
-
-    sub_question: str
-    action: str = Field(description="What it was looked up with.")
-    answer: str
-    status: str = Field(
-        description="kept, corrected, filled and recalled are supported by evidence; partial holds only the nearest fact; "
-        "unsupported and failed have no answer."
-    )
-    score: float = Field(description="How far the evidence supports the answer, 0 to 1.")
-
-
-class Answer(BaseModel):
-    """A verified answer."""
-
-    answer: str = Field(description="With marks [n] that refer to the citations; says so where nothing was found.")
-    citations: list[Source]
-    steps: list[Step] = Field(description="How it came about; empty where one look-up answered it.")
-    thread: str = Field(description="Pass it to `ask` again for a follow-up question.")
-
-
 _SEARCH = (
     "Find passages of the user's own documents for a question, without answering it. Returns the passages, best first, each "
     "with its id, source, score and the sentences that match best. Use it to read the sources yourself, or to see whether the "
@@ -117,10 +61,10 @@ _SEARCH = (
     '("when was it published?"), pass the turns before it as `conversation` instead of rewriting the query.'
 )
 _ASK = (
-    "Answer a question from {sources}. Every sentence of the answer is verified against the evidence and cited with [n]; a "
-    "complex question is broken into sub-questions, whose status is returned. Where nothing supports an answer, it says so: "
-    'do not fill that in. For a follow-up pass the `thread` that the answer before it returned: "and when was it?" is then '
-    "understood. It takes longer than `search`, which returns passages alone."
+    "Answer a question from {sources}. Every sentence of the answer is checked against the evidence and cited with [n]; those "
+    "that it does not support are listed. A complex question is broken into sub-questions, whose status is returned. Where "
+    "nothing supports an answer, it says so: do not fill that in. For a follow-up pass the `thread` that the answer before it "
+    'returned: "and when was it?" is then understood. It takes longer than `search`, which returns passages alone.'
 )
 _PASSAGE = "A passage of the user's documents, in full, by its id as `search` and the citations of `ask` give it."
 _INSTRUCTIONS = (
@@ -141,8 +85,9 @@ def mcp_server(
         thread: The conversation of questions that name none; each begins one of its own when None.
         **more: Further settings of the SDK's server class.
     """
-    # Or the SDK writes every library's log to standard error, in its own form.
-    logging.getLogger().addHandler(logging.NullHandler())
+    # Without any the SDK adds one, and writes every library's log to standard error.
+    if not (root := logging.getLogger()).handlers:
+        root.addHandler(logging.NullHandler())
     # The id of a passage is looked up in the index, and is no path.
     if _MODERN:
         more |= {"resource_security": ResourceSecurity(exempt_params={"id"}), "version": version("langgraph-convcoa")}
@@ -165,16 +110,6 @@ def mcp_server(
 def http_app(server: MCPServer) -> Any:
     """The server as an ASGI application with streamable HTTP at /mcp, which a `Guard` is to stand before."""
     return server.streamable_http_app(**(_OVER_HTTP if _MODERN else {}))
-
-
-def passage_uri(id_: str) -> str:
-    """The resource of a passage.
-
-    Example:
-        >>> passage_uri("papers/a b.pdf:page-3#1")
-        'passage://papers%2Fa%20b.pdf%3Apage-3%231'
-    """
-    return f"passage://{quote(id_, safe='')}"
 
 
 class _Passages:
@@ -200,20 +135,7 @@ class _Passages:
         with _told(ToolError):
             turns = [(turn.question, turn.answer) for turn in conversation or ()]
             found = await self._retriever.ainvoke(query, k=k, history=turns, filter=filter)
-        return Found(
-            passages=[
-                Passage(
-                    id=str(document.id),
-                    uri=passage_uri(str(document.id)),
-                    source=str(document.metadata.get("source") or ""),
-                    title=str(document.metadata.get("title") or "")[:_QUOTE],
-                    score=round(float(document.metadata["score"]), 4),
-                    quote=_cut(str(document.metadata.get("quote") or ""), _QUOTE),
-                    text=_cut(document.page_content, _TEXT),
-                )
-                for document in found
-            ]
-        )
+        return Found(passages=[Passage.of(document) for document in found])
 
     async def read(self, id: str) -> str:
         name = id if _MODERN else unquote(id)
@@ -223,7 +145,7 @@ class _Passages:
                 raise InputError(f"there is no passage {name[:200]!r}: ids are those that search returns")
         metadata = found[0].metadata
         head = [f"{label}: {flat(str(metadata[label]))}" for label in ("title", "source") if metadata.get(label)]
-        return "\n".join([*head, "", _cut(found[0].page_content, _RESOURCE)])
+        return "\n".join([*head, "", cut(found[0].page_content, _RESOURCE)])
 
 
 class _Asking:
@@ -248,11 +170,14 @@ class _Asking:
         ] = None,
     ) -> Answer:
         told: set[asyncio.Task[None]] = set()
+        unsupported: list[str] = []
 
         def see(mode: str, part: Any) -> None:
+            if mode == "custom" and part.get("type") == "answer":
+                unsupported[:] = map(str, part.get("unsupported") or ())
             if mode == "custom" and part.get("type") == "sub_question":
                 said = f"{part.get('action')} {part.get('status')}: {part.get('sub_question')}"
-                told.add(asyncio.ensure_future(_progress(ctx, len(told) + 1, _cut(flat(said), _QUOTE))))
+                told.add(asyncio.ensure_future(_progress(ctx, len(told) + 1, cut(flat(said), QUOTE))))
 
         with _told(ToolError):
             name = thread_name(thread or self._thread or uuid.uuid4().hex)
@@ -264,25 +189,8 @@ class _Asking:
             if INTERRUPT in output:
                 raise InputError("the turn waits for a person's approval, which cannot be given here")
             await self._forget_others(name)
-            citations: Sequence[Mapping[str, Any]] = output.get("citations") or ()
-            known = await self._passages([str(citation["id"]) for citation in citations])
-        return Answer(
-            answer=output["answer"],
-            citations=[
-                Source(
-                    number=number,
-                    id=str(citation["id"]),
-                    uri=passage_uri(str(citation["id"])) if citation["id"] in known else "",
-                    source=str(citation.get("source") or ""),
-                    quote=_cut(str(citation.get("quote") or ""), _QUOTE),
-                )
-                for number, citation in enumerate(citations, start=1)
-            ],
-            steps=[
-                Step.model_validate({**item, "score": round(float(item["score"]), 4)}) for item in output.get("chain") or ()
-            ],
-            thread=name,
-        )
+            known = await self._passages([str(citation["id"]) for citation in output.get("citations") or ()])
+        return Answer.of(output, name, known, unsupported)
 
     async def _passages(self, ids: Sequence[str]) -> set[str]:
         if self._retriever is None or not ids:
@@ -317,8 +225,3 @@ def _told(kind: type[Exception]) -> Iterator[None]:
             "internal error (%s) in an MCP call", type(error).__name__, exc_info=_LOGGER.isEnabledFor(logging.DEBUG)
         )
         raise kind(f"internal error ({type(error).__name__})") from None
-
-
-def _cut(text: str, length: int) -> str:
-    text = text.strip()
-    return text if len(text) <= length else f"{text[: length - 2].rsplit(' ', 1)[0]} …"

@@ -17,7 +17,7 @@ from langgraph_convcoa.storage import open_store
 from langgraph_convcoa.storage.turns import Turns
 from tests.bounds import SECONDS
 from tests.fake_encoder import WordEncoder
-from tests.fakes import documents
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections, documents, node, plan
 
 pytest.importorskip("mcp.server.fastmcp", reason="these tests are written with the client of version 1 of the MCP SDK")
 from mcp.shared.exceptions import McpError
@@ -25,7 +25,8 @@ from mcp.shared.memory import create_connected_server_and_client_session as conn
 
 from langgraph_convcoa.server import mcp as module
 from langgraph_convcoa.server.guard import Access, Guard
-from langgraph_convcoa.server.mcp import http_app, mcp_server, passage_uri
+from langgraph_convcoa.server.mcp import http_app, mcp_server
+from langgraph_convcoa.server.mcp_results import TEXT, passage_uri
 
 WHO = "Who introduced sparsemax?"
 ODD = ["a b/c.md#1", "x:page-3#2", "a%20b", "a b", "../up", "/abs", "ünï?x=1&y#z"]
@@ -90,7 +91,7 @@ async def test_search_finds_passages_in_conversation_within_bounds(retriever: Ho
         assert follow_up[0]["id"] == "sparsemax-2016"
         [long] = (await call(session, "search", query=WHO, filter={"year": {"$gte": 2000}}))["passages"]
         assert long["source"] == "zoo.md"
-        assert len(long["text"]) <= module._TEXT
+        assert len(long["text"]) <= TEXT
         assert "less than or equal to 20" in await error(session, "search", query=WHO, k=21)
         assert "The question is empty" in await error(session, "search", query=" ")
         assert "operator '$foo'" in await error(session, "search", query=WHO, filter={"year": {"$foo": 1}})
@@ -129,6 +130,19 @@ async def test_ask_answers_with_citations_and_continues_its_thread(retriever: Ho
         assert then["thread"] == first["thread"]
         assert (await call(session, "ask", question=WHO))["thread"] != first["thread"]
         assert "the question is empty" in (await error(session, "ask", question=" ")).lower()
+
+
+async def test_sentences_that_no_evidence_supports_are_named() -> None:
+    made_up = "It sold nine million copies in Brazil."
+    model = ScriptedModel(
+        replies=[plan(node(WHO)), corrections("By Martins.", final=f"Martins and Astudillo introduced it [1]. {made_up}")]
+    )
+    store = open_store(None)
+    async with store.opened() as saver:
+        graph = build_graph(model=model, retriever=KeywordRetriever()).compile(checkpointer=saver)
+        async with connected(mcp_server(Turns(graph, store), None)) as session:
+            answered = await call(session, "ask", question=WHO)
+    assert answered["unsupported"] == [made_up]
 
 
 async def test_turns_of_one_thread_that_are_asked_at_once_are_all_kept(retriever: HopfieldRetriever) -> None:
