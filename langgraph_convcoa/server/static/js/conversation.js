@@ -162,7 +162,7 @@ export class Conversation {
   async follow(turn, controller, start, question = "") {
     let problem = null;
     const seen = (event) => {
-      if (event.event === "metadata") this.run = event.data?.run_id ?? this.run;
+      if (event.event === "metadata") this.begun(event.data?.run_id);
       else if (event.event === "error") problem = new Error(event.data?.message || event.data?.error || "The turn failed.");
       else turn.take(event);
     };
@@ -231,12 +231,19 @@ export class Conversation {
     return say(`Answered, ${sources} source${sources === 1 ? "" : "s"}`);
   }
 
-  /** Stop the turn that runs; what is done of it is kept. */
-  async stop() {
-    const { id, run, controller } = this;
-    if (!controller) return;
+  begun(run) {
+    this.run = run ?? this.run;
+    if (at("stop").disabled) this.cancel();
+  }
+
+  /** Stop the turn that runs; what is done of it is kept. One that is not known yet is stopped when it is. */
+  stop() {
     at("stop").disabled = true;
-    if (!id || !run) return controller.abort();
+    if (this.run) this.cancel();
+  }
+
+  async cancel() {
+    const { id, run, controller } = this;
     try {
       await json("POST", path`/threads/${id}/runs/${run}/cancel`, {});
     } catch (error) {

@@ -34,9 +34,16 @@ export function h(tag, properties = {}, ...children) {
 export function append(element, children) {
   for (const child of [children].flat(5)) {
     if (child === null || child === undefined || child === false) continue;
-    element.append(child instanceof Node ? child : document.createTextNode(plain(child)));
+    element.append(...(child instanceof Node ? [child] : breakable(plain(child))));
   }
   return element;
+}
+
+/** A text, in which a word of thousands of letters may break at many places: to find one in it takes a browser minutes. */
+function breakable(text) {
+  if (!/\S{400}/.test(text)) return [text];
+  const parts = text.replace(/\S{100}(?=\S)/gu, "$&\0").split("\0");
+  return parts.flatMap((part, n) => (n ? [document.createElement("wbr"), part] : [part]));
 }
 
 /** Replace all that an element holds. */

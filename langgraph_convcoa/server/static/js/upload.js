@@ -7,6 +7,7 @@ import { failed, say } from "./notices.js";
 const POLL = 1000;
 const JOB = "convcoa-job";
 const MEGABYTE = 1_000_000;
+const NOT_READ = "files of this type are not read";
 
 /** Takes files to the collection that `target()` names; `done` is called when they are in. */
 export class Upload {
@@ -47,7 +48,7 @@ export class Upload {
     const { max_mb: most, extensions: types } = this.info.upload ?? {};
     if (most && file.size > most * MEGABYTE) return `${Math.ceil(file.size / MEGABYTE).toLocaleString("en")} MB; at most ${most} MB are taken`;
     const name = file.name.toLowerCase();
-    if (types?.length && !types.some((type) => name.endsWith(type))) return `not a type that is read: ${types.join(" ")}`;
+    if (types?.length && !types.some((type) => name.endsWith(type))) return NOT_READ;
     return file.size ? "" : "the file is empty";
   }
 
@@ -116,18 +117,20 @@ export class Upload {
     at("job").hidden = true;
   }
 
-  show({ status, done, total, eta_seconds: eta, message, skipped = this.skipped, stop }) {
+  /** `done` and `total` are bytes, `files_done` and `files_total` count files. */
+  show({ status, done, total, files_done: past = 0, files_total: all = 0, eta_seconds: eta, message, skipped = this.skipped, stop }) {
     const over = status === "done" || status === "failed";
-    const took = total ? `${done} of ${total}` : "";
+    const added = Math.max(0, past - (skipped.length - this.skipped.length));
     const left = !over && eta ? `, about ${eta < 90 ? `${Math.ceil(eta)} s` : `${Math.round(eta / 60)} min`} left` : "";
-    const told = { sending: `Sending: ${Math.floor((100 * done) / (total || 1))}%`, done: total ? `${done} file${done === 1 ? "" : "s"} added` : "No file was added", failed: "Adding the files failed" }[status] ?? `Indexing ${took}${left}`;
+    const told = { sending: `Sending: ${Math.floor((100 * done) / (total || 1))}%`, waiting: "Waiting for another upload", done: added ? `${added} file${added === 1 ? "" : "s"} added` : "No file was added", failed: "Adding the files failed" }[status] ?? `Indexing file ${Math.min(past + 1, all)} of ${all}${left}`;
     const end = over || stop ? h("button.icon-button", { type: "button", "aria-label": over ? "Dismiss" : "Stop sending", on: { click: () => (over ? this.hide() : stop()) } }, icon("close")) : null;
     fill(at("job"),
       h("div.row", {}, h("p.grow", {}, told), end),
       over ? null : h("progress", { "aria-label": "Progress", max: total || null, value: total ? done : null }),
       message ? h("p.hint", {}, line(message, 400)) : null,
       skipped.length ? h("details.skipped", { open: true }, h("summary", {}, `${skipped.length} left out`),
-        h("ul", {}, skipped.slice(0, 200).map((entry) => h("li", {}, h("bdi.skipped-name", {}, line(entry.name, 120)), h("span.hint", {}, line(entry.reason, 300)))))) : null);
+        h("ul", {}, skipped.slice(0, 200).map((entry) => h("li", {}, h("bdi.skipped-name", {}, line(entry.name, 120)), h("span.hint", {}, line(entry.reason, 300))))),
+        skipped.some((entry) => entry.reason === NOT_READ) ? h("p.hint", {}, `Files that are read: ${this.info.upload.extensions.join(" ")}`) : null) : null);
     at("job").hidden = false;
   }
 }
