@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import webbrowser
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from langgraph_convcoa.cli.documents import is_web
 from langgraph_convcoa.cli.options import ConversationOptions, grouped, option
 from langgraph_convcoa.cli.session import Basis, open_basis, open_documents
 from langgraph_convcoa.errors import InputError
@@ -159,10 +161,10 @@ def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
     given = [*(options.docs or []), *([str(options.index)] if options.index else [])]
     for text in given:
         name, _, path = text.partition("=")
-        if not path or Path(text).exists():
-            name, path = Path(text).resolve().name if text != "demo" else "demo", text
-        path = str(Path(path).expanduser())
-        identity = name.lower().replace(" ", "-").replace("/", "-")
+        if not path or Path(text).exists() or is_web(text):
+            name, path = text if text == "demo" or is_web(text) else Path(text).expanduser().resolve().name, text
+        path = path if is_web(path) else str(Path(path).expanduser())
+        identity = re.sub(r"[^\w.-]+", "-", name.lower()).strip("-") or "documents"
         if identity in shown:
             raise InputError(f"two collections are called {name!r}: give one another name, as in --docs NAME={path}")
         shown[identity] = Collection(identity, name, basis.fingerprint(path), open_documents(path, options))

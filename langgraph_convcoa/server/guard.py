@@ -37,7 +37,9 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 _LONGEST_USER = 200
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
-    "manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+    "manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
+    # Not even the page's own script can make HTML of a text.
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
 _HEADERS = {

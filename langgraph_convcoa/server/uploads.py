@@ -19,6 +19,7 @@ from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.files import private_folder
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.documents.load import read_file
+from langgraph_convcoa.retrieval.documents.worker import Workers
 from langgraph_convcoa.server.runs import error_json
 
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ class Jobs:
             job.began, job.status = time.monotonic(), "running"
             status, job.message = "failed", ""
             try:
-                self._index(job)
+                with Workers() as workers:
+                    self._index(job, workers)
                 status = "done"
             except _StoppedError:
                 job.message = "stopped"
@@ -189,7 +191,7 @@ class Jobs:
     def _all(self) -> list[Job]:
         return list(self._jobs.values())
 
-    def _index(self, job: Job) -> None:
+    def _index(self, job: Job, workers: Workers) -> None:
         retriever = job.collection.retriever
         if retriever is None:
             raise InputError(job.collection.message or "the collection has no index")
@@ -197,7 +199,7 @@ class Jobs:
             if job.stopped.is_set():
                 raise _StoppedError
             before = job.done
-            documents = _read(job, name, place)
+            documents = _read(job, name, place, workers)
 
             def progress(done: int, total: int, before: int = before, size: int = size) -> None:
                 job.done = before + size * done // max(total, 1)
@@ -222,9 +224,9 @@ class Jobs:
                 save()
 
 
-def _read(job: Job, name: str, place: Path) -> list[Document]:
+def _read(job: Job, name: str, place: Path, workers: Workers) -> list[Document]:
     """The documents of a file, whose ids begin with its name, so that no file replaces a part of another."""
-    documents, reasons = read_file(place, name=name, max_bytes=MOST_TEXT)
+    documents, reasons = read_file(place, name=name, max_bytes=MOST_TEXT, workers=workers)
     for reason in reasons:
         job.skip(name, reason)
     for document in documents:

@@ -81,7 +81,7 @@ def bomb() -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr("word/document.xml", b"0" * 300_000_000)
+        archive.writestr("word/document.xml", b"0" * 100_000_000)
     return packed.getvalue()
 
 

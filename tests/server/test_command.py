@@ -1,0 +1,151 @@
+"""`convcoa serve`: what it refuses at its start, and, in a process of its own, that nothing is lost where it is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from langgraph_convcoa.cli.app import app
+from langgraph_convcoa.cli.serve import ServeOptions
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.server.serve import address_of, listen
+from tests import ROOT
+from tests.bounds import SECONDS, started, wait_until
+from tests.fakes import FACTS, corrections, node, plan
+from tests.openai_server import OpenAIServer, Reply, kind_of
+
+TOKEN = "t0ken-of-a-test-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("CONVCOA_TOKEN", "CONVCOA_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
+    monkeypatch.setenv("CONVCOA_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def refused(*words: str, **env: str) -> str:
+    """What the command says of an error, in one line."""
+    result = CliRunner().invoke(app, ["serve", *words], env=env)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        assert f"the port {port} of 127.0.0.1 is taken" in (told := refused("--port", str(port)))
+        assert "--port" in told
+        assert address_of(listening) == f"http://127.0.0.1:{port}/"
+
+
+def test_what_cannot_be_served_is_told_before_documents_are_read() -> None:
+    assert "others can reach the server" in refused("--host", "0.0.0.0", "--docs", "demo")
+    assert "at least 16" in refused("--host", "0.0.0.0", CONVCOA_TOKEN="short")
+    assert "is no address of this machine" in refused("--host", "nowhere.invalid", CONVCOA_TOKEN=TOKEN)
+    assert "--trusted-proxy takes" in refused("--user-header", "x-user", "--trusted-proxy", "proxy")
+    assert "go together" in refused("--user-header", "x-user")
+    assert "--base-url needs --model" in refused("--base-url", "http://127.0.0.1:1")
+    assert "--search needs --web" in refused("--search", "ddgs")
+    assert TOKEN not in refused("--host", "0.0.0.0", "--base-url", "x", CONVCOA_TOKEN=TOKEN)
+
+
+def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr("langgraph_convcoa.cli.serve.find_spec", lambda name: None if name == "uvicorn" else found(name))
+    assert 'needs uvicorn: pip install "langgraph-convcoa[serve]"' in refused("--docs", "demo")
+
+
+def test_the_options_are_those_of_a_conversation_without_a_thread() -> None:
+    ServeOptions(approve=["plan"]).check("serve")
+    with pytest.raises(TypeError):
+        ServeOptions(thread="a")  # type: ignore[call-arg]
+    with pytest.raises(InputError, match="--base-url"):
+        ServeOptions(base_url="x").check("serve")
+
+
+@contextmanager
+def serving(*words: str) -> Iterator[tuple[subprocess.Popen[Any], httpx.Client]]:
+    """The command with the fast encoder in a process, ready, and a client for it."""
+    command = [sys.executable, "-m", "tests.fake_encoder", "serve", "--port", "0", *words]
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "convcoa is at " in line, process.stderr and process.stderr.read()
+        address = re.findall(r"http://\S+", line)[0]
+        with httpx.Client(base_url=address, timeout=SECONDS) as client:
+            yield process, client
+
+
+@pytest.mark.slow
+def test_a_turn_whose_server_was_killed_is_resumed_and_no_finished_call_is_repeated(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name, text in FACTS.items():
+        (docs / f"{name}.md").write_text(text)
+    asked: list[str] = []
+
+    def script(body: dict[str, Any]) -> Reply:
+        asked.append(kind_of(body))
+        question = "When was the Hopfield network described?"
+        if kind_of(body) == "plan":
+            return Reply(plan(node(question), node("Who introduced sparsemax?")))
+        # The first time it is never answered: the server is killed meanwhile.
+        late = asked.count("correct") == 1
+        return Reply(corrections("In 1982.", "Martins.", final="It was in 1982 [1]."), delay=SECONDS if late else 0)
+
+    with OpenAIServer(script) as model:
+        words = ["--docs", str(docs), "--model", "openai:test", "--base-url", model.base_url]
+        with serving(*words) as (process, client):
+            thread = client.post("/threads", json={}).json()["thread_id"]
+            body = {"input": {"question": "When and who?"}, "stream_mode": ["custom"]}
+            client.post(f"/threads/{thread}/runs", json=body)
+            wait_until(lambda: "correct" in asked, "the second call is made")
+            process.kill()
+            process.wait(SECONDS)
+        with serving(*words) as (process, client):
+            told = client.get(f"/convcoa/threads/{thread}").json()
+            assert (told["status"], told["unfinished"], told["rounds"]) == ("interrupted", "When and who?", [])
+            output = client.post(f"/threads/{thread}/runs/wait", json={"input": None}).json()
+            assert "1982" in output["answer"]
+            assert len(client.get(f"/convcoa/threads/{thread}").json()["rounds"]) == 1
+    assert asked == ["plan", "correct", "correct"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_server_within_seconds_whatever_goes_on() -> None:
+    with OpenAIServer(lambda body: Reply("{}", delay=SECONDS)) as model:
+        with serving("--docs", "demo", "--model", "openai:test", "--base-url", model.base_url) as (process, client):
+            thread = client.post("/threads", json={}).json()["thread_id"]
+            body = {"input": {"question": "When?"}, "stream_mode": ["custom"]}
+            with client.stream("POST", f"/threads/{thread}/runs/stream", json=body) as stream:
+                parts = stream.iter_text()
+                next(parts)
+                wait_until(lambda: model.requests, "the model is asked")
+                before = time.monotonic()
+                process.send_signal(signal.SIGINT)
+                with contextlib.suppress(httpx.HTTPError):
+                    assert '"status":"interrupted"' in "".join(parts)
+            assert process.wait(SECONDS) == 0
+            assert time.monotonic() - before < 10
+            assert process.stderr is not None
+            told = process.stderr.read()
+            assert told.endswith("ended; what was being answered can be resumed on the page\n")
+            assert "Traceback" not in told
