@@ -65,8 +65,9 @@ lines: ## Lines of Python in the package, in all and by room.
 bench: $(VENV)/.dev ## The overhead of a turn.
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only
 
-bench-load: $(VENV)/.dev ## Turns a second of 50 conversations, and the memory of 2,000 turns with 50 kB of evidence.
+bench-load: $(VENV)/.dev ## Turns a second of 50 conversations, over HTTP too; the memory of 2,000 turns with 50 kB of evidence.
 	$(BIN)/python -m tests.benchmarks.load turns
+	$(BIN)/python -m tests.benchmarks.load serve
 	$(BIN)/python -m tests.benchmarks.load memory
 
 format: $(VENV)/.dev ## Mend style and formatting.

@@ -85,8 +85,11 @@ class Service:
 
     async def __aenter__(self) -> Service:
         saver = await self._open.enter_async_context(self.store.opened())
-        shared = await self._open.enter_async_context(self.store.shared())
-        self.book = ThreadBook(shared)
+        self.book = ThreadBook(await self._open.enter_async_context(self.store.book()))
+        self._shared = None
+        if self.settings.context.share_knowledge:
+            self._shared = await self._open.enter_async_context(self.store.shared())
+        shared = self._shared
 
         def turns(graph: StateGraph[Any, Any, Any, Any], sources: str) -> Turns:
             return Turns(graph.compile(checkpointer=saver, store=shared), self.store, self.settings.context, sources)
@@ -153,8 +156,9 @@ class Service:
         from langgraph_convcoa.memory.sharing import aforget_thread
 
         async with self.store.turn(key, _LOCK_SECONDS):
-            await aforget_thread(self.book.store, key)
-            await self._saver.adelete_thread(key)
+            if self._shared is not None:
+                await aforget_thread(self._shared, key)
+            await self.store.erase(self._saver, key)
 
     async def collection(self, user: str, name: str) -> Collection:
         """A collection that the user may ask, the first for "convcoa"."""
@@ -225,12 +229,12 @@ class Service:
     ) -> Mapping[str, Any]:
         status, output = "error", dict[str, Any]()
         modes = ["messages", "custom", "values", *(["updates"] if "updates" in request.modes else [])]
+        if run.question and not entry["metadata"].get("title"):
+            entry["metadata"]["title"] = " ".join(run.question.split())[:_TITLE_CHARACTERS]
+        entry["question"] = entry.get("question") or run.question
+        # Beside the turn, which need not wait for it.
+        noting = asyncio.create_task(self._note(user, entry, "busy")) if kept else None
         try:
-            if kept:
-                if run.question and not entry["metadata"].get("title"):
-                    entry["metadata"]["title"] = " ".join(run.question.split())[:_TITLE_CHARACTERS]
-                entry["question"] = entry.get("question") or run.question
-                await self._note(user, entry, "busy")
             with self.store.errors():
                 output = await turns.run(
                     key,
@@ -247,8 +251,10 @@ class Service:
             status = "interrupted"
             raise
         finally:
-            if kept:
+            if noting is not None:
+                await asyncio.wait([noting])
                 await self._note(user, entry, status)
+                noting.result()
             else:
                 with suppress(StoreError), self.store.errors():
                     await self._erase(key)

@@ -64,19 +64,19 @@ class ThreadBook:
     """The threads of all users, each user's apart, in the store of the conversations."""
 
     def __init__(self, store: BaseStore) -> None:
-        self.store = store
+        self._store = store
 
     def _space(self, user: str) -> tuple[str, ...]:
         return (*_ROOT, digest(user))
 
     async def get(self, user: str, thread: str) -> dict[str, Any] | None:
         """A thread's entry; None where the user has no such thread."""
-        item = await self.store.aget(self._space(user), thread)
+        item = await self._store.aget(self._space(user), thread)
         return None if item is None else dict(item.value)
 
     async def put(self, user: str, entry: Mapping[str, Any]) -> None:
         """Keep an entry."""
-        await self.store.aput(self._space(user), str(entry["thread_id"]), dict(entry), index=False)
+        await self._store.aput(self._space(user), str(entry["thread_id"]), dict(entry), index=False)
 
     async def create(self, user: str, thread: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """A new thread's entry, kept."""
@@ -94,11 +94,11 @@ class ThreadBook:
 
     async def delete(self, user: str, thread: str) -> None:
         """Forget a thread's entry."""
-        await self.store.adelete(self._space(user), thread)
+        await self._store.adelete(self._space(user), thread)
 
     async def all(self, user: str) -> list[dict[str, Any]]:
         """The entries of a user's threads, the one that was written last first."""
         found: list[dict[str, Any]] = []
-        while page := await self.store.asearch(self._space(user), limit=_PAGE, offset=len(found)):
+        while page := await self._store.asearch(self._space(user), limit=_PAGE, offset=len(found)):
             found += [dict(item.value) for item in page]
         return sorted(found, key=lambda entry: str(entry["updated_at"]), reverse=True)

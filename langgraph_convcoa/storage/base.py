@@ -46,6 +46,16 @@ class ConversationStore:
         yield InMemoryStore()
 
     @asynccontextmanager
+    async def book(self) -> AsyncIterator[BaseStore]:
+        """A `BaseStore` for what a server notes of its threads: whose they are, and their titles."""
+        async with self.shared() as store:
+            yield store
+
+    async def erase(self, saver: Any, thread: str) -> None:
+        """Delete a thread while others are used."""
+        await saver.adelete_thread(thread)
+
+    @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
         """The thread for one program alone: of two that both add a round to the same last one, one would be lost."""
         yield

@@ -89,6 +89,7 @@ class SqliteStore(ConversationStore):
                 await saver.setup()
                 # A step's commit survives a kill without waiting for the disk; the turn's last one, in `prune`, waits.
                 await connection.execute("PRAGMA synchronous=NORMAL")
+                await connection.execute("PRAGMA secure_delete=ON")
                 await connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
                 await connection.execute(f"PRAGMA user_version={FORMAT}")
                 await connection.commit()
@@ -102,6 +103,26 @@ class SqliteStore(ConversationStore):
             async with AsyncSqliteStore.from_conn_string(str(self.path)) as store:
                 await store.setup()
                 yield store
+
+    @asynccontextmanager
+    async def book(self) -> AsyncIterator[BaseStore]:
+        """In a file of its own beside the store's: two connections that write one file at a time would wait for each other."""
+        from langgraph.store.sqlite.aio import AsyncSqliteStore
+
+        path = self.path.with_name(f"{self.path.name}.threads")
+        with self.errors():
+            private_file(path)
+            async with AsyncSqliteStore.from_conn_string(str(path)) as store:
+                await store.setup()
+                for setting in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
+                    await store.conn.execute(f"PRAGMA {setting}")
+                yield store
+
+    async def erase(self, saver: Any, thread: str) -> None:
+        """Its pages are overwritten, and the log is emptied where nobody reads it; `scrub` takes the rest."""
+        await saver.adelete_thread(thread)
+        async with saver.lock:
+            await saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""Turns a second of conversations side by side, and the memory of many turns with long evidence: `make bench-load`.
+"""Turns a second of conversations side by side, over HTTP too, and the memory of many turns: `make bench-load`.
 
 The model and the actions answer at once, so that the time is the library's own. PYTHONPATH chooses the version that is
 measured; on a machine that others use too, versions are compared by runs in alternation:
@@ -10,9 +10,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import json
 import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -89,7 +95,7 @@ async def turns(conversations: int, seconds: float, characters: int) -> dict[str
     graph = build_graph(model=Instant(), actions=[Evidence(characters)]).compile(checkpointer=InMemorySaver())
     await graph.ainvoke({"question": "When?"}, {"configurable": {"thread_id": "warm"}})
     done = 0
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
 
     async def converse(name: int) -> None:
         nonlocal done
@@ -100,7 +106,12 @@ async def turns(conversations: int, seconds: float, characters: int) -> dict[str
             turn, done = turn + 1, done + 1
 
     await asyncio.gather(*map(converse, range(conversations)))
-    return {"conversations": conversations, "turns": done, "turns_per_second": done / (time.perf_counter() - start)}
+    return {
+        "conversations": conversations,
+        "turns": done,
+        "turns_per_second": done / (time.perf_counter() - start),
+        "processor_ms_a_turn": 1000 * (time.process_time() - used) / done,
+    }
 
 
 async def memory(count: int, characters: int) -> dict[str, Any]:
@@ -119,16 +130,131 @@ async def memory(count: int, characters: int) -> dict[str, Any]:
     }
 
 
+def serving(folder: str) -> None:
+    """The server that `serve` asks, on a free port, which it prints."""
+    from langgraph_convcoa.context import ConvCoAContext
+    from langgraph_convcoa.server.app import create_app
+    from langgraph_convcoa.server.collections import Collection
+    from langgraph_convcoa.server.serve import address_of, listen, run
+    from langgraph_convcoa.server.service import Settings
+    from langgraph_convcoa.storage.sqlite import SqliteStore
+
+    place = Path(folder)
+    settings = Settings(
+        store=SqliteStore(place / "store.sqlite"),
+        make_graph=lambda _: build_graph(model=Instant(), actions=[Evidence(1_000)]),
+        context=ConvCoAContext(),
+        folder=place / "collections",
+        new_retriever=lambda _: None,  # type: ignore[arg-type,return-value]
+        collections=[Collection("all", "All", "all")],
+    )
+    app = create_app(settings)
+    with listen("127.0.0.1", 0) as listening:
+        run(app, app.service, listening, lambda: print(address_of(listening), os.getpid(), flush=True))
+
+
+async def people(address: str, pid: int, count: int, seconds: float, pause: float) -> dict[str, Any]:
+    """So many people at a server, who each ask, read the stream to its end, pause for about so many seconds, and ask again."""
+    import httpx
+
+    times: list[float] = []
+    first: list[float] = []
+    held: list[float] = []
+    threads: dict[str, list[str]] = {}
+    start, used = time.perf_counter(), _processor_seconds_of(pid)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as client:
+
+        async def person(number: int) -> None:
+            chance = random.Random(number)
+            await asyncio.sleep(chance.random() * max(pause, 0.5))
+            turn, thread = 0, ""
+            while time.perf_counter() - start < seconds:
+                if turn % 5 == 0:
+                    thread = (await client.post("/threads", json={})).json()["thread_id"]
+                    threads[thread] = []
+                question = f"When was it described, {number}-{turn}?"
+                threads[thread].append(question)
+                body = {"input": {"question": question}, "stream_mode": ["messages-tuple", "custom", "values"]}
+                begin, text, seen = time.perf_counter(), "", 0.0
+                async with client.stream("POST", f"/threads/{thread}/runs/stream", json=body) as response:
+                    assert response.status_code == 200, response.status_code
+                    async for part in response.aiter_text():
+                        seen = seen or time.perf_counter()
+                        text += part
+                times.append(time.perf_counter() - begin)
+                first.append(seen - begin)
+                assert '"status":"success"' in text, text[-300:]
+                assert "1982" in text
+                turn += 1
+                if pause:
+                    await asyncio.sleep(chance.uniform(0.5, 1.5) * pause)
+
+        async def watch() -> None:
+            while time.perf_counter() - start < seconds:
+                await asyncio.sleep(seconds / 10)
+                held.append(round(_megabytes_of(pid)))
+
+        await asyncio.gather(watch(), *map(person, range(count)))
+        used = _processor_seconds_of(pid) - used
+        for thread, questions in threads.items():
+            told = (await client.get(f"/convcoa/threads/{thread}")).json()["rounds"]
+            assert [one["question"] for one in told] == questions, "threads are mixed"
+    times.sort()
+    return {
+        "people": count,
+        "pause_seconds": pause,
+        "turns": len(times),
+        "turns_per_second": round(len(times) / seconds, 1),
+        "ms": {f"p{part}": round(1000 * times[len(times) * part // 100], 1) for part in (50, 95, 99)},
+        "first_byte_ms_p95": round(1000 * sorted(first)[len(first) * 95 // 100], 1),
+        "processor_ms_a_turn": round(1000 * used / len(times), 1),
+        "server_megabytes": held,
+        "threads": len(threads),
+    }
+
+
+def _processor_seconds_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _megabytes_of(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES / 1e6
+
+
+def serve(count: int, seconds: float, pause: float) -> dict[str, Any]:
+    """`people` at a server in a process of its own, after a first turn of each kind."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "tests.benchmarks.load", "serving", "--folder", folder]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            address, pid = process.stdout.readline().split()
+            try:
+                asyncio.run(people(address, int(pid), 5, 2, 0))
+                return asyncio.run(people(address, int(pid), count, seconds, pause))
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait(60)
+
+
 def main() -> None:
     """Measure and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["turns", "memory"])
+    parser.add_argument("what", choices=["turns", "memory", "serve", "serving"])
     parser.add_argument("--conversations", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--turns", type=int, default=2_000)
     parser.add_argument("--characters", type=int)
+    parser.add_argument("--pause", type=float, default=5.0, help="seconds that a person reads, on average")
+    parser.add_argument("--folder", help="where the server keeps what it stores")
     given = parser.parse_args()
-    if given.what == "turns":
+    if given.what == "serving":
+        with contextlib.suppress(KeyboardInterrupt):
+            serving(given.folder)
+    elif given.what == "serve":
+        print(json.dumps(serve(given.conversations, given.seconds, given.pause)))
+    elif given.what == "turns":
         print(json.dumps(asyncio.run(turns(given.conversations, given.seconds, given.characters or 1_000))))
     else:
         print(json.dumps(asyncio.run(memory(given.turns, given.characters or 50_000))))

@@ -131,21 +131,23 @@ def test_a_turn_whose_server_was_killed_is_resumed_and_no_finished_call_is_repea
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_server_within_seconds_whatever_goes_on() -> None:
-    with OpenAIServer(lambda body: Reply("{}", delay=SECONDS)) as model:
-        with serving("--docs", "demo", "--model", "openai:test", "--base-url", model.base_url) as (process, client):
-            thread = client.post("/threads", json={}).json()["thread_id"]
-            body = {"input": {"question": "When?"}, "stream_mode": ["custom"]}
-            with client.stream("POST", f"/threads/{thread}/runs/stream", json=body) as stream:
-                parts = stream.iter_text()
-                next(parts)
-                wait_until(lambda: model.requests, "the model is asked")
-                before = time.monotonic()
-                process.send_signal(signal.SIGINT)
-                with contextlib.suppress(httpx.HTTPError):
-                    assert '"status":"interrupted"' in "".join(parts)
-            assert process.wait(SECONDS) == 0
-            assert time.monotonic() - before < 10
-            assert process.stderr is not None
-            told = process.stderr.read()
-            assert told.endswith("ended; what was being answered can be resumed on the page\n")
-            assert "Traceback" not in told
+    with (
+        OpenAIServer(lambda body: Reply("{}", delay=SECONDS)) as model,
+        serving("--docs", "demo", "--model", "openai:test", "--base-url", model.base_url) as (process, client),
+    ):
+        thread = client.post("/threads", json={}).json()["thread_id"]
+        body = {"input": {"question": "When?"}, "stream_mode": ["custom"]}
+        with client.stream("POST", f"/threads/{thread}/runs/stream", json=body) as stream:
+            parts = stream.iter_text()
+            next(parts)
+            wait_until(lambda: model.requests, "the model is asked")
+            before = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(httpx.HTTPError):
+                assert '"status":"interrupted"' in "".join(parts)
+        assert process.wait(SECONDS) == 0
+        assert time.monotonic() - before < 10
+        assert process.stderr is not None
+        told = process.stderr.read()
+        assert told.endswith("ended; what was being answered can be resumed on the page\n")
+        assert "Traceback" not in told
