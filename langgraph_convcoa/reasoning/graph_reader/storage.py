@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from langgraph_convcoa.errors import InputError, ModelError
-from langgraph_convcoa.files import replacing_folder
+from langgraph_convcoa.files import replacing_folder, trained_config
 from langgraph_convcoa.reasoning.graph_reader.model import GraphReaderModel, ReaderSettings
 
 _CONFIG, _WEIGHTS, _FORMAT, _VERSION = "reader.json", "reader.safetensors", "langgraph_convcoa graph reader", 1
@@ -101,19 +101,8 @@ def trained_weights(model: GraphReaderModel) -> dict[str, Any]:
 
 
 def _config(place: Path) -> tuple[dict[str, Any], ReaderSettings]:
-    try:
-        config = json.loads((place / _CONFIG).read_text(encoding="utf-8"))
-    except OSError as error:
-        reason = f"{place} holds no reader ({_CONFIG}: {error.strerror})"
-        raise ModelError(f"{reason}; train one: convcoa train-reader DATA --model NAME --out {place}.") from error
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{place / _CONFIG} is damaged: copy or train the reader again.") from error
-    if not isinstance(config, dict) or config.get("format") != _FORMAT:
-        raise ModelError(f"{place} holds no reader: name a folder that convcoa train-reader made.")
-    if config.get("version") != _VERSION:
-        raise ModelError(
-            f"The reader {place} is of version {config.get('version')}, this library reads {_VERSION}: train it again."
-        )
+    command = "convcoa train-reader DATA --model NAME"
+    config = trained_config(place / _CONFIG, _FORMAT, _VERSION, ModelError, "reader", command)
     base, shape, told = (config.get(name) for name in ("base", "shape", "settings"))
     try:
         if not isinstance(base, str) or not isinstance(shape, dict) or not isinstance(told, dict):
