@@ -48,7 +48,7 @@ docs: $(VENV)/.dev ## Build the documentation into docs/_build; warnings are err
 	@echo "open docs/_build/index.html"
 
 pictures: $(VENV)/.dev ## Make the pictures of the documentation, from real runs.
-	$(BIN)/python docs/pictures.py
+	$(BIN)/python -m docs.pictures
 
 notebooks: $(VENV)/.dev ## Run the notebooks and keep their outputs.
 	$(BIN)/python docs/notebooks.py

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -120,9 +127,109 @@ def cost_picture() -> None:
     subprocess.run([sys.executable, "-m", "langgraph_convcoa", *command], check=True, capture_output=True)
 
 
+ASKED = (
+    "When was the paper on the Hopfield network published, who introduced sparsemax, "
+    "and who got the Nobel Prize in Physics with Hopfield?"
+)
+STEPS = (
+    ("When was the paper on the Hopfield network published?", "1987"),
+    ("Who introduced sparsemax?", "André Martins and Ramón Astudillo"),
+    ("Who was awarded the Nobel Prize in Physics together with John Hopfield?", ""),
+    ("Who directed the film about the prize?", ""),
+)
+
+
+def _reply(request: dict[str, Any]) -> str:
+    """What a model might write: a plan with guesses, one of them wrong, and then what the evidence says."""
+    prompt = json.dumps(request["messages"])
+    if "Sub-questions:" not in prompt:
+        chain = [
+            {"action": "knowledge_retrieval", "sub": sub, "guess_answer": guess, "missing_flag": not guess}
+            for sub, guess in STEPS
+        ]
+        return json.dumps({"optimized_question": ASKED, "chain": chain, "final_answer": ""})
+
+    def shown(text: str) -> list[int]:
+        """The number of the piece of evidence that says so."""
+        before = prompt[: prompt.index(text)]
+        return [int(re.findall(r"\\n\[(\d+)\]", before)[-1])]
+
+    date, prize = shown("published in 1982"), shown("Geoffrey Hinton")
+    answers = [
+        {"index": 1, "answer": "1982", "evidence": date, "status": "supported"},
+        {"index": 3, "answer": "Geoffrey Hinton", "evidence": prize, "status": "supported"},
+        {"index": 4, "answer": "", "evidence": [], "status": "none"},
+    ]
+    final = (
+        f"The paper on the Hopfield network was published in 1982 {date}. Sparsemax was introduced by André Martins and "
+        f"Ramón Astudillo in 2016. The Nobel Prize in Physics was awarded to John Hopfield and Geoffrey Hinton {prize}."
+    )
+    return json.dumps({"answers": answers, "final_answer": final})
+
+
+@contextmanager
+def _serving(folder: str, *options: str) -> Iterator[str]:
+    """`convcoa serve` over the demonstration, with a store of its own; its address."""
+    command = [sys.executable, "-m", "langgraph_convcoa", "serve", "--docs", "demo", "--port", "0", *options]
+    environment = {**os.environ, "XDG_DATA_HOME": folder, "OPENAI_API_KEY": "none"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        try:
+            assert server.stdout is not None
+            yield re.findall(r"http://\S+", server.stdout.readline())[0]
+        finally:
+            server.terminate()
+
+
+def _save(picture: bytes, name: str) -> None:
+    """A screenshot in as few colours as it needs, which is a third of its bytes."""
+    from PIL import Image
+
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(STATIC / name, optimize=True)
+
+
+def page_pictures() -> None:
+    """The page: an answer beside its source, the chain of a turn, and a phone. What the model says in them is scripted."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.openai_server import OpenAIServer
+
+    browser_path = shutil.which("chromium") or shutil.which("chromium-browser")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as tools:
+        browser = tools.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        with _serving(folder) as url:
+            page = browser.new_page(viewport={"width": 1280, "height": 720})
+            page.goto(url)
+            for question in CONVERSATION:
+                page.locator("#question").fill(question)
+                page.keyboard.press("Enter")
+                page.locator(".turn").nth(CONVERSATION.index(question)).locator(".foot-line").wait_for()
+            page.locator("button.mark").first.click()
+            page.locator("#panel mark").wait_for()
+            _save(page.screenshot(), "page.png")
+            phone = browser.new_page(viewport={"width": 360, "height": 740}, is_mobile=True, device_scale_factor=1.5)
+            phone.goto(page.url)
+            phone.locator("button.mark").first.click()
+            phone.locator("#panel mark").wait_for()
+            phone.wait_for_timeout(300)
+            _save(phone.screenshot(), "page_phone.png")
+        with OpenAIServer(_reply) as model:
+            options = ("--model", "openai:scripted", "--base-url", model.base_url, "--graph")
+            with _serving(folder, *options) as url:
+                page = browser.new_page(viewport={"width": 1280, "height": 1000})
+                page.goto(url)
+                page.locator("#question").fill(ASKED)
+                page.keyboard.press("Enter")
+                page.locator(".foot-line .chain-button").click()
+                page.locator("#panel .step").nth(len(STEPS) - 1).wait_for()
+                page.mouse.move(0, 0)
+                _save(page.screenshot(), "page_chain.png")
+        browser.close()
+
+
 if __name__ == "__main__":
     STATIC.mkdir(exist_ok=True)
     terminal_picture()
     asked_picture()
     turn_picture()
     cost_picture()
+    page_pictures()

@@ -52,7 +52,7 @@ def test_an_answer_opens_its_source_with_the_quote_marked(page: Page) -> None:
     panel = page.get_by_role("complementary", name="Source [1]")
     assert panel.locator("mark").inner_text() == "John Hopfield described the Hopfield network in 1982."
     assert panel.locator(".found").inner_text().endswith("It stores patterns as minima of an energy function.")
-    assert page.locator(".answer").inner_text().replace("\n", "") == ANSWER.replace("[1]", "1")
+    assert page.locator(".answer").inner_text().replace("\n", "").replace("\u00a0", " ") == ANSWER.replace("[1]", "1")
     page.keyboard.press("Escape")
     assert not panel.is_visible()
     assert mark.evaluate("element => element === document.activeElement")

@@ -114,7 +114,9 @@ export function inline(text, mark = () => null, depth = 0) {
       starts.lastIndex = place.index + 1;
       continue;
     }
-    if (place.index > from) out.push(text.slice(from, place.index));
+    // A citation mark stays on the line of the word before it.
+    const before = text.slice(from, place.index);
+    if (before) out.push(found.cites ? before.replace(/ $/, "\u00a0") : before);
     out.push(...found.nodes);
     from = starts.lastIndex = found.end;
   }
@@ -157,7 +159,7 @@ function emphasis(text, n, mark, depth) {
 function citation(text, n, mark) {
   const found = /^\[(\d{1,4})\](?!\()/.exec(text.slice(n, n + 7));
   const node = found && mark(Number(found[1]));
-  return node ? { nodes: [node], end: n + found[0].length } : null;
+  return node ? { nodes: [node], end: n + found[0].length, cites: true } : null;
 }
 
 function linked(text, n, picture) {

@@ -35,18 +35,28 @@ export async function openSource(citation, { collection, number = null, title = 
   const shown = h("div.source", {}, head(citation, title), wait);
   openPanel(heading, shown, { kind: "source", back });
   let passage = null, problem = "";
-  if (collection) {
-    const query = new URLSearchParams({ collection, id: citation.id, quote: citation.quote ?? "" });
-    try {
-      passage = await json("GET", `/convcoa/passages?${query}`);
-    } catch (error) {
-      problem = error.status === 404 ? "" : error.message;
-    }
+  try {
+    passage = collection ? await passageOf(collection, citation) : null;
+  } catch (error) {
+    problem = error.message;
   }
   if (!shown.isConnected) return;
   shown.replaceChildren();
   append(shown, [head(citation, title, passage), problem ? h("p.notice.error", {}, line(problem, 600)) : null, passage ? whole(citation, passage) : alone(citation)]);
   shown.querySelector("mark")?.scrollIntoView({ block: "center" });
+}
+
+/** The passage of a citation; null where the collection has none. */
+async function passageOf(collection, { id, quote }) {
+  // An id that two texts of a turn had got a number; the collection knows it without.
+  for (const one of new Set([id, id.replace(/~\d+$/, "")])) {
+    try {
+      return await json("GET", `/convcoa/passages?${new URLSearchParams({ collection, id: one, quote: quote ?? "" })}`);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+    }
+  }
+  return null;
 }
 
 function head(citation, title, passage = null) {

@@ -160,8 +160,8 @@ export class Turn {
 
   titleOf(id) {
     const known = [...this.citations, ...this.evidence].find((entry) => entry.id === id);
-    const part = /#(\d+)$/.exec(id);
-    return known ? `${shortSource(known.source)}${part ? `, part ${part[1]}` : ""}` : shortSource(id).replace(/#(\d+)$/, ", part $1");
+    const [, name, part] = /^(.*?)(?:#(\d+))?(?:~\d+)?$/s.exec(id);
+    return `${shortSource(known?.source ?? name)}${part ? `, part ${part}` : ""}`;
   }
 
   async copy() {
