@@ -26,7 +26,7 @@ _DATES = ("date", "published", "publication_date", "pubdate", "year", "created",
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]\d\d|20\d\d)(?!\d)")
 _SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,4})(?:\.gz)?$", re.IGNORECASE)
 _SAME_FORMAT = {"markdown": "md", "htm": "html", "text": "txt"}
-_PLACE_KEYS = ("document_id", "start", "page", "row", "part")
+_PLACE_KEYS = ("document_id", "start", "page", "row", "part", "chapter", "entities", "triples")
 _SAME = re.compile(
     r"\b(?:the|an?|this|that|document|doc|file|paper|report|article|text|pdf|note|manual|chapter|page|about|on|called|titled"
     r"|entitled|named)s?\b",

@@ -41,7 +41,7 @@ def read_epub(stream: BinaryIO, limit: int) -> Iterator[Piece]:
             text, heading = titled_text(parsed_html(decode_page(archive.read(name))))
             both = f"{title}: {heading}" if title and heading and heading != title else heading or title
             found += len(text)
-            yield Piece(text, both, f"part-{number}", metadata={"part": number})
+            yield Piece(text, both, f"chapter-{number}", metadata={"chapter": number})
             if found > limit:
                 return
 

@@ -18,6 +18,9 @@ CSV_GROUP_CHARACTERS = 600
 """Rows of a table go together up to this length, so that a group fits one passage of the encoder."""
 
 OCR_ADVICE = "install tesseract (apt install tesseract-ocr, brew install tesseract) to read text in pictures"
+COMMENT = " (comment: "
+"""Between the value of a cell and what was remarked on it."""
+_MOST_ENTITIES, _LONGEST_ENTITY, _MOST_WORDS = 50, 60, 6
 _TEXT_KEYS = ("text", "page_content", "content")
 _ID_KEYS = ("id", "_id")
 _WIDEST = 200
@@ -122,7 +125,7 @@ def read_csv(data: bytes) -> list[Piece]:
 def grouped_rows(header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Piece]:
     """Numbered rows of a table as lines "column: value", in groups that each fit one passage; a column may have no name."""
     names = [name or f"column {i}" for i, name in enumerate(header, start=1)]
-    first, group, size = 0, list[str](), 0
+    first, group, cells, size = 0, list[str](), dict[str, None](), 0
     for number, row in rows:
         # A row may have more cells than there are names.
         named = zip(chain(names, (f"column {i + 1}" for i in range(len(names), len(row)))), row, strict=False)
@@ -130,14 +133,36 @@ def grouped_rows(header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]
         if not text:
             continue
         if group and size + len(text) > CSV_GROUP_CHARACTERS:
-            yield Piece("\n\n".join(group), key=f"row-{first}", metadata={"row": first})
-            group, size = [], 0
+            yield _rows_piece(first, group, cells)
+            group, cells, size = [], {}, 0
         if not group:
             first = number
         group.append(text)
+        cells.update(dict.fromkeys(value for cell in row if _is_name(value := " ".join(cell.partition(COMMENT)[0].split()))))
         size += len(text) + 2
     if group:
-        yield Piece("\n\n".join(group), key=f"row-{first}", metadata={"row": first})
+        yield _rows_piece(first, group, cells)
+
+
+def _rows_piece(first: int, rows: Sequence[str], cells: Iterable[str]) -> Piece:
+    """Rows of a table; their cells that name something link them to what names it too, in an evidence graph."""
+    entities = list(islice(cells, _MOST_ENTITIES))
+    return Piece("\n\n".join(rows), key=f"row-{first}", metadata={"row": first} | ({"entities": entities} if entities else {}))
+
+
+def _is_name(cell: str) -> bool:
+    """Whether a cell may name something: a few words, with a capital or a digit among letters, and no sentence.
+
+    Example:
+        >>> [_is_name(cell) for cell in ("Ida Lund", "AX-200", "1931", "yes", "It was opened in the year of the great storm.")]
+        [True, True, False, False, False]
+    """
+    return (
+        2 < len(cell) <= _LONGEST_ENTITY
+        and len(cell.split()) <= _MOST_WORDS
+        and any(letter.isalpha() for letter in cell)
+        and any(letter.isupper() or letter.isdigit() for letter in cell)
+    )
 
 
 def read_json(data: bytes) -> list[Piece]:

@@ -76,14 +76,14 @@ def iter_documents(
 ) -> Iterator[Document]:
     """The documents of a file or folder, one file read at a time.
 
-    Each has a stable `id` (its path below the root, or the row's own id; with `:page-n` or `:row-n` for a part of a file) and
-    `source` (the path), `title` and, where they apply, `page`, `sheet`, `part` or `row` in its metadata. In a folder, hidden
-    files are passed over; those that are not accepted, cannot be read or are links that lead outside are named to `told` at
-    once, or else in the log as warnings, with a count at the end. A single file that cannot be read is a DocumentError, as is
-    more text than `max_bytes` bytes. What parsers of PDF, HTML and the like read is read by a worker process, which is ended
-    where a file takes out of all proportion long or much memory: 3 s (packages such as .docx 30 s) and 30 s for each
-    megabyte, 400 MB. With `progress` there
-    is a bar on standard error.
+    Each has a stable `id` (its path below the root, or the row's own id; with `:page-n` or `:row-n` for a part of a file)
+    and `source` (the path), `title` and, where they apply, `page`, `sheet`, `chapter` or `row` in its metadata; rows of
+    tables have `entities`, and infoboxes `triples`, which an evidence graph links by. In a folder, hidden files are passed
+    over; those that are not accepted, cannot be read or are links that lead outside are named to `told` at once, or else
+    in the log as warnings, with a count at the end. A single file that cannot be read is a DocumentError, as is more text
+    than `max_bytes` bytes. What parsers of PDF, HTML and the like read is read by a worker process, which is ended where a
+    file takes out of all proportion long or much memory: 3 s (packages such as .docx 30 s) and 30 s for each megabyte, 400
+    MB. With `progress` there is a bar on standard error.
     """
     skipped = Skipped(told)
     with DocumentFiles(path, max_bytes=max_bytes) as files:

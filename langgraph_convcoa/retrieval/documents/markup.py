@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import RetrievalError
@@ -26,6 +27,8 @@ _BLOCK_TAGS = frozenset({
 })  # fmt: skip
 _LARGEST_MARKDOWN = 2_000_000
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FEWEST_FACTS, _MOST_FACTS = 3, 500
+"""Rows of key and value that make an infobox, and rows of tables that are looked at."""
 _MAX_NODES = 12_000
 """Elements and attributes of a web page that are looked at; the time to find the main text grows with their square."""
 _UNSEEN_TAGS = frozenset({"noscript", "template", "nav"})
@@ -101,8 +104,34 @@ def read_html(data: bytes) -> list[Piece]:
         'One.\n\nTwo words.'
     """
     decode(data)  # refuses binary files
-    text, title = _html_text(decode_page(data))
-    return [Piece(text, title=title)]
+    soup = parsed_html(decode_page(data))
+    facts = list(_facts(soup)) if soup.find("th") else []
+    infobox = len(facts) >= _FEWEST_FACTS
+    if infobox:
+        for row, *_ in facts:
+            row.extract()
+    text, title = _tree_text(soup)
+    pieces = [Piece(text, title=title)]
+    if infobox:
+        lines = "\n".join(f"{key}: {', '.join(values)}" for _, key, values in facts)
+        triples = [[title, key, value] for _, key, values in facts for value in values]
+        pieces.append(Piece(lines, title, "infobox", metadata={"triples": triples}))
+    return pieces
+
+
+def _facts(soup: BeautifulSoup) -> Iterator[tuple[Tag, str, list[str]]]:
+    """Rows of one heading and one value, as infoboxes have: each with its key, and its values, of which each may be a link."""
+    from bs4.element import Tag
+
+    for row in islice(soup.find_all("tr"), _MOST_FACTS):
+        cells = [cell for cell in row.contents if isinstance(cell, Tag)]
+        if [cell.name for cell in cells] != ["th", "td"] or any(len(list(islice(c.descendants, 61))) > 60 for c in cells):
+            continue
+        key, value = (" ".join(cell.get_text(" ").split()) for cell in cells)
+        links = [" ".join(link.get_text(" ").split()) for link in cells[1].find_all("a")]
+        whole = not links or sum(map(len, links)) < len(value) / 2
+        if key and value:
+            yield row, key.rstrip(": "), [value] if whole else [link for link in links if link]
 
 
 def titled_text(soup: BeautifulSoup) -> tuple[str, str]:
@@ -136,7 +165,10 @@ def parsed_html(page: str) -> BeautifulSoup:
 
 def _html_text(page: str) -> tuple[str, str]:
     """Paragraphs and title of a page or a part of one."""
-    soup = parsed_html(page)
+    return _tree_text(parsed_html(page))
+
+
+def _tree_text(soup: BeautifulSoup) -> tuple[str, str]:
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
     if not title and soup.h1:
         title = soup.h1.get_text(" ", strip=True)

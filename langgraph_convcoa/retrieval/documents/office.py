@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.archive import package
-from langgraph_convcoa.retrieval.documents.formats import Piece, grouped_rows
+from langgraph_convcoa.retrieval.documents.formats import COMMENT, Piece, grouped_rows
 from langgraph_convcoa.retrieval.documents.markup import parsed_html, titled_text
 
 _STYLES = """
@@ -162,7 +162,7 @@ def _cells(sheet: Any) -> Iterator[_Row]:
     rows: dict[int, dict[int, str]] = {}
     # Not iter_rows, which makes every cell between the first and one far away.
     for (number, column), cell in sheet._cells.items():
-        comment = f" (comment: {_line(cell.comment.text)})" if cell.comment is not None else ""
+        comment = f"{COMMENT}{_line(cell.comment.text)})" if cell.comment is not None else ""
         if value := _cell(cell.value) + comment:
             rows.setdefault(number, {})[column] = value
     for number in sorted(rows):

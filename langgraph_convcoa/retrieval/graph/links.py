@@ -37,13 +37,15 @@ def linked(contents: Contents) -> Links:
     """The graph of what passages name; it depends on nothing else, whatever was added and deleted before.
 
     An entity is a title, linked to its passages and, by weight of its rarity, to those whose text names it; or a name that
-    stands in 2 to 10 passages, or that metadata gives. Passages that stand side by side in a document are linked.
+    metadata gives, such as a cell of a row, of the same weight; or, of less, one that stands in 2 to 10 passages. Passages
+    that stand side by side in a document are linked.
     """
     n = len(contents.titles)
     titled = np.flatnonzero(contents.titles)
     titles = np.unique(contents.titles[titled])
     rows, hashes = _mentions(contents, titles)
     others, names = _names(contents, titles)
+    given = np.unique(contents.names[(contents.names & 1) == 1] & ~1)
     entities = np.unique(np.concatenate([titles, names]))
     m = len(entities)
     own = _matrix(titled, contents.titles[titled], entities, n)
@@ -53,7 +55,8 @@ def linked(contents: Contents) -> Links:
     common = np.asarray((mentions + own).sum(axis=0)).ravel()
     rarity = np.log1p(n / np.maximum(common, 1)) / np.log1p(max(n, 1))
     rarity[np.asarray(mentions.sum(axis=0)).ravel() > max(_HUB, _HUB_SHARE * n)] = 0
-    rarity *= np.where(is_among(entities, titles), 1.0, _NAME)
+    # What is given is known to name something, as a title is; a run of capitals may.
+    rarity *= np.where(is_among(entities, titles) | is_among(entities, given), 1.0, _NAME)
     weights = (_TITLE * own + mentions @ diags(rarity)).tocsr()
     weights.eliminate_zeros()
     return Links(n, entities, weights, common, _transitions(weights, contents.documents, m))

@@ -73,7 +73,11 @@ def test_slides_are_pages_with_tables_charts_notes_and_comments() -> None:
 
 def test_rows_of_sheets_have_their_columns_names_their_sheet_and_their_number() -> None:
     crew, other = read_xlsx(io.BytesIO(packages.xlsx()), ENOUGH)
-    assert (crew.title, crew.key, crew.metadata) == ("Crew", "sheet-1-row-1", {"sheet": "Crew", "row": 1})
+    assert (crew.title, crew.key, crew.metadata) == (
+        "Crew",
+        "sheet-1-row-1",
+        {"sheet": "Crew", "row": 1, "entities": ["The crew of 1878", "Ida Lund", "Per"]},
+    )
     assert crew.text.split("\n\n") == [
         "Name: The crew of 1878",
         "Name: Ida Lund\nBorn: 1850-03-01\nPay: 12",
@@ -91,7 +95,7 @@ def test_a_large_workbook_is_read_row_by_row(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_book_is_read_in_the_order_of_its_spine() -> None:
     first, second = read_epub(io.BytesIO(packages.epub()), ENOUGH)
-    assert (first.title, first.text, first.metadata) == ("The Sea", "Call me Ida.", {"part": 2})
+    assert (first.title, first.text, first.metadata) == ("The Sea", "Call me Ida.", {"chapter": 2})
     assert (second.title, second.text) == ("The Sea: The storm", "It blew for days.\n\nThen it was calm.")
 
 
@@ -101,15 +105,21 @@ def test_a_folder_of_all_kinds_has_their_places_in_ids_and_metadata(tmp_path: Pa
     found = {document.id: document.metadata for document in load_documents(tmp_path)}
     assert list(found) == [
         "a.docx",
-        "a.epub:part-2",
-        "a.epub:part-4",
+        "a.epub:chapter-2",
+        "a.epub:chapter-4",
         "a.pptx:slide-1",
         "a.pptx:slide-2",
         "a.xlsx:sheet-1-row-1",
         "a.xlsx:sheet-2-row-1",
     ]
     assert found["a.pptx:slide-2"] == {"source": "a.pptx", "title": "Ships", "page": 2}
-    assert found["a.xlsx:sheet-2-row-1"] == {"source": "a.xlsx", "title": "a", "sheet": "Sheet2", "row": 1}
+    assert found["a.xlsx:sheet-2-row-1"] == {
+        "source": "a.xlsx",
+        "title": "a",
+        "sheet": "Sheet2",
+        "row": 1,
+        "entities": ["Only this"],
+    }
 
 
 def test_what_is_read_of_a_file_stops_at_the_limit() -> None:
