@@ -40,7 +40,7 @@ def of_ann(shared: Served) -> dict[str, str]:
     thread = shared.thread_id(**ann)
     shared.turn(thread, QUESTION, **ann)
     collection = shared.ask("POST", "/convcoa/collections", json={"name": "Hers"}, headers=ann).json()["id"]
-    files = [("files", ("secret.md", b"# Secret\n\nThe secret is 42."))]
+    files = [("files", ("secret.md", b"# Secret\n\nThe secret is xylophone."))]
     job = shared.ask("POST", f"/convcoa/collections/{collection}/files", files=files, headers=ann).json()["job"]
     run = shared.ask("GET", f"/threads/{thread}/runs", headers=ann).json()[0]["run_id"]
     return {"thread": thread, "run": run, "collection": collection, "job": job}
@@ -207,8 +207,8 @@ def test_what_is_anothers_is_not_there(shared: Served, of_ann: dict[str, str], n
         body = {"json": {**body["json"], "if_not_exists": "reject"}}
     response = shared.ask(method, path, headers={PROXY: "bob"}, **body)
     assert response.status_code == 404, response.text
-    assert "42" not in response.text
-    assert "1982" not in response.text
+    assert "xylophone" not in response.text
+    assert "Hopfield network" not in response.text
 
 
 def test_each_user_has_the_threads_and_collections_of_its_own(shared: Served, of_ann: dict[str, str]) -> None:

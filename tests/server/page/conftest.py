@@ -1,4 +1,4 @@
-"""One browser and one server for all tests of the page in a process."""
+"""One browser and one server for the tests of a module: while playwright lives, no other test can run an event loop."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def talk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server over a few facts, on loopback; not started where there is no browser."""
     with served(tmp_path_factory.mktemp("page")) as found:
