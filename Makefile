@@ -12,13 +12,16 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-slow fuzz lint types doctest validate check lines bench docs pictures notebooks format clean help bench-load
+.PHONY: demo serve test test-slow fuzz lint types doctest validate check lines bench docs pictures notebooks format clean help bench-load
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.demo ## A three-turn conversation, offline. DOCS=path asks about your own documents.
 	$(BIN)/convcoa demo $(if $(DOCS),--docs "$(DOCS)")
+
+serve: $(VENV)/.demo ## The page to talk to, in the browser; Ctrl-C ends it. DOCS=path is about your own documents.
+	$(BIN)/convcoa serve --docs "$(or $(DOCS),demo)" --open
 
 test: $(VENV)/.dev ## The suite to run all day.
 	$(PYTEST) -m "not slow"
@@ -86,7 +89,7 @@ $(VENV)/bin/python:
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing the package with torch: about 2 GB and a few minutes ..."
 	$(PIP) torch
-	$(PIP) --editable ".[offline,sqlite]"
+	$(PIP) --editable ".[offline,sqlite,serve]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.demo
