@@ -63,7 +63,7 @@ def index(
         bool | None,
         option(
             None,
-            "Keep an evidence graph too, for questions that need several passages; as the index has it when left out.",
+            "Keep an evidence graph too, as a new index does: for questions that need several passages.",
             "--graph/--no-graph",
         ),
     ] = None,
@@ -97,7 +97,7 @@ def index(
       convcoa index papers/ notes.md --out all.index --dtype int8
       convcoa index archive/ --out archive.index --approximate
       convcoa index archive/ --out archive.index --windows pooled
-      convcoa index papers/ --out papers.index --graph
+      convcoa index papers/ --out papers.index --no-graph
       convcoa index notes/ --out notes.index --prune --watch
       convcoa index https://example.org/sitemap.xml --out site.index
       convcoa index wiki.tsv --passages --out wiki.index --dtype int8 --approximate
@@ -133,7 +133,7 @@ def index(
         kind = (made or {}).get("windows", "apart")
     given = None if kind == "apart" else SentenceTransformerEncoder(windows=kind)
     encoder = HopfieldRetriever(corpus=MemoryCorpus(), encoder=given).encoder
-    opened = open_or_create(out, encoder, stored, {})
+    opened = open_or_create(out, encoder, stored, {} if is_index(out) else {"graph": True})
     stage = approximate_settings(opened.head.settings.get("approximate"))
     if approximate is not None and approximate != (stage is not None):
         stage = approximate_settings(approximate)

@@ -63,7 +63,7 @@ Graph = Annotated[
     bool | None,
     option(
         None,
-        "Follow the names in passages to what no single one answers; as an index has it, else not, when left out.",
+        "Follow the names in passages to what no single one answers, as is done unless an index was made without.",
         "--graph/--no-graph",
     ),
 ]

@@ -92,10 +92,11 @@ class HopfieldRetriever(EditableRetriever):
         approximate: None searches everything, exactly. For corpora of millions of patterns, True or `ApproximateSettings`: an
             ANN index (HNSW) names candidates, which are scored exactly (extra `approximate`). Up to ten times as many passages
             as candidates (2,000) the search is exact all the same.
-        graph: None ranks by the score alone. True or `GraphSettings`, for questions that need several passages: a walk along
-            the evidence graph, from the best passages and the names in the question to what these name, ranks what it
-            reaches. `score` stays that of the passage for the question, so that scores need not descend; `graph_path` tells
-            how it was reached, and `certified` is False where the walk changed the ranking. A vector store has no graph.
+        graph: True or `GraphSettings`, for questions that need several passages: a walk along the evidence graph, from the
+            best passages and the names in the question to what these name, ranks what it reaches. `score` stays that of the
+            passage for the question, so that scores need not descend; `graph_path` tells how what it raised was reached, and
+            `certified` is False where it changed the ranking. False or None ranks by the score alone, as is done where no
+            passage has a title, in a vector store, and in an index that was made without a graph.
         corpus: What is searched: a `MemoryCorpus`, an `Index` on disk or a `VectorStoreCorpus`. `model_copy` shares it; a deep
             copy or a pickle has passages in memory of its own, and opens an index on disk again.
         encoder: What encodes the queries, and encoded the corpus.
@@ -127,7 +128,7 @@ class HopfieldRetriever(EditableRetriever):
     filter: Filter | None = None
     return_association: bool = False
     approximate: bool | ApproximateSettings | None = None
-    graph: bool | GraphSettings | None = None
+    graph: bool | GraphSettings | None = True
 
     model: SkipValidation[RetrieverModel | str | Path | None] = Field(default=None, repr=False, exclude=True)
 
@@ -277,7 +278,7 @@ class HopfieldRetriever(EditableRetriever):
             path: The folder.
             encoder: The one that it was built with; a sentence-transformers model is found again when None.
             **settings: In place of those that were saved; `approximate=None` searches an index exactly that has an
-                ANN index.
+                ANN index, `graph=True` walks in one that was made without a graph, which then is made at the first search.
 
         Raises:
             InputError: A setting is out of range.
@@ -285,7 +286,7 @@ class HopfieldRetriever(EditableRetriever):
         """
         index = Index(path)
         kept: Any = encoder_of(index.head) if encoder is None else encoder
-        retriever = cls(corpus=index, encoder=kept, **index.head.settings | settings)
+        retriever = cls(corpus=index, encoder=kept, **{"graph": None} | index.head.settings | settings)
         if encoder is not None:
             # The index's own encoder is checked when it is first used, so that no model is loaded before.
             retriever.check_encoder()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, told, walk
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, needs_graph
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
+
+if TYPE_CHECKING:
+    from langgraph_convcoa.retrieval.graph.links import Links
 
 _OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "graph_path"})
 
@@ -44,7 +47,7 @@ class Hit(NamedTuple):
     score: float
     passage: Passage
     certified: bool
-    path: Sequence[str] = ()  # From the question to the passage along the evidence graph.
+    path: Sequence[str] = ()  # From the question along the evidence graph, where that raised the passage.
 
 
 class FoundMetadata(dict[str, Any]):
@@ -80,12 +83,13 @@ def find(
     corpus: Corpus, view: View, asked: Asked, scoring: Scoring, threshold: float | None = None, *, paths: bool = False
 ) -> list[list[Hit]]:
     """The best passages of a view for each question, those that score below the threshold left out, with `paths` if wanted."""
-    lexical, extra = _lexical(corpus, view, asked, scoring)
+    extra = _lexical(corpus, view, asked, scoring)
     along = [_Along()] * len(asked.queries)
-    if scoring.graph is None or corpus.graph is None or not len(view):
+    graph = corpus.graph.links(view) if scoring.graph and corpus.graph is not None and len(view) else None
+    if scoring.graph is None or graph is None:
         rankings = _rankings(corpus, view, asked, scoring, extra)
     else:
-        rankings, along = _walked(corpus, view, asked, scoring, scoring.graph, lexical, extra)
+        rankings, along = _walked(corpus, view, asked, scoring, scoring.graph, *graph, extra)
     kept = [[*zip(r.indices.tolist(), r.scores.tolist(), strict=True)] for r in rankings]
     if threshold is not None:
         kept = [[(number, score) for number, score in found if score >= threshold] for found in kept]
@@ -105,15 +109,14 @@ def find(
     ]
 
 
-def _lexical(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> tuple[Vectors | None, Vectors | None]:
-    """BM25 of the questions, and what BM25 adds to the scores, (q, n) each; None where words do not count."""
+def _lexical(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> Vectors | None:
+    """What BM25 adds to the scores, (q, n); None where words do not count."""
     if not len(view) or corpus.bm25 is None or not scoring.lexical_weight:
-        return None, None
-    lexical = corpus.bm25.scores(view, asked.queries)
-    extra = np.float32(scoring.lexical_weight) * lexical
+        return None
+    extra = np.float32(scoring.lexical_weight) * corpus.bm25.scores(view, asked.queries)
     if scoring.lexical_history and asked.history_weight and any(asked.turns):
         extra += np.float32(scoring.lexical_history) * corpus.bm25.scores(view, asked.queries, asked.turns)
-    return lexical, extra
+    return extra
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class _Along:
     numbers: Numbers | None = None  # Of the walk's passages.
 
     def trail(self, number: int) -> list[int]:
-        """The walk's nodes on the way to a passage."""
+        """The walk's nodes on the way to a passage that it raised."""
         if self.walk is None or self.numbers is None:
             return []
         return self.walk.trail(int(np.searchsorted(self.numbers, number)))
@@ -147,16 +150,12 @@ def _walked(
     asked: Asked,
     scoring: Scoring,
     settings: GraphSettings,
-    lexical: Vectors | None,
+    links: Links,
+    numbers: Numbers,
     extra: Vectors | None,
 ) -> tuple[list[Ranking], list[_Along]]:
-    """Rankings by the mass of a walk, behind it those that it did not reach; the scores are those of the search."""
-    assert corpus.graph is not None
-    # What the walk's first scores have more of BM25 than the search's.
-    more = None if lexical is None else np.float32(max(settings.lexical_weight - scoring.lexical_weight, 0)) * lexical
-    wide = extra if extra is None or more is None else extra + more
-    first = _rankings(corpus, view, asked._replace(k=max(asked.k, FIRST)), scoring, wide)
-    links, numbers = corpus.graph.links(view)
+    """Rankings by what a walk brought to passages, behind it those that it did not reach; the scores are the search's."""
+    first = _rankings(corpus, view, asked._replace(k=max(asked.k, FIRST)), scoring, extra)
     allowed = view.allowed(scoring.filter)
     rankings, along = [], []
     for row, (question, ranking) in enumerate(zip(asked.queries, first, strict=True)):
@@ -165,8 +164,7 @@ def _walked(
         chosen = numbers[_best(mass, asked.k)]
         others = ranking.indices[~np.isin(ranking.indices, chosen)]
         chosen = np.concatenate([chosen, others])[: asked.k] if len(chosen) < asked.k else chosen
-        own = ranking.scores if more is None else ranking.scores - more[row, ranking.indices]
-        scores = dict(zip(ranking.indices.tolist(), own.tolist(), strict=True))
+        scores = dict(zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True))
         missing = np.setdiff1d(chosen, ranking.indices)
         if len(missing):
             mask = np.zeros(len(view.keys), dtype=np.bool_)
@@ -182,10 +180,7 @@ def _walked(
                 weights=scoring.weights,
             )
             scores |= dict(zip(rest.indices.tolist(), rest.scores.tolist(), strict=True))
-        # What the search left out scores no more than the last that it found.
-        order = np.lexsort((ranking.indices, -own))[: asked.k]
-        sure = len(ranking.indices) < max(asked.k, FIRST) or own[order[-1]] >= ranking.scores[-1]
-        certified = ranking.certified and bool(sure) and np.array_equal(ranking.indices[order], chosen)
+        certified = ranking.certified and np.array_equal(ranking.indices[: asked.k], chosen)
         found = np.array([scores[number] for number in chosen.tolist()], dtype=np.float64)
         rankings.append(Ranking(chosen, found, certified, ranking.scored))
         along.append(_Along(walked, numbers))

@@ -25,8 +25,10 @@ def test_an_index_keeps_its_graph_until_it_is_told_otherwise(tmp_path: Path) -> 
     (docs / "man.md").write_text("# Tim Burton\n\nHe came from Burbank.")
     for number in range(4):
         (docs / f"other{number}.md").write_text(f"# Film {number}\n\nThe director of film {number} lived where it was made.")
-    assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["graph"] is False
-    assert "with an evidence graph" in convcoa("index", docs, "--out", made, "--graph").stdout
+    assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["graph"] is True
+    assert json.loads(convcoa("index", docs, "--out", tmp_path / "plain", "--json", "--no-graph").stdout)["graph"] is False
+    assert json.loads(convcoa("index", docs, "--out", tmp_path / "plain", "--json").stdout)["graph"] is False
+    assert "with an evidence graph" in convcoa("index", docs, "--out", made).stdout
     assert (made / GRAPH_FILE).is_file()
     found = convcoa("search", made, "Where did the director of Ed Wood live?", "-k", "2").stdout
     assert '"Tim Burton" -> Tim Burton' in found

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
+from langgraph_convcoa.retrieval.graph.index import GraphIndex
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.text.words import content_words, words
 
@@ -57,3 +59,21 @@ class BagOfWords(Encoder):
 @pytest.fixture
 def encoder() -> BagOfWords:
     return BagOfWords()
+
+
+def same_links(one, other):
+    """Two graphs have the same links."""
+    np.testing.assert_array_equal(one.entities, other.entities)
+    for name in ("names", "common", "back"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for name in ("weights", "to_entities", "to_passages"):
+        assert (getattr(one, name) != getattr(other, name)).nnz == 0
+
+
+def as_anew(follower, corpus):
+    """The graph that a follower has of a corpus is the one that is built anew."""
+    view = corpus.snapshot()
+    index, found = GraphIndex(passage.document for passage in read(view)), follower.links(view)
+    assert (found is None) == index.empty
+    if found is not None:
+        same_links(found[0], index.links)

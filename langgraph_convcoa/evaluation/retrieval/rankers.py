@@ -94,7 +94,7 @@ class Rankers:
         self._model = model
         self._cache = cache
         self._progress = progress
-        self._settings = dict(settings or {})
+        self._settings = {**(settings or {}), "graph": None}
         self._memories: dict[str, Memory] = {}
         self._retrievers: dict[str, HopfieldRetriever] = {}
         self._whole: Vectors | None = None

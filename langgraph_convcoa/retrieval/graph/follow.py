@@ -18,10 +18,11 @@ class GraphFollower(PassageFollower[GraphIndex]):
 
     name = "evidence graph"
 
-    def links(self, view: View) -> tuple[Links, Numbers]:
-        """The graph of a view, and the number in the view of each of its passages, growing."""
+    def links(self, view: View) -> tuple[Links, Numbers] | None:
+        """The graph of a view, and the number in the view of each of its passages, growing; None where nothing is linked."""
         with self._guard:
-            return self._current(view).links, self._numbers
+            index = self._current(view)
+            return None if index.empty else (index.links, self._numbers)
 
     def _empty(self, source: str) -> GraphIndex:
         return GraphIndex(source=source)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.graph.links import Links
 
 _KIND = "evidence graph"
-_VERSION = 1
+_VERSION = 2
 
 
 class GraphIndex:
@@ -38,7 +38,7 @@ class GraphIndex:
         self.keys: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.source = source
         nothing, zero = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
-        self._contents = Contents(nothing, zero, nothing, zero, nothing, nothing, nothing, nothing)
+        self._contents = Contents(nothing, zero, nothing, zero, nothing, nothing, nothing)
         self._links: Links | None = None
         self._file: ArrayFile | None = None
         self.add(passages)
@@ -56,6 +56,11 @@ class GraphIndex:
             self._links = linked(self._checked())
         return self._links
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is surely no link, as where no passage has a title: it costs nothing to know."""
+        return not self._contents.titles.any() and not len(self._contents.names)
+
     def add(self, passages: Iterable[Document], keys: npt.NDArray[np.int64] | None = None) -> None:
         """Append passages, with their keys; numbered from `len(index)` on when None."""
         found = [names_of(passage) for passage in passages]
@@ -72,7 +77,6 @@ class GraphIndex:
             np.concatenate([old.titles, np.array([one.title for one in found], dtype=np.int64)]),
             np.concatenate([old.words, np.array([one.words for one in found], dtype=np.int64)]),
             np.concatenate([old.firsts, np.array([one.first for one in found], dtype=np.int64)]),
-            np.concatenate([old.documents, np.array([one.document for one in found], dtype=np.int64)]),
         )
         self._links = None
 
@@ -81,7 +85,7 @@ class GraphIndex:
         index, old = GraphIndex(source=self.source), self._checked()
         tokens, token_offsets = _selected(old.tokens, old.token_offsets, numbers)
         names, name_offsets = _selected(old.names, old.name_offsets, numbers)
-        columns = (old.titles[numbers], old.words[numbers], old.firsts[numbers], old.documents[numbers])
+        columns = (old.titles[numbers], old.words[numbers], old.firsts[numbers])
         index._contents = Contents(tokens, token_offsets, names, name_offsets, *columns)
         index.keys = self.keys[numbers]
         return index

@@ -1,4 +1,4 @@
-"""Links of an evidence graph: which passages name which entities, a sparse matrix, and the transitions along them."""
+"""Links of an evidence graph: which passages name which entities, as sparse matrices between passages and entities."""
 
 from __future__ import annotations
 
@@ -6,48 +6,57 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix, diags, hstack, vstack
+from scipy.sparse import csr_matrix, diags
 
 from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, Numbers, is_among, joined_hashes
 
 # A title that more than this share of the passages name says nothing, and no link is made to it; five always may.
 _HUB_SHARE, _HUB = 0.05, 5
-# Names that are no title link passages where they stand in so few of them.
-_FEW = 10
-_TITLE, _NAME, _BESIDE = 1.0, 0.3, 0.1
+# Names that are no title link passages where they stand in so few of them, by this weight.
+_FEW, _NAME = 10, 0.3
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The graph of n passages and m entities; node i < n is a passage, node n + e an entity."""
+    """The graph of n passages and m entities: each link is between a passage and an entity.
 
-    passages: int
+    A passage shares what it has among its entities, by weight, and an entity among its passages.
+    """
+
     entities: Hashes  # (m,), growing: the hash of each entity's name.
+    names: Hashes  # Growing: those of them that a question names, titles and given ones.
     weights: csr_matrix  # (n, m), of the link from a passage to an entity.
     common: npt.NDArray[np.float64]  # (m,), in how many passages an entity stands.
-    transitions: csr_matrix  # (n + m, n + m), columns sum to one where a node has a link: from the column to the row.
+    to_entities: csr_matrix  # (m, n): columns sum to one where a passage has a link.
+    to_passages: csr_matrix  # (n, m): columns sum to one.
+    back: npt.NDArray[np.float32]  # (n,), the share of each passage that comes back to it from its entities.
+
+    @property
+    def passages(self) -> int:
+        """How many passages there are, n."""
+        return int(self.weights.shape[0])
 
     @property
     def edges(self) -> int:
         """How many links there are."""
-        return int(self.transitions.nnz) // 2
+        return int(self.weights.nnz)
 
 
 def linked(contents: Contents) -> Links:
     """The graph of what passages name; it depends on nothing else, whatever was added and deleted before.
 
     An entity is a title, linked to its passages and, by weight of its rarity, to those whose text names it; or a name that
-    metadata gives, such as a cell of a row, of the same weight; or, of less, one that stands in 2 to 10 passages. Passages
-    that stand side by side in a document are linked.
+    metadata gives, or that stands in 2 to 10 passages, where it links those that have their title to themselves: such a
+    passage is about one thing. Parts of one document, and pages of one site, name what they have in common anyway.
     """
     n = len(contents.titles)
     titled = np.flatnonzero(contents.titles)
-    titles = np.unique(contents.titles[titled])
+    titles, place, counts = np.unique(contents.titles[titled], return_inverse=True, return_counts=True)
+    articles = np.zeros(n, dtype=np.bool_)
+    articles[titled] = counts[place] == 1
     rows, hashes = _mentions(contents, titles)
-    others, names = _names(contents, titles)
-    given = np.unique(contents.names[(contents.names & 1) == 1] & ~1)
+    others, names, given = _names(contents, titles, articles)
     entities = np.unique(np.concatenate([titles, names]))
-    m = len(entities)
     own = _matrix(titled, contents.titles[titled], entities, n)
     mentions = _matrix(np.concatenate([rows, others]), np.concatenate([hashes, names]), entities, n)
     mentions = mentions - mentions.multiply(own)
@@ -55,11 +64,13 @@ def linked(contents: Contents) -> Links:
     common = np.asarray((mentions + own).sum(axis=0)).ravel()
     rarity = np.log1p(n / np.maximum(common, 1)) / np.log1p(max(n, 1))
     rarity[np.asarray(mentions.sum(axis=0)).ravel() > max(_HUB, _HUB_SHARE * n)] = 0
-    # What is given is known to name something, as a title is; a run of capitals may.
-    rarity *= np.where(is_among(entities, titles) | is_among(entities, given), 1.0, _NAME)
-    weights = (_TITLE * own + mentions @ diags(rarity)).tocsr()
+    rarity *= np.where(is_among(entities, titles), 1.0, _NAME)
+    weights = (own + mentions @ diags(rarity)).tocsr()
     weights.eliminate_zeros()
-    return Links(n, entities, weights, common, _transitions(weights, contents.documents, m))
+    shared, spread = weights @ diags(_inverse(weights, 0)), diags(_inverse(weights, 1)) @ weights
+    back = np.asarray(shared.multiply(spread).sum(axis=1)).ravel()
+    matrices = spread.T.tocsr().astype(np.float32), shared.tocsr().astype(np.float32), back.astype(np.float32)
+    return Links(entities, np.union1d(titles, given), weights, common, *matrices)
 
 
 def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
@@ -81,18 +92,17 @@ def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
     return rows, hashes
 
 
-def _names(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
-    """The passages that name what is no title, and these names: rare ones that several passages share, and given ones."""
+def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) -> tuple[Numbers, Hashes, Hashes]:
+    """The passages that name what is no title, and these names, rare ones of articles and given ones; and which are given."""
     owners = np.repeat(np.arange(len(contents.name_offsets) - 1), np.diff(contents.name_offsets))
-    plain = contents.names & ~1
+    plain, marked = contents.names & ~1, (contents.names & 1) == 1
     kept, place, counts = np.unique(plain, return_inverse=True, return_counts=True)
     given = np.zeros(len(kept), dtype=np.bool_)
-    given[place[(contents.names & 1) == 1]] = True
-    use = ~is_among(kept, titles) & (counts > 1) & (given | (counts <= _FEW))
+    given[place[marked]] = True
     # A given name may be a title too.
-    use |= given & is_among(kept, titles)
-    chosen = use[place] if len(kept) else np.zeros(0, dtype=np.bool_)
-    return owners[chosen], plain[chosen]
+    use = np.where(given, (counts > 1) | is_among(kept, titles), ~is_among(kept, titles) & (counts > 1) & (counts <= _FEW))
+    chosen = use[place] & (given[place] | articles[owners]) if len(kept) else np.zeros(0, dtype=np.bool_)
+    return owners[chosen], plain[chosen], kept[given & use]
 
 
 def _matrix(rows: Numbers, hashes: Hashes, entities: Hashes, n: int) -> csr_matrix:
@@ -102,11 +112,8 @@ def _matrix(rows: Numbers, hashes: Hashes, entities: Hashes, n: int) -> csr_matr
     return found
 
 
-def _transitions(weights: csr_matrix, documents: Hashes, m: int) -> csr_matrix:
-    n = len(documents)
-    first = np.flatnonzero((documents[1:] == documents[:-1]) & (documents[1:] != 0)) if n else np.zeros(0, dtype=np.int64)
-    beside = csr_matrix((np.full(len(first), _BESIDE), (first, first + 1)), shape=(n, n))
-    whole = vstack([hstack([beside + beside.T, weights]), hstack([weights.T, csr_matrix((m, m))])]).tocsr()
-    sums = np.asarray(whole.sum(axis=0)).ravel()
+def _inverse(weights: csr_matrix, axis: int) -> npt.NDArray[np.float64]:
+    sums = np.asarray(weights.sum(axis=axis)).ravel()
     sums[sums == 0] = 1
-    return (whole @ diags(1 / sums)).astype(np.float32).tocsr()
+    found: npt.NDArray[np.float64] = 1 / sums
+    return found

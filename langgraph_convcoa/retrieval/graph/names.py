@@ -36,16 +36,14 @@ class Names(NamedTuple):
     """What a passage names.
 
     `title` is the hash of its title without what stands in brackets at the end, 0 where there is none that a text could name,
-    and `words` and `first` are how many words that has and the hash of the first. `document` tells the document that the
-    passage is a part of, 0 where it is the whole.
+    and `words` and `first` are how many words that has and the hash of the first.
     """
 
     tokens: Hashes  # Each word of the text, marked where it is not in lower case.
-    names: Hashes  # Runs of words with capitals, once each; those that its metadata gives are marked.
+    names: Hashes  # Where it has a title runs of words with capitals, once each; marked those that its metadata gives.
     title: int
     words: int
     first: int
-    document: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +57,6 @@ class Contents:
     titles: Hashes  # (n,)
     words: Numbers  # (n,)
     firsts: Hashes  # (n,)
-    documents: Hashes  # (n,)
 
 
 class Named(NamedTuple):
@@ -84,19 +81,18 @@ def names_of(passage: Document) -> Names:
         (True, True)
     """
     text, title = _words(passage.page_content), _words(_unqualified(passage_title(passage)))
-    runs = {run.hash for words in (text, title) for run in _runs(words)}
+    title_hash = name_hash(_unqualified(passage_title(passage))) if title else 0
+    # Only the names of what has a title of its own link passages.
+    runs = {run.hash for words in (text, title) for run in _runs(words)} if title_hash else set()
     given = {hashed | 1 for name in given_names(passage.metadata) if (hashed := name_hash(name))}
     names = np.array(sorted(runs | given), dtype=np.int64)
-    document = passage.metadata.get("document_id")
     plain = [word.hash & ~1 for word in title]
-    title_hash = name_hash(_unqualified(passage_title(passage))) if title else 0
     return Names(
         np.array([word.hash for word in text], dtype=np.int64),
         names,
         title_hash,
         len(plain) if title_hash else 0,
         plain[0] if title_hash else 0,
-        0 if document is None else _hash(f"\0{document}"),
     )
 
 

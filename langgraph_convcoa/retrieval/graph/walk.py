@@ -1,11 +1,14 @@
-"""The walk along an evidence graph: personalised PageRank from the first passages and the question's names (Page et al. 1999).
+"""The walk along an evidence graph, from the first passages and the question's names to what these name.
 
-What a question needs beyond the first passages often shares no word with it: it is named in them. The walk begins at the
-passages that the search found, by their scores, and at the names in the question; its mass ranks the passages.
+What a question needs beyond the first passages often shares no word with it: it is named in them. What the passages that the
+search found have by their scores, and the names in the question, is shared out along the links for a few steps, and nothing
+goes straight back to where it came from, as it does in personalised PageRank (Page et al. 1999): a passage without links loses
+nothing beside one that has many.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,41 +21,53 @@ from langgraph_convcoa.retrieval.graph.names import given_names, name_hash, name
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
     from langgraph_convcoa.retrieval.graph.links import Links
 
 Mass = npt.NDArray[np.float64]
 
-# How many passages the walk begins at, and how many nodes a path tells.
 FIRST = 100
-_LONGEST = 5
+"""How many passages the walk begins at."""
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Where a walk began and where it came to: the mass of each of the n + m nodes of a graph."""
+    """Where a walk began, and what came to each passage at each step."""
 
     links: Links
     question: str
-    damping: float
-    start: Mass
-    mass: Mass
+    named: Mass  # (m,), of each entity at first.
+    steps: Sequence[Mass]  # (n,) each, of each passage: at first, after one step, and so on.
 
     @property
     def passages(self) -> Mass:
-        """(n,), of each passage."""
-        return self.mass[: self.links.passages]
+        """(n,), what came to each passage altogether."""
+        came: Mass = np.sum(self.steps, axis=0)
+        return came
 
     def trail(self, passage: int) -> list[int]:
-        """The nodes by which most of a passage's mass came, each once, the passage last."""
-        trail, transitions = [passage], self.links.transitions
-        while len(trail) < _LONGEST:
-            node = trail[0]
-            row = slice(transitions.indptr[node], transitions.indptr[node + 1])
-            came = transitions.indices[row]
-            flows = np.where(np.isin(came, trail), 0, transitions.data[row] * self.mass[came])
-            if not len(came) or self.damping * flows.max() <= (1 - self.damping) * self.start[node] or not flows.max():
+        """The nodes by which most came to a passage that links raised above others, itself the last; none where they did not.
+
+        Node i < n is a passage, n + e an entity.
+        """
+        first, came = self.steps[0], self.passages
+        if np.count_nonzero(first > first[passage]) <= np.count_nonzero(came > came[passage]):
+            return []
+        links, trail = self.links, [passage]
+        for before in range(int(np.argmax([step[passage] for step in self.steps[1:]])), -1, -1):
+            entities, shares = _row(links.to_passages, trail[0])
+            # What each of the entities had of the question itself, and of each passage but this one.
+            named = self.named[entities] * (before == 0)
+            had = [_row(links.to_entities, entity) for entity in entities.tolist()]
+            flows = [np.where(sources == trail[0], 0, part * self.steps[before][sources]) for sources, part in had]
+            best = int(np.argmax(shares * (named + [flow.sum() for flow in flows])))
+            entity, source = links.passages + int(entities[best]), int(had[best][0][flows[best].argmax()])
+            if named[best] >= flows[best].max():
+                return [entity, *trail]
+            if source in trail:
                 break
-            trail.insert(0, int(came[flows.argmax()]))
+            trail = [source, entity, *trail]
         return trail
 
 
@@ -68,20 +83,21 @@ def walk(
         scores: Of each, best first.
         settings: The walk's.
     """
-    start = np.zeros(len(links.entities) + links.passages)
+    start, named = np.zeros(links.passages), np.zeros(len(links.entities))
     if len(first):
         shares = np.exp((scores[:FIRST] - scores[0]) / settings.temperature)
         start[first[:FIRST]] = shares / shares.sum()
-    named = np.unique([name.hash for name in names_in(question, links.entities)]).astype(np.int64)
-    if len(named):
-        places = np.searchsorted(links.entities, named)
+    names = np.unique([name.hash for name in names_in(question, links.names)]).astype(np.int64)
+    if len(names):
+        places = np.searchsorted(links.entities, names)
         weights = 1 / np.log1p(1 + links.common[places])
-        start[links.passages + places] = settings.names * weights / weights.sum()
-    start /= start.sum() or 1
-    mass = start.copy()
-    for _ in range(settings.steps):
-        mass = (1 - settings.damping) * start + settings.damping * (links.transitions @ mass)
-    return Walk(links, question, settings.damping, start, mass)
+        named[places] = settings.names * weights / weights.sum()
+    steps = [start]
+    for step in range(settings.steps):
+        there = links.to_entities @ steps[-1] + (named if step == 0 else 0)
+        # Without what would come back to the passage that it is from.
+        steps.append(settings.damping * np.maximum(links.to_passages @ there - links.back * steps[-1], 0))
+    return Walk(links, question, named, steps)
 
 
 def told(walked: Walk, trail: list[int], passages: dict[int, Document]) -> list[str]:
@@ -100,6 +116,12 @@ def told(walked: Walk, trail: list[int], passages: dict[int, Document]) -> list[
             ]
             path.append(f'"{_written(int(entities[node - n]), walked.question, beside)}"')
     return path
+
+
+def _row(matrix: csr_matrix, number: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """The places of a row that are not 0, and what is there."""
+    row = slice(matrix.indptr[number], matrix.indptr[number + 1])
+    return matrix.indices[row], matrix.data[row]
 
 
 def _title(passage: Document) -> str:

@@ -398,7 +398,7 @@ def put_approximate(index: Index, settings: ApproximateSettings | None) -> None:
 
 def put_graph(index: Index, settings: GraphSettings | None) -> None:
     """Keep with an index whether its searches walk along an evidence graph, and how."""
-    kept = None if settings is None else settings.model_dump()
+    kept = None if settings is None else settings == GraphSettings() or settings.model_dump()
     if index.head.settings.get("graph") != kept:
         index.put_settings({**index.head.settings, "graph": kept})
 

@@ -1,4 +1,7 @@
-"""Time and memory of an evidence graph of many passages: `python -m tests.retrieval.graph.size 100000`."""
+"""Time and memory of an evidence graph of many passages: `python -m tests.retrieval.graph.size 100000`.
+
+Passages and their vectors are made up; times are of one processor.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,38 @@ import random
 import resource
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.graph.index import GraphIndex
-from langgraph_convcoa.retrieval.graph.settings import GraphSettings
-from langgraph_convcoa.retrieval.graph.walk import FIRST, walk
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-WORDS = 120
+WORDS, QUESTIONS = 120, 20
 
 
-def passages(count: int):
+class MadeUp(Encoder):
+    """Vectors of the length of the default encoder's, at random."""
+
+    name, dimension, max_tokens = "made-up", 384, 256
+
+    def __init__(self) -> None:
+        self._chance = np.random.default_rng(0)
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split()) + 2
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        vectors = self._chance.normal(size=(len(texts), self.dimension)).astype(np.float32)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+        return self.encode_queries(texts)
+
+
+def passages(count: int) -> Iterator[Document]:
     """Passages of 120 words, each with a title of two, which name three other titles and eight names of a few passages."""
     random.seed(0)
     letters = "abcdefghijklmnopqrstuvwxyz"
@@ -29,28 +52,42 @@ def passages(count: int):
             text.insert(random.randrange(len(text)), names[random.randrange(count)])
         for _ in range(8):
             text.insert(random.randrange(len(text)), names[count + random.randrange(count)])
-        yield Document(" ".join(text), metadata={"title": names[number]})
+        yield Document(" ".join(text), id=str(number), metadata={"title": names[number]})
+
+
+def took(work: Callable[[], object]) -> float:
+    """Seconds of processor time."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def queries(retriever: HopfieldRetriever, questions: Sequence[str]) -> float:
+    """Milliseconds of processor time a question."""
+    return 1000 * float(np.median([took(lambda question=question: retriever.invoke(question)) for question in questions]))
+
+
+def megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
-    """Print what the graph takes."""
+    """Print what the graph takes, beside what the search takes without it."""
     count = int(sys.argv[1])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began = time.process_time()
-    index = GraphIndex(passages(count))
-    read = time.process_time()
-    links = index.links
-    linked = time.process_time()
-    took = []
-    for seed in range(20):
-        first = np.random.default_rng(seed).choice(count, FIRST, replace=False)
-        start = time.process_time()
-        walk(links, "Who was it?", first, np.linspace(1, 0, FIRST), GraphSettings())
-        took.append(time.process_time() - start)
-    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    once = 1000 * float(np.median(took))
-    print(f"{count} passages, {len(links.entities)} entities, {links.edges} links; {memory:.0f} MB at most")
-    print(f"processor time: read {read - began:.1f} s, linked {linked - read:.1f} s, a walk {once:.1f} ms")
+    made = list(passages(count))
+    retriever = HopfieldRetriever.from_documents(made, encoder=MadeUp(), dtype="int8", graph=None)
+    corpus = retriever.corpus
+    questions = [" ".join(random.choices(made[number].page_content.split(), k=8)) for number in range(QUESTIONS)]
+    retriever.invoke(questions[0])
+    before = megabytes()
+    built = took(lambda: corpus.graph.links(corpus.snapshot()))
+    memory = megabytes() - before
+    plain, walked = (queries(retriever.model_copy(update={"graph": graph}), questions) for graph in (False, True))
+    links, _ = corpus.graph.links(corpus.snapshot())
+    print(f"{count} passages, {len(links.entities)} entities, {links.edges} links")
+    print(
+        f"built in {built:.1f} s of processor time, {memory:.0f} MB more at most; a query {walked:.1f} ms, {plain:.1f} without"
+    )
 
 
 if __name__ == "__main__":

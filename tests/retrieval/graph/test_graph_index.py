@@ -1,20 +1,18 @@
 """The graph follows its corpus: whatever was added, replaced and deleted, it is the one of the passages that are there."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.graph.follow import GraphFollower
 from langgraph_convcoa.retrieval.graph.index import GraphIndex
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index, put_graph
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from tests.retrieval.conftest import BagOfWords
+from tests.retrieval.conftest import BagOfWords, as_anew, same_links
 
 NAMES = ["Ada Lovelace", "Charles Babbage", "London", "Engine (machine)", "Ada"]
 
@@ -23,18 +21,6 @@ def document(number, title, named, parts=1):
     text = " ".join(f"Here {NAMES[n]} met {NAMES[n - 1]} at the Royal Society." for n in named) or "Nothing."
     body = "\n\n".join([text] + [f"Part {part} about {NAMES[part % 5]} and {'words ' * 50}" for part in range(1, parts)])
     return Document(body, id=f"d{number}", metadata={"title": NAMES[title]} if title < len(NAMES) else {})
-
-
-def same(one, other):
-    np.testing.assert_array_equal(one.entities, other.entities)
-    np.testing.assert_array_equal(one.common, other.common)
-    for name in ("weights", "transitions"):
-        assert (getattr(one, name) != getattr(other, name)).nnz == 0
-
-
-def anew(corpus):
-    view = corpus.snapshot()
-    return GraphIndex(passage.document for passage in read(view)).links
 
 
 documents = st.builds(
@@ -56,7 +42,7 @@ def test_additions_and_deletions_leave_the_graph_of_what_is_there(steps):
     encoder, corpus, follower = BagOfWords(), MemoryCorpus(), GraphFollower()
     for step in steps:
         change(corpus, step, encoder)
-        same(follower.links(corpus.snapshot())[0], anew(corpus))
+        as_anew(follower, corpus)
 
 
 def test_an_index_on_disk_keeps_its_graph(tmp_path):
@@ -67,9 +53,9 @@ def test_an_index_on_disk_keeps_its_graph(tmp_path):
     for step in ("d3", document(1, 0, [2]), document(9, 3, [1]), "d9"):
         change(retriever.corpus, step, encoder)
         opened = Index(tmp_path / "index")
-        same(opened.graph.links(opened.snapshot())[0], anew(opened))
+        as_anew(opened.graph, opened)
     opened.compact()
-    same(opened.graph.links(opened.snapshot())[0], anew(opened))
+    as_anew(opened.graph, opened)
     assert HopfieldRetriever.from_pretrained(tmp_path / "index", encoder=encoder).graph
 
 
@@ -80,7 +66,7 @@ def test_what_was_deleted_is_not_in_the_file(tmp_path):
     Index(tmp_path / "index").delete(["d2"])
     kept, expected = GraphIndex.load(tmp_path / "index" / GRAPH_FILE), GraphIndex([made[0], made[1], made[3]])
     assert len(kept) == 3
-    same(kept.links, expected.links)
+    same_links(kept.links, expected.links)
 
 
 def test_a_graph_that_is_switched_off_is_not_kept(tmp_path):
@@ -110,22 +96,25 @@ def test_a_graph_that_is_missing_or_damaged_is_rebuilt(tmp_path, damage, caplog)
     file = tmp_path / "i" / GRAPH_FILE
     file.write_bytes(damage(file.read_bytes()))
     opened = Index(tmp_path / "i")
-    same(opened.graph.links(opened.snapshot())[0], anew(opened))
+    as_anew(opened.graph, opened)
     assert "evidence graph is rebuilt" in caplog.text
     with pytest.raises(RetrievalError):
         GraphIndex.load(file).check()
 
 
-def test_passages_without_titles_are_linked_by_the_rare_names_that_they_share():
-    texts = ["Here Ada Lovelace wrote.", "Then Ada Lovelace died.", "Nobody was there.", *["It was London."] * 11]
-    links = GraphIndex(Document(text) for text in texts).links
-    assert links.weights.getnnz(axis=1).tolist() == [1, 1, 0] + [0] * 11
+def test_the_rare_names_that_articles_share_link_them():
+    texts = ["Here Ada Lovelace wrote.", "Then Ada Lovelace died.", "Ada Lovelace is here.", *["It was London."] * 12]
+    titles = ["Notes", "Obituary", "", *[f"Page {n}" for n in range(11)], "Page 0"]
+    made = [Document(text, metadata={"title": title}) for text, title in zip(texts, titles, strict=True)]
+    # A passage without a title, and parts that share one, are about many things.
+    assert GraphIndex(made).links.weights.getnnz(axis=1).tolist() == [2, 2, 0] + [1] * 12
+    shared = [Document(text, metadata={"title": "Notes"}) for text in texts[:3]]
+    assert GraphIndex(shared).links.weights.getnnz(axis=1).tolist() == [1, 1, 1]
 
 
-def test_parts_of_a_document_are_linked_with_those_beside_them():
-    parts = [Document("x", metadata={"document_id": name}) for name in "aabb"]
-    transitions = GraphIndex(parts).links.transitions.toarray()
-    assert np.argwhere(transitions).tolist() == [[0, 1], [1, 0], [2, 3], [3, 2]]
+def test_where_nothing_has_a_title_or_given_names_nothing_is_linked():
+    assert GraphIndex([Document("Here Ada Lovelace wrote."), Document("Then Ada Lovelace died.")]).empty
+    assert not GraphIndex([Document("x", metadata={"entities": ["Ada Lovelace"]})]).empty
 
 
 def test_a_title_that_every_passage_names_links_nothing():
@@ -154,3 +143,21 @@ def test_a_million_rows_of_one_name_have_as_many_links_as_rows():
 def test_nothing_is_a_graph_too():
     links = GraphIndex().links
     assert (links.passages, len(links.entities), links.edges) == (0, 0, 0)
+
+
+def test_a_new_index_has_a_graph_and_one_that_was_made_without_keeps_none(tmp_path):
+    encoder = BagOfWords()
+    made = [document(n, n, [n]) for n in range(4)]
+    HopfieldRetriever.from_documents(made, encoder=encoder, path=tmp_path / "new")
+    assert (tmp_path / "new" / GRAPH_FILE).is_file()
+    assert HopfieldRetriever.from_pretrained(tmp_path / "new", encoder=encoder).graph is True
+    # As those that versions without graphs made: nothing is said of one.
+    old = Index.create(tmp_path / "old", encoder, settings={"k": 3})
+    old.add_documents(made, encoder)
+    opened = HopfieldRetriever.from_pretrained(tmp_path / "old", encoder=encoder)
+    assert opened.graph is None
+    assert all(found.metadata["certified"] for found in opened.invoke("Ada Lovelace"))
+    assert not (tmp_path / "old" / GRAPH_FILE).exists()
+    walked = HopfieldRetriever.from_pretrained(tmp_path / "old", encoder=encoder, graph=True)
+    as_anew(walked.corpus.graph, walked.corpus)
+    assert walked.graph is True

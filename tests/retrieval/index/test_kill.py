@@ -16,10 +16,12 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.corpus import read
-from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.graph.index import GraphIndex
+from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests import ROOT
 from tests.bounds import SECONDS, started
+from tests.retrieval.conftest import as_anew
 from tests.retrieval.index.writer import text, writer_encoder
 
 KILLS = 50
@@ -70,9 +72,12 @@ def contents(folder):
 
 
 def test_a_writer_killed_at_50_random_moments_leaves_50_readable_indexes(tmp_path, encoder, capsys):
-    """Each writer goes on with the index that the last one was killed over; what was reported as done must stand."""
+    """Each writer goes on with the index that the last one was killed over; what was reported as done must stand.
+
+    The file of the evidence graph is never in parts, and the graph is the one of the documents that are there.
+    """
     folder = tmp_path / "index"
-    Index.create(folder, encoder, dtype="int8")
+    assert Index.create(folder, encoder, dtype="int8", settings={"graph": True}).save_graph()
     expected: dict[int, str] = {}
     chance, readable, reported = random.Random(0), 0, 0
     with writers_to(folder) as writers:
@@ -88,6 +93,8 @@ def test_a_writer_killed_at_50_random_moments_leaves_50_readable_indexes(tmp_pat
                 reported += 1
             held = contents(folder)
             readable += 1
+            GraphIndex.load(folder / GRAPH_FILE).check()
+            as_anew((opened := Index(folder)).graph, opened)
             # The one change that was under way may have been committed without having been reported.
             differing = [number for number in held.keys() | expected.keys() if held.get(number) != expected.get(number)]
             assert len(differing) <= 1

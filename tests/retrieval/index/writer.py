@@ -25,6 +25,12 @@ def text(number: int) -> str:
     return " ".join(f"Sentence {part} of document {number} speaks of subject{number}." for part in range(1 + number % 9))
 
 
+def document(number: int, content: int) -> Document:
+    """One that is linked with others in an evidence graph."""
+    metadata = {"title": f"Document {number}", "entities": [f"subject {number % 5}"]}
+    return Document(text(content), id=str(number), metadata=metadata)
+
+
 def write(folder: str) -> None:
     encoder = writer_encoder()
     index = Index(folder)
@@ -33,7 +39,7 @@ def write(folder: str) -> None:
     for number in range(start, start + 100_000):
         if number % 10 == 9:
             # Now and then everything else that writes.
-            index.update([Document(text(number), id=str(number - 1))], encoder)
+            index.update([document(number - 1, number)], encoder)
             print("updated", number - 1, flush=True)
             # Where the writer before was killed after this deletion, it is done.
             if number - 2 >= start or number - 2 in held:
@@ -41,7 +47,7 @@ def write(folder: str) -> None:
                 print("deleted", number - 2, flush=True)
         if number % 40 == 39:
             index.compact()
-        index.add_documents([Document(text(number), id=str(number))], encoder)
+        index.add_documents([document(number, number)], encoder)
         print("added", number, flush=True)
 
 
