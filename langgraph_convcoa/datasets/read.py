@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.datasets.formats import conversations, multi_hop, questions
+from langgraph_convcoa.datasets.formats import conversations, heterogeneous, multi_hop, questions
 from langgraph_convcoa.datasets.formats.conversations import is_beir, query_files, read_beir, resolve_pages
 from langgraph_convcoa.datasets.passages import collect_passages, passage_files
 from langgraph_convcoa.datasets.queries import Dataset, Entries, Query, splits_of
@@ -20,7 +20,8 @@ from langgraph_convcoa.errors import InputError
 
 KNOWN = (
     "a folder of queries.jsonl and corpus.jsonl (gzipped or not), or files of QReCC, TopiOCQA, QuAC, CoQA, MTRAG, "
-    "WebQuestions, BIG-bench, Social IQa, TruthfulQA, StrategyQA, FEVER, ASQA, HotpotQA, 2WikiMultiHopQA or MuSiQue"
+    "WebQuestions, BIG-bench, Social IQa, TruthfulQA, StrategyQA, FEVER, ASQA, HotpotQA, 2WikiMultiHopQA, "
+    "MuSiQue, CompMix or TimeQuestions"
 )
 _FIELDS = ("id", "question", "history", "gold", "rewrite", "answer", "answers", "split", "conversation_id")
 _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Path, Iterable[Row]], Entries]], ...] = (
@@ -37,6 +38,8 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Path, Iterable
     ({"ambiguous_question"}, questions.read_asqa),
     (multi_hop.is_hotpotqa, multi_hop.read_hotpotqa),
     (multi_hop.is_musique, multi_hop.read_musique),
+    (heterogeneous.is_compmix, heterogeneous.read_compmix),
+    (heterogeneous.TIMEQUESTIONS, heterogeneous.read_timequestions),
 )
 """Readers of published formats, with what recognises the first row of a file: a function, or the keys that it has."""
 
@@ -55,8 +58,9 @@ def load_dataset(
 
     Published formats are recognised by their content: QReCC, TopiOCQA, QuAC, CoQA, MTRAG's generation tasks, folders in BEIR's
     form (MTRAG's retrieval), and those of Pan et al. 2024a: WebQuestions, BIG-bench's JSON tasks, Social IQa, TruthfulQA,
-    StrategyQA, FEVER and ASQA; and HotpotQA, 2WikiMultiHopQA and MuSiQue, whose questions need several passages. A file's
-    split is what its name tells (train, dev or val, test). Passages are those that the files carry, and those of passage files
+    StrategyQA, FEVER and ASQA; HotpotQA, 2WikiMultiHopQA and MuSiQue, whose questions need several passages; and CompMix and
+    TimeQuestions, whose answers stand in text, tables or a knowledge base, none of which they carry. A file's split is what
+    its name tells (train, dev or val, test). Passages are those that the files carry, and those of passage files
     (.jsonl, .tsv, gzipped or not) in the same folder.
 
     Args:

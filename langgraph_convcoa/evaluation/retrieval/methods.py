@@ -72,6 +72,7 @@ RETRIEVER = {
     "hybrid": Method("HopfieldRetriever without a walk along the evidence graph (or hopfield)", "t + 2"),
     "graph": Method("HopfieldRetriever as it comes, with a walk along the evidence graph of the passages", "t + 2"),
     "graph-without-walk": Method("graph without a step: the ranking that its walk begins at, which is hybrid's", "t + 2"),
+    "graph-one-step": Method("graph with one link in a row followed", "t + 2"),
     "untrained-dense": Method("untrained without BM25", "t + 1"),
     "untrained": Method("HopfieldRetriever without what training gave", "t + 1"),
     "trained-dense": Method("trained without BM25", "t + 2", ("model",)),

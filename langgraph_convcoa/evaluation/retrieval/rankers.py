@@ -38,6 +38,7 @@ Ranker = Callable[[Sequence[Query]], list[list[str]]]
 Reader = Callable[[Sequence[Query]], list[str]]
 """What is read of each question in its conversation: a text that stands for both."""
 
+_STEPS = {"without-walk": 0, "one-step": 1}
 _ALIASES = {"hopfield": "hybrid", "dense": "hybrid-dense"}
 
 
@@ -108,7 +109,7 @@ class Rankers:
             return self._bm25()
         kind, _, channel = name.partition("-")
         if kind == "graph":
-            settings = GraphSettings(steps=0) if channel else True
+            settings = GraphSettings(steps=_STEPS[channel]) if channel else True
             return self._search(self._retriever("hybrid").model_copy(update={"graph": settings}))
         if kind in ("hybrid", "untrained", "trained"):
             retriever = self._retriever(kind)
