@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +14,12 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Numbers, Passage, View
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.graph.links import Links
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, told, walk
 from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, needs_graph
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
-
-if TYPE_CHECKING:
-    from langgraph_convcoa.retrieval.graph.links import Links
 
 _OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "graph_path"})
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from langgraph_convcoa.retrieval.corpus import Numbers, View
 from langgraph_convcoa.retrieval.graph.index import GraphIndex
+from langgraph_convcoa.retrieval.graph.links import Links
 from langgraph_convcoa.retrieval.hybrid.follow import PassageFollower
-
-if TYPE_CHECKING:
-    from langgraph_convcoa.retrieval.graph.links import Links
 
 
 class GraphFollower(PassageFollower[GraphIndex]):

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
+from langgraph_convcoa.retrieval.graph.links import Links, linked
 from langgraph_convcoa.retrieval.graph.names import Contents, names_of
-
-if TYPE_CHECKING:
-    from langgraph_convcoa.retrieval.graph.links import Links
 
 _KIND = "evidence graph"
 _VERSION = 2
@@ -30,8 +27,8 @@ class GraphIndex:
     Example:
         >>> film = Document("It was directed by Tim Burton.", metadata={"title": "Ed Wood (film)"})
         >>> index = GraphIndex([film, Document("He was born in 1958.", metadata={"title": "Tim Burton"})])
-        >>> index.links.edges, index.links.weights.getnnz(axis=1).tolist()
-        (3, [2, 1])
+        >>> index.links.edges, index.links.owners.tolist()
+        (3, [0, 0, 1])
     """
 
     def __init__(self, passages: Iterable[Document] = (), *, source: str = "") -> None:
@@ -50,9 +47,6 @@ class GraphIndex:
     def links(self) -> Links:
         """The graph; an object that does not change."""
         if self._links is None:
-            # Only where a graph is walked along: it imports scipy.
-            from langgraph_convcoa.retrieval.graph.links import linked
-
             self._links = linked(self._checked())
         return self._links
 

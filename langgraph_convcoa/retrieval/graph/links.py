@@ -1,4 +1,4 @@
-"""Links of an evidence graph: which passages name which entities, as sparse matrices between passages and entities."""
+"""Links of an evidence graph: which passages name which entities."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix, diags
 
 from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, Numbers, is_among, joined_hashes
 
@@ -15,31 +14,55 @@ _HUB_SHARE, _HUB = 0.05, 5
 # Names that are no title link passages where they stand in so few of them, by this weight.
 _FEW, _NAME = 10, 0.3
 
+Places = npt.NDArray[np.int32]
+Amounts = npt.NDArray[np.float64]
+Shares = npt.NDArray[np.float32]
+
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The graph of n passages and m entities: each link is between a passage and an entity.
+    """The graph of n passages and m entities: links between a passage and an entity, in the order of the passages.
 
     A passage shares what it has among its entities, by weight, and an entity among its passages.
     """
 
+    passages: int  # n
     entities: Hashes  # (m,), growing: the hash of each entity's name.
     names: Hashes  # Growing: those of them that a question names, titles and given ones.
-    weights: csr_matrix  # (n, m), of the link from a passage to an entity.
-    common: npt.NDArray[np.float64]  # (m,), in how many passages an entity stands.
-    to_entities: csr_matrix  # (m, n): columns sum to one where a passage has a link.
-    to_passages: csr_matrix  # (n, m): columns sum to one.
-    back: npt.NDArray[np.float32]  # (n,), the share of each passage that comes back to it from its entities.
-
-    @property
-    def passages(self) -> int:
-        """How many passages there are, n."""
-        return int(self.weights.shape[0])
+    common: Numbers  # (m,), in how many passages an entity stands.
+    owners: Places  # The passage of each link, growing.
+    named: Places  # The entity of each link.
+    shares: Shares  # What of the passage's goes along each link to the entity; of a passage they sum to one.
+    parts: Shares  # What of the entity's goes along it to the passage; of an entity they sum to one.
+    back: Shares  # (n,), what of each passage's comes back to it from its entities.
+    by_entity: Places  # The links in the order of their entities.
+    passage_offsets: Numbers  # (n + 1,), where the links of each passage begin.
+    entity_offsets: Numbers  # (m + 1,), where those of each entity begin in `by_entity`.
 
     @property
     def edges(self) -> int:
         """How many links there are."""
-        return int(self.weights.nnz)
+        return len(self.owners)
+
+    def to_entities(self, amounts: Amounts) -> Amounts:
+        """What comes to each entity of what passages have; the time is that of the links of those that have any."""
+        links = _runs(self.passage_offsets, np.flatnonzero(amounts))
+        found: Amounts = np.bincount(self.named[links], self.shares[links] * amounts[self.owners[links]], len(self.entities))
+        return found
+
+    def to_passages(self, amounts: Amounts) -> Amounts:
+        """What comes to each passage of what entities have."""
+        links = self.by_entity[_runs(self.entity_offsets, np.flatnonzero(amounts))]
+        found: Amounts = np.bincount(self.owners[links], self.parts[links] * amounts[self.named[links]], self.passages)
+        return found
+
+    def of_passage(self, passage: int) -> slice:
+        """The links of a passage."""
+        return slice(int(self.passage_offsets[passage]), int(self.passage_offsets[passage + 1]))
+
+    def of_entity(self, entity: int) -> Places:
+        """The links of an entity."""
+        return self.by_entity[self.entity_offsets[entity] : self.entity_offsets[entity + 1]]
 
 
 def linked(contents: Contents) -> Links:
@@ -57,20 +80,44 @@ def linked(contents: Contents) -> Links:
     rows, hashes = _mentions(contents, titles)
     others, names, given = _names(contents, titles, articles)
     entities = np.unique(np.concatenate([titles, names]))
-    own = _matrix(titled, contents.titles[titled], entities, n)
-    mentions = _matrix(np.concatenate([rows, others]), np.concatenate([hashes, names]), entities, n)
-    mentions = mentions - mentions.multiply(own)
-    mentions.eliminate_zeros()
-    common = np.asarray((mentions + own).sum(axis=0)).ravel()
+    m = max(len(entities), 1)
+    # A link as one number: its passage times m plus its entity.
+    own = titled * m + np.searchsorted(entities, contents.titles[titled])
+    found = np.concatenate([rows, others]) * m + np.searchsorted(entities, np.concatenate([hashes, names]))
+    mentions = np.setdiff1d(found, own)
+    mentioned = np.bincount(mentions % m, minlength=len(entities))
+    common = mentioned + np.bincount(own % m, minlength=len(entities))
     rarity = np.log1p(n / np.maximum(common, 1)) / np.log1p(max(n, 1))
-    rarity[np.asarray(mentions.sum(axis=0)).ravel() > max(_HUB, _HUB_SHARE * n)] = 0
+    rarity[mentioned > max(_HUB, _HUB_SHARE * n)] = 0
     rarity *= np.where(is_among(entities, titles), 1.0, _NAME)
-    weights = (own + mentions @ diags(rarity)).tocsr()
-    weights.eliminate_zeros()
-    shared, spread = weights @ diags(_inverse(weights, 0)), diags(_inverse(weights, 1)) @ weights
-    back = np.asarray(shared.multiply(spread).sum(axis=1)).ravel()
-    matrices = spread.T.tocsr().astype(np.float32), shared.tocsr().astype(np.float32), back.astype(np.float32)
-    return Links(entities, np.union1d(titles, given), weights, common, *matrices)
+    links = np.concatenate([own, mentions])
+    weights = np.concatenate([np.ones(len(own)), rarity[mentions % m]])
+    order = np.argsort(links)
+    order = order[weights[order] > 0]
+    owners, named, weights = links[order] // m, links[order] % m, weights[order]
+    shares = weights / np.bincount(owners, weights, n)[owners]
+    parts = weights / np.bincount(named, weights, len(entities))[named]
+    return Links(
+        n,
+        entities,
+        np.union1d(titles, given),
+        common,
+        owners.astype(np.int32),
+        named.astype(np.int32),
+        shares.astype(np.float32),
+        parts.astype(np.float32),
+        np.bincount(owners, shares * parts, n).astype(np.float32),
+        np.argsort(named, kind="stable").astype(np.int32),
+        np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n))]),
+        np.concatenate([[0], np.cumsum(np.bincount(named, minlength=len(entities)))]),
+    )
+
+
+def _runs(offsets: Numbers, chosen: Numbers) -> Numbers:
+    """The places from each chosen one's offset to the next."""
+    sizes = offsets[chosen + 1] - offsets[chosen]
+    ends = np.cumsum(sizes)
+    return np.repeat(offsets[chosen] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
 
 
 def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:
@@ -103,17 +150,3 @@ def _names(contents: Contents, titles: Hashes, articles: npt.NDArray[np.bool_]) 
     use = np.where(given, (counts > 1) | is_among(kept, titles), ~is_among(kept, titles) & (counts > 1) & (counts <= _FEW))
     chosen = use[place] & (given[place] | articles[owners]) if len(kept) else np.zeros(0, dtype=np.bool_)
     return owners[chosen], plain[chosen], kept[given & use]
-
-
-def _matrix(rows: Numbers, hashes: Hashes, entities: Hashes, n: int) -> csr_matrix:
-    found = csr_matrix((np.ones(len(rows)), (rows, np.searchsorted(entities, hashes))), shape=(n, len(entities)))
-    found.sum_duplicates()
-    found.data[:] = 1
-    return found
-
-
-def _inverse(weights: csr_matrix, axis: int) -> npt.NDArray[np.float64]:
-    sums = np.asarray(weights.sum(axis=axis)).ravel()
-    sums[sums == 0] = 1
-    found: npt.NDArray[np.float64] = 1 / sums
-    return found

@@ -10,25 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.documents.split import document_id, passage_title
+from langgraph_convcoa.retrieval.graph.links import Links
 from langgraph_convcoa.retrieval.graph.names import given_names, name_hash, names_in
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
-    from langgraph_convcoa.retrieval.graph.links import Links
 
 Mass = npt.NDArray[np.float64]
 
 FIRST = 100
-"""How many passages the walk begins at."""
+"""How many passages the walk begins at, and goes on from at each step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +36,7 @@ class Walk:
     named: Mass  # (m,), of each entity at first.
     steps: Sequence[Mass]  # (n,) each, of each passage: at first, after one step, and so on.
 
-    @property
+    @cached_property
     def passages(self) -> Mass:
         """(n,), what came to each passage altogether."""
         came: Mass = np.sum(self.steps, axis=0)
@@ -56,13 +52,18 @@ class Walk:
             return []
         links, trail = self.links, [passage]
         for before in range(int(np.argmax([step[passage] for step in self.steps[1:]])), -1, -1):
-            entities, shares = _row(links.to_passages, trail[0])
+            ways = links.of_passage(trail[0])
+            entities = links.named[ways]
             # What each of the entities had of the question itself, and of each passage but this one.
             named = self.named[entities] * (before == 0)
-            had = [_row(links.to_entities, entity) for entity in entities.tolist()]
-            flows = [np.where(sources == trail[0], 0, part * self.steps[before][sources]) for sources, part in had]
-            best = int(np.argmax(shares * (named + [flow.sum() for flow in flows])))
-            entity, source = links.passages + int(entities[best]), int(had[best][0][flows[best].argmax()])
+            had = [links.of_entity(entity) for entity in entities.tolist()]
+            sources = [links.owners[one] for one in had]
+            flows = [
+                np.where(passages == trail[0], 0, links.shares[one] * self.steps[before][passages])
+                for one, passages in zip(had, sources, strict=True)
+            ]
+            best = int(np.argmax(links.parts[ways] * (named + [flow.sum() for flow in flows])))
+            entity, source = links.passages + int(entities[best]), int(sources[best][flows[best].argmax()])
             if named[best] >= flows[best].max():
                 return [entity, *trail]
             if source in trail:
@@ -94,10 +95,18 @@ def walk(
         named[places] = settings.names * weights / weights.sum()
     steps = [start]
     for step in range(settings.steps):
-        there = links.to_entities @ steps[-1] + (named if step == 0 else 0)
+        here = _greatest(steps[-1])
+        there = links.to_entities(here) + (named if step == 0 else 0)
         # Without what would come back to the passage that it is from.
-        steps.append(settings.damping * np.maximum(links.to_passages @ there - links.back * steps[-1], 0))
+        steps.append(settings.damping * np.maximum(links.to_passages(there) - links.back * here, 0))
     return Walk(links, question, named, steps)
+
+
+def _greatest(amounts: Mass) -> Mass:
+    """Those that the walk goes on from, so that its time does not grow with the passages; 0 for the others."""
+    if np.count_nonzero(amounts) <= FIRST:
+        return amounts
+    return np.where(amounts >= np.partition(amounts, -FIRST)[-FIRST], amounts, 0)
 
 
 def told(walked: Walk, trail: list[int], passages: dict[int, Document]) -> list[str]:
@@ -116,12 +125,6 @@ def told(walked: Walk, trail: list[int], passages: dict[int, Document]) -> list[
             ]
             path.append(f'"{_written(int(entities[node - n]), walked.question, beside)}"')
     return path
-
-
-def _row(matrix: csr_matrix, number: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """The places of a row that are not 0, and what is there."""
-    row = slice(matrix.indptr[number], matrix.indptr[number + 1])
-    return matrix.indices[row], matrix.data[row]
 
 
 def _title(passage: Document) -> str:
