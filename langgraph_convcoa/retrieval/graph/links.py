@@ -47,14 +47,12 @@ class Links:
     def to_entities(self, amounts: Amounts) -> Amounts:
         """What comes to each entity of what passages have; the time is that of the links of those that have any."""
         links = _runs(self.passage_offsets, np.flatnonzero(amounts))
-        found: Amounts = np.bincount(self.named[links], self.shares[links] * amounts[self.owners[links]], len(self.entities))
-        return found
+        return _summed(self.named[links], self.shares[links] * amounts[self.owners[links]], len(self.entities))
 
     def to_passages(self, amounts: Amounts) -> Amounts:
         """What comes to each passage of what entities have."""
         links = self.by_entity[_runs(self.entity_offsets, np.flatnonzero(amounts))]
-        found: Amounts = np.bincount(self.owners[links], self.parts[links] * amounts[self.named[links]], self.passages)
-        return found
+        return _summed(self.owners[links], self.parts[links] * amounts[self.named[links]], self.passages)
 
     def of_passage(self, passage: int) -> slice:
         """The links of a passage."""
@@ -95,8 +93,8 @@ def linked(contents: Contents) -> Links:
     order = np.argsort(links)
     order = order[weights[order] > 0]
     owners, named, weights = links[order] // m, links[order] % m, weights[order]
-    shares = weights / np.bincount(owners, weights, n)[owners]
-    parts = weights / np.bincount(named, weights, len(entities))[named]
+    shares = weights / _summed(owners, weights, n)[owners]
+    parts = weights / _summed(named, weights, len(entities))[named]
     return Links(
         n,
         entities,
@@ -106,11 +104,15 @@ def linked(contents: Contents) -> Links:
         named.astype(np.int32),
         shares.astype(np.float32),
         parts.astype(np.float32),
-        np.bincount(owners, shares * parts, n).astype(np.float32),
+        _summed(owners, shares * parts, n).astype(np.float32),
         np.argsort(named, kind="stable").astype(np.int32),
         np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n))]),
         np.concatenate([[0], np.cumsum(np.bincount(named, minlength=len(entities)))]),
     )
+
+
+def _summed(places: npt.NDArray[np.integer], amounts: Amounts, count: int) -> Amounts:
+    return np.asarray(np.bincount(places, amounts, count), dtype=np.float64)
 
 
 def _runs(offsets: Numbers, chosen: Numbers) -> Numbers:
