@@ -52,8 +52,8 @@ class GraphIndex:
 
     @property
     def empty(self) -> bool:
-        """Whether there is surely no link, as where no passage has a title: it costs nothing to know."""
-        return not self._contents.titles.any() and not len(self._contents.names)
+        """Whether no passage has a title or given names, so that nothing is linked."""
+        return not self._contents.titles.any() and not (self._contents.names & 1).any()
 
     def add(self, passages: Iterable[Document], keys: npt.NDArray[np.int64] | None = None) -> None:
         """Append passages, with their keys; numbered from `len(index)` on when None."""

@@ -67,8 +67,9 @@ def linked(contents: Contents) -> Links:
     """The graph of what passages name; it depends on nothing else, whatever was added and deleted before.
 
     An entity is a title, linked to its passages and, by weight of its rarity, to those whose text names it; or a name that
-    metadata gives, or that stands in 2 to 10 passages, where it links those that have their title to themselves: such a
-    passage is about one thing. Parts of one document, and pages of one site, name what they have in common anyway.
+    metadata gives, such as a cell of a row, of the same weight; or, of less, one that stands in 2 to 10 passages, where it
+    links those that have their title to themselves: such a passage is about one thing. Parts of one document, and pages of
+    one site, name what they have in common anyway.
     """
     n = len(contents.titles)
     titled = np.flatnonzero(contents.titles)
@@ -77,7 +78,7 @@ def linked(contents: Contents) -> Links:
     articles[titled] = counts[place] == 1
     rows, hashes = _mentions(contents, titles)
     others, names, given = _names(contents, titles, articles)
-    entities = np.unique(np.concatenate([titles, names]))
+    entities, certain = np.unique(np.concatenate([titles, names])), np.union1d(titles, given)
     m = max(len(entities), 1)
     # A link as one number: its passage times m plus its entity.
     own = titled * m + np.searchsorted(entities, contents.titles[titled])
@@ -87,7 +88,8 @@ def linked(contents: Contents) -> Links:
     common = mentioned + np.bincount(own % m, minlength=len(entities))
     rarity = np.log1p(n / np.maximum(common, 1)) / np.log1p(max(n, 1))
     rarity[mentioned > max(_HUB, _HUB_SHARE * n)] = 0
-    rarity *= np.where(is_among(entities, titles), 1.0, _NAME)
+    # What is given is known to name something, as a title is; a run of capitals may.
+    rarity *= np.where(is_among(entities, certain), 1.0, _NAME)
     links = np.concatenate([own, mentions])
     weights = np.concatenate([np.ones(len(own)), rarity[mentions % m]])
     order = np.argsort(links)
@@ -98,7 +100,7 @@ def linked(contents: Contents) -> Links:
     return Links(
         n,
         entities,
-        np.union1d(titles, given),
+        certain,
         common,
         owners.astype(np.int32),
         named.astype(np.int32),

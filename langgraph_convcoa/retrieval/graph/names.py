@@ -40,7 +40,7 @@ class Names(NamedTuple):
     """
 
     tokens: Hashes  # Each word of the text, marked where it is not in lower case.
-    names: Hashes  # Where it has a title runs of words with capitals, once each; marked those that its metadata gives.
+    names: Hashes  # Runs of words with capitals, once each; those that its metadata gives are marked.
     title: int
     words: int
     first: int
@@ -82,8 +82,7 @@ def names_of(passage: Document) -> Names:
     """
     text, title = _words(passage.page_content), _words(_unqualified(passage_title(passage)))
     title_hash = name_hash(_unqualified(passage_title(passage))) if title else 0
-    # Only the names of what has a title of its own link passages.
-    runs = {run.hash for words in (text, title) for run in _runs(words)} if title_hash else set()
+    runs = {run.hash for words in (text, title) for run in _runs(words)}
     given = {hashed | 1 for name in given_names(passage.metadata) if (hashed := name_hash(name))}
     names = np.array(sorted(runs | given), dtype=np.int64)
     plain = [word.hash & ~1 for word in title]
