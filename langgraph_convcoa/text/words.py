@@ -50,6 +50,15 @@ _WINDOW = 4_000
 """Characters that are split at once, and of the longest sentence."""
 
 
+_COUNTS = re.compile(
+    r"(?<!\d )(?<!\w)(?:[Vv]ols?|[Cc]h(?:s|aps?)?|[Ss]ecs?|[Ff]igs?|[Ee]qs?|[Bb]ks?|[Pp]ts?|[Aa]rts?|[Pp]aras?|[Oo]pp?)\.\Z"
+)
+_BEGINS = frozenset("0123456789IVXLC")
+_COUNTED = re.compile(
+    r"[^\S\n]+(?:\d|(?=[IVXLC])(?:X[LC]|L?X{0,3})(?:I[XV]|V?I{0,3})(?!\w)(?!(?<= I) (?!&|and |to |or |through )))"
+)
+
+
 class Sentence(NamedTuple):
     """A sentence and where it stands: `text == source[start:end]`."""
 
@@ -59,21 +68,30 @@ class Sentence(NamedTuple):
 
 
 def sentences(text: str, language: str = "en") -> list[Sentence]:
-    """Split text into sentences, without the white space around them.
+    """Split text into sentences, without the white space around them; "Vols. I & II" stays in its own.
 
     Example:
         >>> [s.text for s in sentences("Dr. Hopfield wrote it in 1982. It has 2 parts.")]
         ['Dr. Hopfield wrote it in 1982.', 'It has 2 parts.']
     """
-    found, position = [], 0
+    found: list[Sentence] = []
+    position = 0
     for piece in _cut(text, language):
         stripped = piece.strip()
         # Searched for, not computed: the library's offsets count something else in text outside the basic plane.
         start = text.find(stripped, position)
-        if stripped and start >= 0:
-            position = start + len(stripped)
-            found.append(Sentence(stripped, start, position))
+        if not stripped or start < 0:
+            continue
+        before, position = position, start + len(stripped)
+        if found and stripped[0] in _BEGINS and _is_counted(text, before):
+            start = found.pop().start
+        found.append(Sentence(text[start:position], start, position))
     return found
+
+
+def _is_counted(text: str, end: int) -> bool:
+    """Whether what ends here is counted by the number that follows: "Vols. I & II", but not "in 3 vols. 2 are lost"."""
+    return _COUNTED.match(text, end) is not None and _COUNTS.search(text[max(0, end - 10) : end]) is not None
 
 
 def _cut(text: str, language: str) -> Iterator[str]:

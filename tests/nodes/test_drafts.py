@@ -39,6 +39,12 @@ def test_what_opens_a_list_claims_nothing_and_marks_stand_in_front_of_a_semicolo
     assert not wrong[0].stands, "a colon within a sentence opens no list"
 
 
+def test_a_mark_never_stands_inside_a_title() -> None:
+    evidence = [Document("Thrice released The Alchemy Index Vols. I & II in 2007.", id="a")]
+    [sentence] = Checker.of(evidence, ()).check("It is The Alchemy Index Vols. I & II.")
+    assert sentence.text == "It is The Alchemy Index Vols. I & II [1]."
+
+
 def test_a_correction_is_of_one_line() -> None:
     evidence = [Document("The bridge opened in 1894 and fell in 1907.", id="a")]
     checker = Checker.of(evidence, ())

@@ -51,6 +51,23 @@ def test_words(text, expected):
     assert words(text) == [unicodedata.normalize("NFKC", word) for word in expected]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The Alchemy Index Vols. I & II was released in 2007.", ["The Alchemy Index Vols. I & II was released in 2007."]),
+        ("See Vol. XI. Then he left.", ["See Vol. XI.", "Then he left."]),
+        ("Chs. IV and V tell it, secs. 2 to 4 prove it.", ["Chs. IV and V tell it, secs. 2 to 4 prove it."]),
+        ("His Opp. 10 and 11 came first. Paras. 7 to 9 apply.", ["His Opp. 10 and 11 came first.", "Paras. 7 to 9 apply."]),
+        ("There are many vols. I like them.", ["There are many vols.", "I like them."]),
+        ("It is in 3 vols. 2 are lost.", ["It is in 3 vols.", "2 are lost."]),
+        ("It fills five vols. Civil war broke out.", ["It fills five vols.", "Civil war broke out."]),
+        ("Those are the vols.\nI & II", ["Those are the vols.", "I & II"]),
+    ],
+)
+def test_a_number_behind_an_abbreviation_belongs_to_it(text, expected):
+    assert [sentence.text for sentence in sentences(text)] == expected
+
+
 def test_composed_and_decomposed_accents_are_one_word():
     assert words("cafe\u0301") == words("caf\u00e9")
 

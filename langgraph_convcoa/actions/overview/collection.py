@@ -28,7 +28,7 @@ _SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,4})(?:\.gz)?$", re.IGNORECASE)
 _SAME_FORMAT = {"markdown": "md", "htm": "html", "text": "txt"}
 _PLACE_KEYS = ("document_id", "start", "page", "row", "part", "chapter", "entities", "triples")
 _SAME = re.compile(
-    r"\b(?:the|an?|this|that|document|doc|file|paper|report|article|text|pdf|note|manual|chapter|page|about|on|called|titled"
+    r"\b(?:the|an?|this|that|document|doc|file|paper|report|article|text|pdf|note|manual|chapter|page|about|on|called|titled|one"
     r"|entitled|named)s?\b",
     re.IGNORECASE,
 )

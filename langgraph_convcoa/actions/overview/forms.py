@@ -22,42 +22,53 @@ FILLS = frozenset(
     every complete full whole entire kind kinds type types sort sorts main key major central important general common overview
     summary content contents cover covers covered discuss discussed deal deals treat treated describe published written dated
     released year date please can could would want need like also currently together altogether ones one new newest latest
-    recent oldest order upload add added newer older everything anything something us we say says""".split()  # noqa: SIM905
+    recent oldest order upload add added newer older everything anything something us we say says large big size ask talk
+    talks speak speaks tells concern concerns address addresses overall broad different various several individual current
+    single data provide provided given accessible access use using search searchable offer exactly actually""".split()  # noqa: SIM905
 )
 PAST = frozenset(["was", "were", "did", "had"])
 POINTS = frozenset(
     """the all my your our which there have list show any available every these uploaded indexed loaded stored upload here
     got""".split()  # noqa: SIM905
 )
+BEGINS = frozenset("which what list show give name display enumerate print tell are do any".split())  # noqa: SIM905
 PEOPLE = frozenset(PERSONAL.split("|"))
+WHOLE = frozenset("about describe overview summary contain cover discuss say tell".split())  # noqa: SIM905
 TELLS = re.compile(
     rf"\b(?:(?:{'|'.join(sorted(NOUNS | set(FORMATS) | TOPICS))})s?|collection|corpus|knowledge base"
     rf"|{'|'.join(sorted(OWN_PLACES))}|you|here|help|have|in there|all this|overview|everything|summar\w+|sum up|outline"
-    r"|synopsis|gist|points?|compar\w+|contrast|differ\w*|next|tomorrow|tonight|predict|forecast|foretell|send|email|mail|call|phone|book"
-    r"|buy|order|purchase|reserve|schedule|pay|delete|remove|post|tweet|download|install|open|close|remind|turn|switch|set)\b"
+    r"|tl;?dr|vs|versus|assistant|\w*bot|am i|sets|synopsis|gist|points?|compar\w+|contrast|differ\w*|next|tomorrow|tonight"
+    r"|predict|forecast|foretell|write|send|email|mail|call|phone|book|buy|order|purchase|reserve|schedule|pay|delete|remove|post|tweet|download|install|open|close|remind|turn|switch|set)\b"
     r"|\.\w{2,5}\b",
     re.IGNORECASE,
 )
 """A word that every question about a collection has, so that others are not read any further."""
 POLITE = re.compile(
-    r"^(?:(?:please|ok(?:ay)?|so|and|but|now|then|hi|hello|well)\b[\s,]*|(?:can|could|would|will) you\b(?: please)?\s*"
-    r"|i(?:'d| would) like (?:you )?to\s+|i want (?:you )?to\s+)+",
+    r"^(?:(?:please|ok(?:ay)?|so|and|but|now|then|hi|hello|well|briefly)\b[\s,]*|(?:can|could|would|will) you\b(?: please)?\s*"
+    r"|i(?:'d| would) like (?:you )?to\s+|i want (?:you )?to\s+"
+    r"|in (?:a few|one|two|three|\d) (?:sentences?|words|lines)\b[\s,]*)+"
+    r"|\s+(?:please|briefly|in (?:brief|short)|in (?:a few|one|two|three|\d) (?:sentences?|words|lines))[\s.?!]*$",
     re.IGNORECASE,
 )
 CONTENTS = re.compile(
     r"what is (?:all )?in (?:here|there)|what have you got(?: here)?|what do (?:you|we) have(?: here| in here)?"
     r"|what do you know(?: about)?|what can (?:you tell me|i ask)(?: you)?(?: about)?|what is all this(?: about)?"
-    r"|(?:give (?:me )?)?an overview|overview"
+    r"|what (?:(?:kinds?|sorts?) of )?(?:stuff|things|materials?|information|knowledge) do (?:you|we) have"
+    r"|(?:(?:give|show|tell) (?:me |us )?)?(?:an )?overview"
+    r"|(?:give me |tell me )?(?:a list of )?everything (?:that )?you (?:know|have)(?: about)?"
     r"|(?:summari[sz]e|sum up|describe|list|show(?: me)?) (?:it all|everything|all of (?:it|this))"
 )
 ASSISTANT = re.compile(
-    r"(?:who|what) are you|what can you do(?: for me)?|what are you able to do|how can you help(?: me)?|how do you work"
-    r"|what is your name|who (?:made|built|created|wrote|programmed) you|help|help me"
-    r"|are you (?:an? )?(?:ai|bot|robot|human|person|machine|model)"
+    r"(?:who|what) are you|what can you do(?: for me)?|what are you (?:able to do|capable of)|how can you help(?: me)?"
+    r"|what (?:can|does) (?:this|the) (?:assistant|chatbot|bot|tool|app|system) do|what can i use (?:you|this) for"
+    r"|wh(?:o|at) am i (?:talking|speaking|chatting) (?:to|with)|what is this (?:assistant|chatbot|bot|tool|app)"
+    r"|how do you work|what is your name|who (?:made|built|created|wrote|programmed) you|help|help me"
+    r"|are you (?:an? )?(?:ai|bot|robot|chatbot|human|person|machine|model|chatgpt|gpt|claude|gemini|llama)"
 )
 DEED = re.compile(
     r"(?:(?:send|email|mail|call|phone|book|buy|purchase|reserve|schedule|pay|delete|remove|post|tweet|download|install|open"
     r"|close) (?:me|us|him|her|them|it|an?|the|my|our|this|that|all|these|those)|order (?:me|us|an?)|remind me to"
+    r"|write (?:(?:me|him|her|them|us) )?(?:an? )?(?:e-?mail|letter|message|tweet|post)"
     r"|(?:turn|switch) (?:on|off)|set (?:an?|the|my) (?:alarm|timer|reminder))\b"
 )
 FUTURE = re.compile(
@@ -65,23 +76,30 @@ FUTURE = re.compile(
     r"|(?:predict|forecast|foretell) "
 )
 SUMMARY = re.compile(
-    r"^(?:(?:briefly )?(?:summari[sz]e|sum up|outline)|(?:(?:give|write|show) (?:me |us )?|i (?:want|need) )?(?:an? |the )?"
-    r"(?:(?:short|brief|quick|concise|one-paragraph) )?(?:summary|overview|outline|synopsis|abstract) (?:of|for|on)"
-    r"|what (?:is|are) the (?:gist|main points?|key points?) (?:of|in))\s+(?P<name>.+)$",
+    r"^(?:summari[sz]e|sum up|outline|tl;?dr(?: of)?|(?:(?:give|write|show) (?:me |us )?|i (?:want|need) )?(?:an? |the )?"
+    r"(?:(?:short|brief|quick|concise|one-paragraph) )?(?:summary|overview|outline|synopsis|abstract)(?: of| for| on|:)"
+    r"|(?:what (?:is|are)|(?:give|tell) (?:me |us )?) ?the (?:gist|main points?|key points?) (?:of|in))\s+(?P<name>.+)$",
     re.IGNORECASE,
 )
+_DOCUMENT = rf"(?:{'|'.join(sorted(NOUNS | set(FORMATS)))})"
 ABOUT = re.compile(
-    r"^what (?:is|does|do|are) (?P<name>"
-    rf".*\b(?:{'|'.join(sorted(NOUNS | set(FORMATS)))})s?\b.*?|\S+\.\w{{2,5}}) (?:about|say|tell(?: us| me)?)$",
+    rf"^what (?:is|does|do|are) (?P<name>.*\b{_DOCUMENT}s?\b.*?|\S+\.\w{{2,5}})"
+    r" (?:about|say|contain|cover|discuss|describe|deal with|tell(?: us| me)?)$"
+    rf"|^(?:explain|describe|introduce) (?P<thing>.*\b{_DOCUMENT}\b.*|\S+\.\w{{2,5}})$",
     re.IGNORECASE,
 )
+HAVE = re.compile(r"(?:do you have|have you got) (?:any|some)thing (?:on|about|regarding) (?P<name>.+)")
 COMPARISON = re.compile(
-    r"^(?:compare|contrast|(?:give (?:me |us )?|make )?a comparison (?:of|between)|what (?:is|are) the differences? between"
-    r"|how (?:do|does)(?=.+ differ$))\s+(?P<name>.+?)(?: differ)?$",
+    r"^(?:compare|contrast|(?:give (?:me |us )?|make )?a comparison (?:of|between)"
+    r"|(?:what (?:is|are) )?(?:the )?differences? between|what sets(?=.+ apart from )"
+    r"|how (?:do|does)(?=.+ (?:differ$|compares? (?:to|with) )))\s+(?P<name>.+?)(?: differ)?$"
+    r"|^(?P<pair>\S.* (?:vs\.?|versus) .*\S)$",
     re.IGNORECASE,
 )
 FILE = re.compile(r"\w\.\w{2,5}\b")
-JOINTS = re.compile(r",\s*(?:and |with |to )?|\s+(?:and|with|to|against|versus|vs\.?|from)\s+", re.IGNORECASE)
+JOINTS = re.compile(
+    r",\s*(?:and |with |to )?|\s+(?:apart from|compares? (?:to|with)|and|with|to|against|versus|vs\.?|from)\s+", re.IGNORECASE
+)
 FOLLOWS = re.compile(r"^(?:(?:and|what about|how about|now|also|then|ok(?:ay)?|but|or)\b[\s,]*)+", re.IGNORECASE)
 MORE = re.compile(
     r"(?:show |list |give )?(?:me )?(?:(?:the )?(?:next|rest|others?|remaining)(?: ones?| page)?|(?:some )?more(?: of them)?"

@@ -15,6 +15,7 @@ from typing import Literal
 from langgraph_convcoa.actions.overview.forms import (
     ABOUT,
     ASSISTANT,
+    BEGINS,
     COMPARISON,
     CONTENTS,
     COUNTS,
@@ -24,6 +25,8 @@ from langgraph_convcoa.actions.overview.forms import (
     FOLLOWS,
     FORMATS,
     FUTURE,
+    GENERAL,
+    HAVE,
     IT,
     JOINTS,
     MORE,
@@ -45,6 +48,7 @@ from langgraph_convcoa.actions.overview.forms import (
     THEIR,
     THEM,
     TOPICS,
+    WHOLE,
 )
 from langgraph_convcoa.text.clean import flat
 from langgraph_convcoa.text.words import STOP_WORDS, words
@@ -127,6 +131,8 @@ def _alone(question: str) -> Wanted | None:
         return Wanted("assistant")
     if DEED.match(plain):
         return Wanted("deed")
+    if (had := HAVE.fullmatch(plain)) is not None:
+        return Wanted("list", words=tuple(word for word in words(had["name"]) if word not in STOP_WORDS))
     return Wanted("future") if FUTURE.match(plain) else None
 
 
@@ -143,7 +149,7 @@ def _of_documents(question: str, before: Wanted | None) -> Wanted | None:
         kind, match = "summary", SUMMARY.match(spelt) or ABOUT.match(spelt)
     if match is None:
         return None
-    name = match["name"].strip(" \"“”'")
+    name = next(filter(None, match.groups())).strip(" \"“”'")
     if IT.fullmatch(name.lower()):
         return replace(before, kind=kind, page=0) if before is not None and before.names else None
     listed = None if FILE.search(name) else _listing(f"list {name}")
@@ -151,8 +157,10 @@ def _of_documents(question: str, before: Wanted | None) -> Wanted | None:
         return replace(listed, kind="contents")
     if before is not None and before.names:
         name = ONE_OF_THEM.sub(before.names[0], name)
-    if before is not None and (places := _places(name)):
-        return replace(before, kind=kind, names=places, page=0)
+    # "The first document" of all; "article 370" may be in one.
+    listed_before = before or (Wanted("list") if GENERAL & {*words(name)} and not re.search(r"\d", name) else None)
+    if listed_before is not None and (places := _places(name)):
+        return replace(listed_before, kind=kind, names=places, page=0)
     return Wanted(kind, (name,))
 
 
@@ -208,10 +216,10 @@ def _listing(question: str) -> Wanted | None:
     if not said or len(said) > 25:
         return None
     nouns = [word for word in said if word.rstrip("s") in NOUNS or word.rstrip("s") in FORMATS]
-    many = [word for word in nouns if word.endswith("s")]
+    many = [word for word in nouns if word.endswith("s") or {"every", "each"} & {*said}]
     placed = bool(PLACES & {*said}) or "knowledge base" in " ".join(said) or bool(OWN_PLACES & {*said} and OWN & {*said})
     topics = [word for word in said if word.rstrip("s") in TOPICS]
-    used = {*nouns, *topics, *dated, *(PLACES | OWN_PLACES if placed else ()), "knowledge", "base"}
+    used = {*nouns, *topics, *dated, *(PLACES | OWN_PLACES if placed or many else ()), "knowledge", "base"}
     rest = tuple(word for word in said if word not in used and word not in STOP_WORDS and word not in FILLS)
     telling = {*said}
     if telling & PEOPLE or (telling & PAST and years is None and not telling & {"upload", "uploaded", "add", "added"}):
@@ -228,12 +236,12 @@ def _listing(question: str) -> Wanted | None:
         sure = telling & POINTS or years or suffix or placed or rest or len(said) <= 3
         return replace(made, kind="count") if sure else None
     if placed and not many and not rest:
-        return replace(made, kind="contents")
+        return replace(made, kind="count" if telling & {"large", "big", "size"} else "contents")
     if not many and not (nouns and order and "the" in telling):
         return None
-    if telling & {"about", "describe", "overview", "summary"} and not rest and years is None:
+    if telling & WHOLE - {said[0]} and not rest and years is None:
         return replace(made, kind="contents")
-    begins = said[0] in ("which", "what", "list", "show", "give", "name", "display", "enumerate", "print", "tell", "are", "do")
+    begins = said[0] in BEGINS
     return made if (begins or len(said) <= 3) and telling & POINTS else None
 
 

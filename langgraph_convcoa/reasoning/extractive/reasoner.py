@@ -41,6 +41,8 @@ _GREETS = (
 _LONGEST_GREETING = 200
 _SMALL_TALK = re.compile(rf"\W*\b(?:{_GREETS})\b(?:\W*\b(?:{_GREETS}|there|everyone|all|how are you)\b)*\W*", re.IGNORECASE)
 _THANKS = re.compile(r"\b(?:thank|thanks|thx|cheers)\b", re.IGNORECASE)
+_STOP = re.compile(r"[.!?。！？؟][\"'”’)\]]*\Z")
+_FULL_STOP = re.compile(r"\.+(?=[\"'”’)\]]*\Z)")
 OFF_TOPIC = 0.6
 """A further sentence's passage must hold this share of the question's words that the best sentence's passage holds."""
 
@@ -165,7 +167,7 @@ class ExtractiveReasoner(Reasoner):
         if not ranked or ranked[0].coverage <= 0 or self.max_words < 2 * NEAREST_WORDS:
             return NOTHING
         text = clip(ranked[0], query, NEAREST_WORDS).replace("“", "‘").replace("”", "’")
-        return f"{NOTHING} The nearest passage is “{text.rstrip('.')}” [{indexes[ranked[0].document] + 1}]."
+        return f"{NOTHING} The nearest passage is “{_FULL_STOP.sub('', text)}” [{indexes[ranked[0].document] + 1}]."
 
     def _solved(self, item: ChainItem, request: CorrectRequest, budget: int, shown: list[str]) -> str:
         places = {document.id: index for index, document in enumerate(request.evidence)}
@@ -280,9 +282,9 @@ def _joined(excerpts: Sequence[Excerpt]) -> str:
 
 
 def _cited(text: str, number: int) -> str:
-    """The mark stands before the full stop, so that it is read as a part of its own sentence."""
-    if text.endswith(tuple(".!?。！？؟")):
-        return f"{text[:-1]} [{number}]{text[-1]}"
+    """The mark stands before the full stop, also one inside a quotation, so that it is read as a part of its own sentence."""
+    if (stop := _STOP.search(text)) is not None:
+        return f"{text[: stop.start()]} [{number}]{stop[0]}"
     return f"{text} [{number}]."
 
 

@@ -295,6 +295,13 @@ def test_too_few_words_are_told() -> None:
 # answer ---------------------------------------------------------------------------------------------------------------
 
 
+def test_a_mark_stands_before_a_stop_that_a_quotation_holds() -> None:
+    evidence = [Document('In 1856 the college amended its name to "Washington University." It grew.', id="a")]
+    question = "What did the college amend its name to in 1856?"
+    answer = ExtractiveReasoner().correct(CorrectRequest(question, [], evidence=evidence)).answer
+    assert answer.startswith('In 1856 the college amended its name to "Washington University [1]."')
+
+
 def test_each_sentence_is_cited_by_its_place_in_the_evidence() -> None:
     question = "Who introduced the Hopfield network?"
     text = answer(question, [item(question, evidence=[HOPFIELD])], [BM25, HOPFIELD])
