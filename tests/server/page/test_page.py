@@ -159,6 +159,24 @@ def test_a_lost_connection_is_taken_up_where_it_was(watching: Watched, talk: Ser
 
 
 @pytest.mark.slow
+def test_a_server_that_was_ended_offers_to_resume(watching: Watched, talk: Served) -> None:
+    page = watching.page
+    page.route("**/runs/*/stream*", lambda route: route.fulfill(status=404, json={"detail": "there is no such run any more"}))
+    with talk.held():
+        asked = talk.asked
+        ask(page)
+        wait_until(lambda: talk.asked > asked, "the model is asked")
+        thread = page.evaluate("location.hash.slice(3)")
+        page.reload()
+        page.get_by_text("there is no such run any more").wait_for()
+        run = talk.ask("GET", f"/threads/{thread}/runs").json()[0]["run_id"]
+        talk.ask("POST", f"/threads/{thread}/runs/{run}/cancel")
+    page.reload()
+    page.get_by_role("button", name="Resume").click()
+    answered(page)
+
+
+@pytest.mark.slow
 def test_a_turn_that_runs_is_joined_after_a_reload(page: Page, talk: Served) -> None:
     with talk.held():
         ask(page)

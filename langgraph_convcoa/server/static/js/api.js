@@ -20,11 +20,14 @@ export async function failure(response) {
   let detail = "";
   try {
     const told = await response.json();
-    detail = typeof told.detail === "string" ? told.detail : told.message ?? "";
+    detail = typeof told.detail === "string" ? told.detail : (told.message ?? "");
   } catch {
     // No JSON: a proxy speaks.
   }
-  return new RequestError(response.status, detail || `The server answered ${response.status}: try again, or look at its terminal.`);
+  return new RequestError(
+    response.status,
+    detail || `The server answered ${response.status}: try again, or look at its terminal.`,
+  );
 }
 
 /** A request whose response is good; `body`, where given, is sent as JSON. */
@@ -38,7 +41,7 @@ export async function send(method, path, body, options = {}) {
       response = await fetch(path, { method, headers, body: text, signal: options.signal, cache: "no-store" });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new RequestError(0, "The server does not answer. Is `convcoa serve` still running?");
+      throw new RequestError(0, "The server does not answer. Is “convcoa serve” still running?");
     }
     if (response.ok) return response;
     if (response.status !== 401 || !login) throw await failure(response);

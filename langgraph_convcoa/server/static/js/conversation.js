@@ -16,13 +16,28 @@ const LOST = "connection";
 /** The open conversation. `library` has the documents, `list()` reads the list of conversations anew. */
 export class Conversation {
   constructor({ info, library, list }) {
-    Object.assign(this, { info, library, list, id: null, title: "", asked: 0, controller: null, run: null, turn: null, opened: 0 });
+    Object.assign(this, {
+      info,
+      library,
+      list,
+      id: null,
+      title: "",
+      asked: 0,
+      controller: null,
+      run: null,
+      turn: null,
+      opened: 0,
+    });
     this.place = at("conversation");
     this.bottom = true;
-    at("scroll").addEventListener("scroll", () => {
-      const { scrollTop, scrollHeight, clientHeight } = at("scroll");
-      this.bottom = scrollHeight - scrollTop - clientHeight < 80;
-    }, { passive: true });
+    at("scroll").addEventListener(
+      "scroll",
+      () => {
+        const { scrollTop, scrollHeight, clientHeight } = at("scroll");
+        this.bottom = scrollHeight - scrollTop - clientHeight < 80;
+      },
+      { passive: true },
+    );
   }
 
   get busy() {
@@ -79,13 +94,20 @@ export class Conversation {
 
   showRounds(rounds) {
     const first = Math.max(0, rounds.length - SHOWN);
-    const show = (from, to) => rounds.slice(from, to).map((round) => {
-      const turn = this.makeTurn(round.question);
-      turn.quiet = true;
-      turn.finish(round);
-      return turn.element;
-    });
-    const earlier = first ? h("button.button", { type: "button", on: { click: () => earlier.replaceWith(...show(0, first)) } }, `Show ${first} earlier`) : null;
+    const show = (from, to) =>
+      rounds.slice(from, to).map((round) => {
+        const turn = this.makeTurn(round.question);
+        turn.quiet = true;
+        turn.finish(round);
+        return turn.element;
+      });
+    const earlier = first
+      ? h(
+          "button.button",
+          { type: "button", on: { click: () => earlier.replaceWith(...show(0, first)) } },
+          `Show ${first} earlier`,
+        )
+      : null;
     fill(this.place, earlier, show(first));
     this.asked = rounds.length;
     this.toBottom();
@@ -136,7 +158,13 @@ export class Conversation {
   }
 
   body(more) {
-    return { assistant_id: "convcoa", stream_mode: ["messages-tuple", "custom"], on_disconnect: "continue", multitask_strategy: "reject", ...more };
+    return {
+      assistant_id: "convcoa",
+      stream_mode: ["messages-tuple", "custom"],
+      on_disconnect: "continue",
+      multitask_strategy: "reject",
+      ...more,
+    };
   }
 
   /** Resume the turn that was interrupted, or with decisions the one that waits. */
@@ -166,7 +194,8 @@ export class Conversation {
       else if (event.event === "error") problem = new Error(event.data?.message || event.data?.error || "The turn failed.");
       else turn.take(event);
     };
-    const connection = (lost) => (lost ? notice("The connection is lost; connecting again …", { key: LOST, kind: "info" }) : dismiss(LOST));
+    const connection = (lost) =>
+      lost ? notice("The connection is lost; connecting again …", { key: LOST, kind: "info" }) : dismiss(LOST);
     try {
       await follow(this.id, start, { seen, connection, signal: controller.signal });
     } catch (error) {
@@ -266,6 +295,9 @@ export class Conversation {
     const text = question || at("question").value;
     this.open(null);
     at("question").value = text;
-    notice("This conversation is no longer there: it was deleted, perhaps in another tab. A new one begins with your next question.", { key: "gone" });
+    notice(
+      "This conversation is no longer there: it was deleted, perhaps in another tab. A new one begins with your next question.",
+      { key: "gone" },
+    );
   }
 }

@@ -10,11 +10,13 @@ export function plain(value) {
 
 /** A value as text on one line, cut where it is long. */
 export function line(value, longest = 300) {
-  const text = plain(String(value ?? "").slice(0, longest * 4)).replace(/\s+/g, " ").trim();
+  const text = plain(String(value ?? "").slice(0, longest * 4))
+    .replace(/\s+/g, " ")
+    .trim();
   return text.length > longest ? `${text.slice(0, longest - 1)}…` : text;
 }
 
-/** An element. `on` in the properties holds listeners; a property that is null or false is left out; children are elements or text. */
+/** An element. `on` in the properties holds listeners; what is null or false is left out; children are elements or text. */
 export function h(tag, properties = {}, ...children) {
   const [name, ...classes] = tag.split(".");
   const element = document.createElement(name);

@@ -8,20 +8,24 @@ const LONGEST_WAIT = 8000;
 /** The server-sent events of a response: {id, event, data}, data parsed. */
 export async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "", seen = 0, entry = { data: [] };
+  let rest = "",
+    seen = 0,
+    entry = { data: [] };
   try {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
       rest += value;
-      let end, start = 0;
+      let end,
+        start = 0;
       while ((end = rest.indexOf("\n", Math.max(start, seen))) >= 0) {
         const text = rest.slice(start, end).replace(/\r$/, "");
         start = end + 1;
         if (text) {
           field(entry, text);
         } else {
-          if (entry.event || entry.data.length) yield { id: entry.id, event: entry.event ?? "message", data: parsed(entry.data) };
+          if (entry.event || entry.data.length)
+            yield { id: entry.id, event: entry.event ?? "message", data: parsed(entry.data) };
           entry = { data: [] };
         }
       }
@@ -56,7 +60,9 @@ function parsed(data) {
  * `seen(event)` takes each event once; `connection(lost)` hears when the connection is lost and when it is back.
  */
 export async function follow(thread, start, { seen, connection, signal }) {
-  let run = start.run ?? null, last = "-1", lost = 0;
+  let run = start.run ?? null,
+    last = "-1",
+    lost = 0;
   for (;;) {
     try {
       const response = await (run ? joined(thread, run, last, signal) : started(thread, start.body, signal));
@@ -75,7 +81,7 @@ export async function follow(thread, start, { seen, connection, signal }) {
       if (!run) throw error;
     }
     if (signal.aborted) throw new DOMException("stopped", "AbortError");
-    if (++lost > TRIES) throw new RequestError(0, "The connection is lost. Is `convcoa serve` still running?");
+    if (++lost > TRIES) throw new RequestError(0, "The connection is lost. Is “convcoa serve” still running?");
     connection(true);
     await pause(Math.min(250 * 2 ** lost, LONGEST_WAIT), signal);
   }
@@ -88,12 +94,18 @@ function started(thread, body, signal) {
 function joined(thread, run, last, signal) {
   const modes = "stream_mode=values&stream_mode=messages-tuple&stream_mode=custom";
   const headers = { "Last-Event-ID": last };
-  return send("GET", `${path`/threads/${thread}/runs/${run}/stream`}?${modes}`, undefined, { accept: "text/event-stream", headers, signal });
+  return send("GET", `${path`/threads/${thread}/runs/${run}/stream`}?${modes}`, undefined, {
+    accept: "text/event-stream",
+    headers,
+    signal,
+  });
 }
 
 function pause(milliseconds, signal) {
   return new Promise((done, failed) => {
     const timer = setTimeout(done, milliseconds);
-    signal.addEventListener("abort", () => (clearTimeout(timer), failed(new DOMException("stopped", "AbortError"))), { once: true });
+    signal.addEventListener("abort", () => (clearTimeout(timer), failed(new DOMException("stopped", "AbortError"))), {
+      once: true,
+    });
   });
 }

@@ -50,7 +50,12 @@ export class Library {
 
   show() {
     const here = this.current();
-    fill(at("collection"), this.list.map((collection) => h("option", { value: collection.id, selected: collection.id === this.id }, line(collection.name, 60))));
+    fill(
+      at("collection"),
+      this.list.map((collection) =>
+        h("option", { value: collection.id, selected: collection.id === this.id }, line(collection.name, 60)),
+      ),
+    );
     at("collection").disabled = !this.list.length;
     at("show-documents").disabled = !here;
     fill(at("collection-state"), here ? describe(here) : "No documents yet: add files.");
@@ -99,35 +104,82 @@ export class Library {
     const here = this.current();
     const list = h("ul.documents", { "aria-label": "Documents" });
     const more = h("div.row");
-    openPanel(line(here.name, 80), [
-      h("p.hint", {}, describe(here)),
-      h("div.row", {}, this.accepts(here) ? h("button.button", { type: "button", on: { click: () => at("files").click() } }, "Add files") : h("p.hint", {}, "These documents were given on the command line; files go to a collection of your own."),
-        here.read_only ? null : h("button.button.danger", { type: "button", on: { click: () => this.remove(here) } }, "Delete the collection")),
-      list, more], { kind: "documents" });
+    openPanel(
+      line(here.name, 80),
+      [
+        h("p.hint", {}, describe(here)),
+        h(
+          "div.row",
+          {},
+          this.accepts(here)
+            ? h("button.button", { type: "button", on: { click: () => at("files").click() } }, "Add files")
+            : h("p.hint", {}, "These documents were given on the command line; files go to a collection of your own."),
+          here.read_only
+            ? null
+            : h("button.button.danger", { type: "button", on: { click: () => this.remove(here) } }, "Delete the collection"),
+        ),
+        list,
+        more,
+      ],
+      { kind: "documents" },
+    );
     this.more(here, list, more, 0);
   }
 
   async more(here, list, place, offset) {
-    const found = await attempt(() => json("GET", `${path`/convcoa/collections/${here.id}/documents`}?limit=${AT_ONCE}&offset=${offset}`));
+    const found = await attempt(() =>
+      json("GET", `${path`/convcoa/collections/${here.id}/documents`}?limit=${AT_ONCE}&offset=${offset}`),
+    );
     if (!found || !list.isConnected) return;
     // A server that gives all at once has given them.
     const fresh = found.slice(0, offset ? AT_ONCE : undefined);
     list.append(...fresh.map((entry) => this.document(here, entry)));
     if (!list.children.length) list.append(h("li.hint", {}, "Nothing is in here yet."));
     const goesOn = found.length === AT_ONCE;
-    fill(place, goesOn ? h("button.button", { type: "button", on: { click: () => this.more(here, list, place, offset + AT_ONCE) } }, "Show more") : null);
+    fill(
+      place,
+      goesOn
+        ? h(
+            "button.button",
+            { type: "button", on: { click: () => this.more(here, list, place, offset + AT_ONCE) } },
+            "Show more",
+          )
+        : null,
+    );
   }
 
   document(here, entry) {
     const name = line(entry.title || entry.source, 200);
-    const told = [line(entry.source, 200) === name ? null : line(entry.source, 200), entry.kind ? line(entry.kind, 30) : null, count(entry.passages, "passage")].filter(Boolean).join(" · ");
-    const drop = this.accepts(here) ? h("button.icon-button", { type: "button", "aria-label": `Remove ${name}`, on: { click: () => this.drop(here, entry, item) } }, icon("close")) : null;
-    const item = h("li.document", {}, icon("document"), h("div.grow", {}, h("p.document-title", { dir: "auto" }, name), h("p.hint", {}, h("bdi", {}, told))), drop);
+    const told = [
+      line(entry.source, 200) === name ? null : line(entry.source, 200),
+      entry.kind ? line(entry.kind, 30) : null,
+      count(entry.passages, "passage"),
+    ]
+      .filter(Boolean)
+      .join(" · ");
+    const drop = this.accepts(here)
+      ? h(
+          "button.icon-button",
+          { type: "button", "aria-label": `Remove ${name}`, on: { click: () => this.drop(here, entry, item) } },
+          icon("close"),
+        )
+      : null;
+    const item = h(
+      "li.document",
+      {},
+      icon("document"),
+      h("div.grow", {}, h("p.document-title", { dir: "auto" }, name), h("p.hint", {}, h("bdi", {}, told))),
+      drop,
+    );
     return item;
   }
 
   async drop(here, entry, item) {
-    const yes = await ask("Remove this document?", { text: `${line(entry.title || entry.source, 200)} is no longer searched. Answers that cite it stay.`, yes: "Remove", danger: true });
+    const yes = await ask("Remove this document?", {
+      text: `${line(entry.title || entry.source, 200)} is no longer searched. Answers that cite it stay.`,
+      yes: "Remove",
+      danger: true,
+    });
     if (yes === null) return;
     const url = `${path`/convcoa/collections/${here.id}/documents`}?${new URLSearchParams({ source: entry.source })}`;
     const done = await attempt(async () => (await json("DELETE", url), true));
@@ -135,7 +187,11 @@ export class Library {
   }
 
   async remove(here) {
-    const yes = await ask("Delete this collection?", { text: `${line(here.name, 80)} and its ${count(here.documents, "document")} are removed from this server.`, yes: "Delete", danger: true });
+    const yes = await ask("Delete this collection?", {
+      text: `${line(here.name, 80)} and its ${count(here.documents, "document")} are removed from this server.`,
+      yes: "Delete",
+      danger: true,
+    });
     if (yes === null) return;
     const done = await attempt(async () => (await json("DELETE", path`/convcoa/collections/${here.id}`), true));
     if (!done) return;
@@ -147,7 +203,9 @@ export class Library {
 }
 
 function count(number, word) {
-  return number === null || number === undefined ? null : `${Number(number).toLocaleString("en")} ${word}${Number(number) === 1 ? "" : "s"}`;
+  return number === null || number === undefined
+    ? null
+    : `${Number(number).toLocaleString("en")} ${word}${Number(number) === 1 ? "" : "s"}`;
 }
 
 /** What a collection holds, in a line. */

@@ -6,18 +6,25 @@ import { ask } from "./panels.js";
 let asking = null;
 
 async function once() {
-  let text = "This server asks for a token. It was printed where `convcoa serve` was started.";
+  let text = "This server asks for a token: the one that it was started with.";
   for (;;) {
     const token = await ask("Sign in", { text, label: "Token", type: "password", yes: "Sign in", longest: 2000, must: true });
     let response;
     try {
-      response = await fetch("/convcoa/login", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token }) });
+      response = await fetch("/convcoa/login", {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ token }),
+      });
     } catch {
-      text = "The server does not answer. Is `convcoa serve` still running?";
+      text = "The server does not answer. Is “convcoa serve” still running?";
       continue;
     }
     if (response.ok) return;
-    text = response.status === 401 || response.status === 403 ? "That token is not the server's: copy it again." : `The server answered ${response.status}: try again.`;
+    text =
+      response.status === 401 || response.status === 403
+        ? "That token is not the server's: copy it again."
+        : `The server answered ${response.status}: try again.`;
   }
 }
 

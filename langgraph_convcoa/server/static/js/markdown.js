@@ -11,7 +11,14 @@ const ITEM = /^( {0,12})([-*+]|\d{1,9}[.)])[ \t]+(.*)$/;
 
 /** The elements of a text. `mark(number)` gives the element of the citation mark [number], or null where it cites nothing. */
 export function markdown(text, mark = () => null) {
-  return blocks(String(text ?? "").slice(0, 250_000).replace(/\r\n?/g, "\n").split("\n"), mark, 0);
+  return blocks(
+    String(text ?? "")
+      .slice(0, 250_000)
+      .replace(/\r\n?/g, "\n")
+      .split("\n"),
+    mark,
+    0,
+  );
 }
 
 function blocks(lines, mark, depth) {
@@ -42,11 +49,21 @@ function blocks(lines, mark, depth) {
       out.push(table(lines.slice(n, end), mark));
       n = end;
     } else if (ITEM.test(text) && depth < DEEPEST) {
-      const end = run(lines, n, (other, m) => ITEM.test(other) || (other.trim() && /^ {2}/.test(other)) || (m > n && !other.trim() && ITEM.test(lines[m + 1] ?? "")));
+      const end = run(
+        lines,
+        n,
+        (other, m) =>
+          ITEM.test(other) ||
+          (other.trim() && /^ {2}/.test(other)) ||
+          (m > n && !other.trim() && ITEM.test(lines[m + 1] ?? "")),
+      );
       out.push(list(lines.slice(n, end), mark, depth));
       n = end;
     } else {
-      const end = Math.max(n + 1, run(lines, n + 1, (other, m) => other.trim() && !begins(other, lines[m + 1])));
+      const end = Math.max(
+        n + 1,
+        run(lines, n + 1, (other, m) => other.trim() && !begins(other, lines[m + 1])),
+      );
       const parts = lines.slice(n, end).flatMap((other, m) => (m ? [h("br"), ...inline(other, mark)] : inline(other, mark)));
       out.push(h("p", { dir: "auto" }, parts));
       n = end;
@@ -62,7 +79,14 @@ function run(lines, from, belongs) {
 }
 
 function begins(text, next) {
-  return FENCE.test(text) || HEADING.test(text) || ITEM.test(text) || rule(text) || text.trimStart().startsWith(">") || (text.includes("|") && next !== undefined && delimiters(next));
+  return (
+    FENCE.test(text) ||
+    HEADING.test(text) ||
+    ITEM.test(text) ||
+    rule(text) ||
+    text.trimStart().startsWith(">") ||
+    (text.includes("|") && next !== undefined && delimiters(next))
+  );
 }
 
 function rule(text) {
@@ -71,7 +95,12 @@ function rule(text) {
 }
 
 function cells(text) {
-  return text.trim().replace(/^\|/, "").replace(/\|$/, "").split("|").map((cell) => cell.trim());
+  return text
+    .trim()
+    .replace(/^\|/, "")
+    .replace(/\|$/, "")
+    .split("|")
+    .map((cell) => cell.trim());
 }
 
 function delimiters(text) {
@@ -81,9 +110,16 @@ function delimiters(text) {
 function table(lines, mark) {
   const [head, , ...rows] = lines.map(cells);
   const number = head.map((_, n) => rows.length > 0 && rows.every((row) => /^[-+$€£]?[\d.,]+\s?%?$/.test(row[n] ?? "")));
-  const row = (tag, texts) => head.map((_, n) => h(tag, { class: number[n] ? "number" : null, scope: tag === "th" ? "col" : null }, inline(texts[n] ?? "", mark)));
+  const row = (tag, texts) =>
+    head.map((_, n) =>
+      h(tag, { class: number[n] ? "number" : null, scope: tag === "th" ? "col" : null }, inline(texts[n] ?? "", mark)),
+    );
   const body = rows.map((texts) => h("tr", {}, row("td", texts)));
-  return h("div.table", { tabindex: "0", role: "region", "aria-label": "Table" }, h("table", {}, h("thead", {}, h("tr", {}, row("th", head))), h("tbody", {}, body)));
+  return h(
+    "div.table",
+    { tabindex: "0", role: "region", "aria-label": "Table" },
+    h("table", {}, h("thead", {}, h("tr", {}, row("th", head))), h("tbody", {}, body)),
+  );
 }
 
 function list(lines, mark, depth) {
@@ -96,7 +132,9 @@ function list(lines, mark, depth) {
     else items.at(-1).push(text.replace(new RegExp(`^ {1,${indent + 2}}`), ""));
   }
   const ordered = /\d/.test(first[2]);
-  const inner = items.map(([head, ...more]) => h("li", { dir: "auto" }, inline(head, mark), more.length ? blocks(more, mark, depth + 1) : []));
+  const inner = items.map(([head, ...more]) =>
+    h("li", { dir: "auto" }, inline(head, mark), more.length ? blocks(more, mark, depth + 1) : []),
+  );
   return h(ordered ? "ol" : "ul", ordered ? { start: String(parseInt(first[2], 10)) } : {}, inner);
 }
 
@@ -106,7 +144,8 @@ const STARTS = /[\\`*_![<]|https?:\/\//g;
 /** The nodes of a line of text. */
 export function inline(text, mark = () => null, depth = 0) {
   const out = [];
-  let from = 0, place;
+  let from = 0,
+    place;
   const starts = new RegExp(STARTS);
   while ((place = starts.exec(text))) {
     const found = special(text, place.index, mark, depth);
@@ -147,7 +186,8 @@ function code(text, n) {
 }
 
 function emphasis(text, n, mark, depth) {
-  const one = text[n], two = text[n + 1] === one;
+  const one = text[n],
+    two = text[n + 1] === one;
   const ticks = two ? one + one : one;
   const from = n + ticks.length;
   if (!text[from] || /\s/.test(text[from]) || (one === "_" && /\w/.test(text[n - 1] ?? ""))) return null;
@@ -166,7 +206,11 @@ function linked(text, n, picture) {
   const middle = close(text, "](", n + 1);
   const end = middle < 0 ? -1 : close(text, ")", middle + 2);
   if (end < 0) return null;
-  const words = text.slice(n + 1, middle), target = text.slice(middle + 2, end).trim().split(/\s/)[0];
+  const words = text.slice(n + 1, middle),
+    target = text
+      .slice(middle + 2, end)
+      .trim()
+      .split(/\s/)[0];
   const address = webAddress(target);
   const label = picture ? `image: ${words}` : words;
   const shown = address ? link(address) : line(target, 200);

@@ -2,7 +2,7 @@
 
 import { at, fill, h, icon, line } from "./dom.js";
 
-/** Show a message at the top, with buttons {label: what it does}; one with the same `key` is replaced. Returns how to take it away. */
+/** Show a message at the top, with buttons {label: what it does} in the place of one with its `key`; returns how to take it away. */
 export function notice(text, { key = text, actions = {}, kind = "error" } = {}) {
   dismiss(key);
   const shown = h(`div.notice.${kind}`, { "data-key": line(key) }, h("p", {}, line(text, 600)));

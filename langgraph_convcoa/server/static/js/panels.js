@@ -8,7 +8,7 @@ let opener = null;
 let closed = null;
 let before = null;
 
-/** Open the panel with a title and what it shows; `onClose` is called once it shows that no longer, `back` leads to what it showed before. */
+/** Open the panel with a title and content; `onClose` is called when that is gone, `back` leads to what was there before. */
 export function openPanel(title, content, { onClose = null, kind = "", back = null } = {}) {
   const panel = at("panel");
   const had = document.activeElement;
@@ -56,13 +56,24 @@ function cover() {
   at("sidebar").inert = panel || (narrow.matches && !list);
   at("panel").inert = list;
   document.body.classList.toggle("covered", panel || list);
-  if (panel) for (const [name, value] of [["role", "dialog"], ["aria-modal", "true"]]) at("panel").setAttribute(name, value);
+  if (panel)
+    for (const [name, value] of [
+      ["role", "dialog"],
+      ["aria-modal", "true"],
+    ])
+      at("panel").setAttribute(name, value);
   else for (const name of ["role", "aria-modal"]) at("panel").removeAttribute(name);
 }
 
 /** Set up the buttons, the keys and the widths at which panels cover the conversation. */
 export function setUpPanels() {
-  for (const [id, name] of [["panel-back", "back"], ["close-panel", "close"], ["close-sidebar", "close"], ["open-sidebar", "menu"]]) at(id).append(icon(name));
+  for (const [id, name] of [
+    ["panel-back", "back"],
+    ["close-panel", "close"],
+    ["close-sidebar", "close"],
+    ["open-sidebar", "menu"],
+  ])
+    at(id).append(icon(name));
   at("close-panel").addEventListener("click", closePanel);
   at("panel-back").addEventListener("click", () => before?.());
   at("open-sidebar").addEventListener("click", () => drawer(true));
@@ -81,13 +92,32 @@ export function setUpPanels() {
 }
 
 /** Ask in a dialog: resolves to the text that was typed, "" for a plain yes, or null where it was cancelled. */
-export function ask(title, { text = null, label = "", value = "", type = "text", yes = "OK", danger = false, longest = 200, must = false } = {}) {
+export function ask(
+  title,
+  { text = null, label = "", value = "", type = "text", yes = "OK", danger = false, longest = 200, must = false } = {},
+) {
   return new Promise((resolve) => {
-    const input = label && h("input", { type, value, id: "asked", maxlength: String(longest), autocomplete: type === "password" ? "current-password" : "off", dir: "auto", required: true });
+    const input =
+      label &&
+      h("input", {
+        type,
+        value,
+        id: "asked",
+        maxlength: String(longest),
+        autocomplete: type === "password" ? "current-password" : "off",
+        dir: "auto",
+        required: true,
+      });
     const no = must ? null : h("button.button", { type: "button", on: { click: () => end(null) } }, "Cancel");
-    const form = h("form", { on: { submit: (event) => (event.preventDefault(), end(input ? input.value.trim() : "")) } },
-      h("h2", { id: "dialog-title" }, title), text && h("p", {}, text), input && h("label", { for: "asked" }, label), input,
-      h("div.row.end", {}, no, h(`button.button.${danger ? "danger" : "primary"}`, { type: "submit" }, yes)));
+    const form = h(
+      "form",
+      { on: { submit: (event) => (event.preventDefault(), end(input ? input.value.trim() : "")) } },
+      h("h2", { id: "dialog-title" }, title),
+      text && h("p", {}, text),
+      input && h("label", { for: "asked" }, label),
+      input,
+      h("div.row.end", {}, no, h(`button.button.${danger ? "danger" : "primary"}`, { type: "submit" }, yes)),
+    );
     const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, form);
     const had = document.activeElement;
     const end = (result) => {

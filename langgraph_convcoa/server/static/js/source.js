@@ -7,6 +7,15 @@ import { openPanel } from "./panels.js";
 
 const QUERY = /^\s*(?:select|with)\b/i;
 
+/** A source in short: the file's own name, or a page's address. */
+export function shortSource(source) {
+  const text = String(source ?? "");
+  return line(
+    /^https?:\/\//i.test(text) ? text.replace(/^https?:\/\/(www\.)?/i, "") : text.split(/[\\/]/).at(-1) || text,
+    120,
+  );
+}
+
 /** The query and the result in the quote of a table's evidence; null for other evidence. */
 export function queryOf(citation) {
   const quote = String(citation?.quote ?? "");
@@ -29,20 +38,26 @@ export function queryBlock(query) {
 }
 
 /** Show a source in the panel. `citation` is {id, source, quote}; `number` is its [n], where the answer cites it. */
-export async function openSource(citation, { collection, number = null, title = null, back = null }) {
+export async function openSource(citation, { collection, number = null, back = null }) {
   const heading = number ? `Source [${number}]` : "Evidence";
   const wait = h("p.hint", {}, "Loading the passage …");
-  const shown = h("div.source", {}, head(citation, title), wait);
+  const shown = h("div.source", {}, head(citation), wait);
   openPanel(heading, shown, { kind: "source", back });
-  let passage = null, problem = "";
+  let passage = null,
+    problem = "";
   try {
-    passage = collection ? await passageOf(collection, citation) : null;
+    // A table's result is in no collection.
+    passage = collection && !queryOf(citation) ? await passageOf(collection, citation) : null;
   } catch (error) {
     problem = error.message;
   }
   if (!shown.isConnected) return;
   shown.replaceChildren();
-  append(shown, [head(citation, title, passage), problem ? h("p.notice.error", {}, line(problem, 600)) : null, passage ? whole(citation, passage) : alone(citation)]);
+  append(shown, [
+    head(citation, passage),
+    problem ? h("p.notice.error", {}, line(problem, 600)) : null,
+    passage ? whole(citation, passage) : alone(citation),
+  ]);
   shown.querySelector("mark")?.scrollIntoView({ block: "center" });
 }
 
@@ -59,33 +74,64 @@ async function passageOf(collection, { id, quote }) {
   return null;
 }
 
-function head(citation, title, passage = null) {
-  const name = line(passage?.title || title || citation.source || citation.id, 300);
+function head(citation, passage = null) {
+  const name = line(passage?.title || shortSource(citation.source || citation.id), 300);
   const source = line(passage?.source || citation.source || citation.id, 300);
   const address = webAddress(String(citation.source ?? ""));
   const page = passage?.page ? h("span", {}, `page ${line(passage.page, 20)}`) : null;
   const where = address ? link(address) : source !== name ? h("bdi", {}, source) : null;
-  return h("header.source-head", {}, h("h3", { dir: "auto" }, name), h("p.hint", {}, [where, page].filter(Boolean).flatMap((part, n) => (n ? [" · ", part] : [part]))));
+  return h(
+    "header.source-head",
+    {},
+    h("h3", { dir: "auto" }, name),
+    h(
+      "p.hint",
+      {},
+      [where, page].filter(Boolean).flatMap((part, n) => (n ? [" · ", part] : [part])),
+    ),
+  );
 }
 
 function whole(citation, passage) {
   const sql = passage.query ? { query: passage.query } : queryOf(citation);
-  if (sql) return [h("p.label", {}, "Query"), queryBlock(sql.query), h("p.label", {}, "Result"), h("div.prose", {}, markdown(passage.text))];
+  if (sql)
+    return [
+      h("p.label", {}, "Query"),
+      queryBlock(sql.query),
+      h("p.label", {}, "Result"),
+      h("div.prose", {}, markdown(passage.text)),
+    ];
   const spans = Array.isArray(passage.spans) ? passage.spans : [];
   return [
-    spans.length || !citation.quote ? null : [h("p.label", {}, "Quoted"), h("blockquote.quote", { dir: "auto" }, citation.quote)],
-    h("div.passage", { dir: "auto" },
+    spans.length || !citation.quote
+      ? null
+      : [h("p.label", {}, "Quoted"), h("blockquote.quote", { dir: "auto" }, citation.quote)],
+    h(
+      "div.passage",
+      { dir: "auto" },
       passage.before ? h("span.around", {}, passage.before) : null,
       h("span.found", {}, marked(String(passage.text ?? ""), spans)),
-      passage.after ? h("span.around", {}, passage.after) : null),
+      passage.after ? h("span.around", {}, passage.after) : null,
+    ),
   ];
 }
 
 /** What is known without the passage: the quote, or of a table's evidence the query and what it gave. */
 function alone(citation) {
   const sql = queryOf(citation);
-  if (sql) return [h("p.label", {}, "Query"), queryBlock(sql.query), h("p.label", {}, "Result"), h("p", { dir: "auto" }, sql.result || "none")];
-  if (!citation.quote) return h("p.hint", {}, "This piece of evidence is in none of the present documents: it came from a table, from the web, or from a document that is no longer here.");
+  if (sql)
+    return [
+      h("p.label", {}, "Query"),
+      queryBlock(sql.query),
+      h("p.label", {}, "Result"),
+      h("p", { dir: "auto" }, sql.result || "none"),
+    ];
+  if (!citation.quote)
+    return h(
+      "p.hint",
+      {},
+      "This piece of evidence is in none of the present documents: it came from a table, from the web, or from a document that is no longer here.",
+    );
   return [h("p.label", {}, "Quoted"), h("blockquote.quote", { dir: "auto" }, h("mark", {}, citation.quote))];
 }
 

@@ -16,7 +16,8 @@ export function titleOf(thread) {
 export function shortTime(text, now = new Date()) {
   const time = new Date(text);
   if (Number.isNaN(time.getTime())) return "";
-  if (time.toDateString() === now.toDateString()) return time.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  if (time.toDateString() === now.toDateString())
+    return time.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
   const year = time.getFullYear() === now.getFullYear() ? undefined : "numeric";
   return time.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
 }
@@ -46,8 +47,20 @@ export class Threads {
     const item = (thread) => {
       const here = thread.thread_id === this.current();
       const state = { busy: "running", interrupted: "waits" }[thread.status];
-      return h("li", {}, h("button.thread", { type: "button", "aria-current": here ? "page" : null, on: { click: () => (drawer(false), this.open(thread.thread_id)) } },
-        h("bdi.thread-title", {}, titleOf(thread)), h("span.thread-time", {}, state ?? shortTime(thread.updated_at, now))));
+      return h(
+        "li",
+        {},
+        h(
+          "button.thread",
+          {
+            type: "button",
+            "aria-current": here ? "page" : null,
+            on: { click: () => (drawer(false), this.open(thread.thread_id)) },
+          },
+          h("bdi.thread-title", {}, titleOf(thread)),
+          h("span.thread-time", {}, state ?? shortTime(thread.updated_at, now)),
+        ),
+      );
     };
     fill(at("threads"), list.length ? list.map(item) : h("li.hint", {}, "None yet"));
   }
@@ -87,7 +100,14 @@ export class Threads {
   }
 
   async remove(id) {
-    if ((await ask("Delete this conversation?", { text: "Its questions and answers are gone for good; the documents stay.", yes: "Delete", danger: true })) === null) return;
+    if (
+      (await ask("Delete this conversation?", {
+        text: "Its questions and answers are gone for good; the documents stay.",
+        yes: "Delete",
+        danger: true,
+      })) === null
+    )
+      return;
     if (!(await this.checked(id, async () => (await json("DELETE", path`/threads/${id}`), true)))) return;
     this.open(null);
     say("Deleted");

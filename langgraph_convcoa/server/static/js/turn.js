@@ -5,23 +5,41 @@ import { append, at, fill, h, icon, line } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { say } from "./notices.js";
 import { closePanel, openPanel } from "./panels.js";
-import { openSource, queryBlock, queryOf } from "./source.js";
-
-/** A source in short: the file's own name, or a page's address. */
-export function shortSource(source) {
-  const text = String(source ?? "");
-  return line(/^https?:\/\//i.test(text) ? text.replace(/^https?:\/\/(www\.)?/i, "") : text.split(/[\\/]/).at(-1) || text, 120);
-}
+import { openSource, queryBlock, queryOf, shortSource } from "./source.js";
 
 /** A turn. `collection()` names the documents its evidence is in; `grew` is called when it takes more room. */
 export class Turn {
   constructor(question, { collection, grew }) {
-    Object.assign(this, { question, collection, grew, text: "", citations: [], evidence: [], chain: [], doubts: [], optimized: "", usage: null });
+    Object.assign(this, {
+      question,
+      collection,
+      grew,
+      text: "",
+      citations: [],
+      evidence: [],
+      chain: [],
+      doubts: [],
+      optimized: "",
+      usage: null,
+    });
     this.running = false;
     this.said = 0;
-    this.parts = { live: h("div.live-chain"), answer: h("div.answer.prose"), foot: h("footer.turn-foot"), after: h("div.after") };
+    this.parts = {
+      live: h("div.live-chain"),
+      answer: h("div.answer.prose"),
+      foot: h("footer.turn-foot"),
+      after: h("div.after"),
+    };
     const { live, answer, foot, after } = this.parts;
-    this.element = h("article.turn", { "aria-label": `Question: ${line(question, 120)}` }, h("div.question", { dir: "auto" }, h("h2", {}, question)), live, answer, foot, after);
+    this.element = h(
+      "article.turn",
+      { "aria-label": `Question: ${line(question, 120)}` },
+      h("div.question", { dir: "auto" }, h("h2", {}, question)),
+      live,
+      answer,
+      foot,
+      after,
+    );
   }
 
   /** Begin, or begin anew after a decision; what was shown of an answer before is written again. */
@@ -76,7 +94,14 @@ export class Turn {
   finish(round) {
     this.running = false;
     const { answer: text = "", citations = [], evidence = [], chain = [], usage = null } = round;
-    Object.assign(this, { text, citations: citations ?? [], evidence: evidence ?? [], chain: chain ?? [], usage, optimized: round.optimized_question ?? this.optimized });
+    Object.assign(this, {
+      text,
+      citations: citations ?? [],
+      evidence: evidence ?? [],
+      chain: chain ?? [],
+      usage,
+      optimized: round.optimized_question ?? this.optimized,
+    });
     this.draw();
   }
 
@@ -105,7 +130,9 @@ export class Turn {
   }
 
   live() {
-    const now = this.status ? h("p.status", {}, h("span.dots", { "aria-hidden": "true" }, h("i"), h("i"), h("i")), this.status) : null;
+    const now = this.status
+      ? h("p.status", {}, h("span.dots", { "aria-hidden": "true" }, h("i"), h("i"), h("i")), this.status)
+      : null;
     return [this.chain.length ? steps(this.chain) : null, now, this.chain.length ? this.chainButton("Details") : null];
   }
 
@@ -113,19 +140,63 @@ export class Turn {
     if (this.running) return h("span.mark", {}, String(number));
     const citation = this.citations[number - 1];
     if (!citation) return null;
-    return h("button.mark", { type: "button", "aria-label": `Source ${number}: ${shortSource(citation.source)}`, on: { click: () => this.openSource(citation, number) } }, String(number));
+    return h(
+      "button.mark",
+      {
+        type: "button",
+        "aria-label": `Source ${number}: ${shortSource(citation.source)}`,
+        on: { click: () => this.openSource(citation, number) },
+      },
+      String(number),
+    );
   }
 
   foot() {
     if (!this.text) return null;
-    const data = this.citations.map((citation, n) => ({ sql: queryOf(citation), number: n + 1, citation })).filter((entry) => entry.sql);
-    const figures = data.map(({ sql, number, citation }) => h("figure.figures", {}, h("figcaption", {}, `Computed from ${shortSource(citation.source)} [${number}]`), queryBlock(sql.query)));
-    const chips = this.citations.map((citation, n) => h("li", {}, h("button.chip", { type: "button", "aria-label": `Source ${n + 1}: ${shortSource(citation.source)}`, on: { click: () => this.openSource(citation, n + 1) } }, h("span.chip-number", {}, String(n + 1)), h("bdi", {}, shortSource(citation.source)))));
-    const copied = navigator.clipboard ? h("button.icon-button", { type: "button", "aria-label": "Copy the answer", on: { click: () => this.copy() } }, icon("copy")) : null;
+    const data = this.citations
+      .map((citation, n) => ({ sql: queryOf(citation), number: n + 1, citation }))
+      .filter((entry) => entry.sql);
+    const figures = data.map(({ sql, number, citation }) =>
+      h(
+        "figure.figures",
+        {},
+        h("figcaption", {}, `Computed from ${shortSource(citation.source)} [${number}]`),
+        queryBlock(sql.query),
+      ),
+    );
+    const chips = this.citations.map((citation, n) =>
+      h(
+        "li",
+        {},
+        h(
+          "button.chip",
+          {
+            type: "button",
+            "aria-label": `Source ${n + 1}: ${shortSource(citation.source)}`,
+            on: { click: () => this.openSource(citation, n + 1) },
+          },
+          h("span.chip-number", {}, String(n + 1)),
+          h("bdi", {}, shortSource(citation.source)),
+        ),
+      ),
+    );
+    const copied = navigator.clipboard
+      ? h(
+          "button.icon-button",
+          { type: "button", "aria-label": "Copy the answer", on: { click: () => this.copy() } },
+          icon("copy"),
+        )
+      : null;
     return [
       figures,
       chips.length ? h("ul.chips", { "aria-label": "Sources" }, chips) : null,
-      h("div.foot-line", {}, this.chainButton(summary(this.chain)), this.usage ? h("span.usage", {}, usageLine(this.usage)) : null, copied),
+      h(
+        "div.foot-line",
+        {},
+        this.chainButton(summary(this.chain)),
+        this.usage ? h("span.usage", {}, usageLine(this.usage)) : null,
+        copied,
+      ),
     ];
   }
 
@@ -138,7 +209,8 @@ export class Turn {
     const view = () => chainView(this, { openEvidence: (id) => this.openEvidence(id), titleOf: (id) => this.titleOf(id) });
     if (this.panelOpen) {
       // In place, so that neither the focus nor the place in the panel is lost.
-      const body = at("panel-body"), scrolled = body.scrollTop;
+      const body = at("panel-body"),
+        scrolled = body.scrollTop;
       fill(body, view());
       body.scrollTop = scrolled;
       return;
@@ -174,8 +246,18 @@ export class Turn {
   speak(text) {
     if (this.quiet) return;
     const rest = text.slice(this.said);
-    const end = this.running ? Math.max(...[". ", "! ", "? ", "] ", ".\n", "]\n"].map((stop) => rest.lastIndexOf(stop) + stop.length - 1).filter((place, n) => place > 0 && n >= 0), 0) : rest.length;
-    const words = rest.slice(0, end).replace(/\[\d+\]|[*`#|]/g, "").trim();
+    const end = this.running
+      ? Math.max(
+          ...[". ", "! ", "? ", "] ", ".\n", "]\n"]
+            .map((stop) => rest.lastIndexOf(stop) + stop.length - 1)
+            .filter((place, n) => place > 0 && n >= 0),
+          0,
+        )
+      : rest.length;
+    const words = rest
+      .slice(0, end)
+      .replace(/\[\d+\]|[*`#|]/g, "")
+      .trim();
     if (end > 0 && words) say(words);
     this.said += Math.max(end, 0);
   }
@@ -191,6 +273,12 @@ export class Turn {
 /** A card under a question: what happened, and what can be done. */
 export function card(text, buttons, kind = "info") {
   return append(h(`div.card.${kind}`, { role: "group" }, h("p", { dir: "auto" }, line(text, 1000))), [
-    h("div.row", {}, Object.entries(buttons).map(([label, act], n) => h(`button.button${n ? "" : ".primary"}`, { type: "button", on: { click: act } }, label))),
+    h(
+      "div.row",
+      {},
+      Object.entries(buttons).map(([label, act], n) =>
+        h(`button.button${n ? "" : ".primary"}`, { type: "button", on: { click: act } }, label),
+      ),
+    ),
   ]);
 }

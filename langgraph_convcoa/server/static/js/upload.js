@@ -46,7 +46,8 @@ export class Upload {
   /** Why a file is not even sent; "" where it is. */
   refused(file) {
     const { max_mb: most, extensions: types } = this.info.upload ?? {};
-    if (most && file.size > most * MEGABYTE) return `${Math.ceil(file.size / MEGABYTE).toLocaleString("en")} MB; at most ${most} MB are taken`;
+    if (most && file.size > most * MEGABYTE)
+      return `${Math.ceil(file.size / MEGABYTE).toLocaleString("en")} MB; at most ${most} MB are taken`;
     const name = file.name.toLowerCase();
     if (types?.length && !types.some((type) => name.endsWith(type))) return NOT_READ;
     return file.size ? "" : "the file is empty";
@@ -75,8 +76,12 @@ export class Upload {
     for (const file of files) form.append("files", file, file.name);
     const request = new XMLHttpRequest();
     return new Promise((resolve, reject) => {
-      request.upload.addEventListener("progress", (event) => this.show({ status: "sending", done: event.loaded, total: event.total, stop: () => request.abort() }));
-      request.addEventListener("error", () => reject(new RequestError(0, "The files could not be sent: the server does not answer.")));
+      request.upload.addEventListener("progress", (event) =>
+        this.show({ status: "sending", done: event.loaded, total: event.total, stop: () => request.abort() }),
+      );
+      request.addEventListener("error", () =>
+        reject(new RequestError(0, "The files could not be sent: the server does not answer.")),
+      );
       request.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));
       request.addEventListener("load", async () => {
         const response = new Response(request.response, { status: Math.max(request.status, 200) });
@@ -118,19 +123,64 @@ export class Upload {
   }
 
   /** `done` and `total` are bytes, `files_done` and `files_total` count files. */
-  show({ status, done, total, files_done: past = 0, files_total: all = 0, eta_seconds: eta, message, skipped = this.skipped, stop }) {
+  show({
+    status,
+    done,
+    total,
+    files_done: past = 0,
+    files_total: all = 0,
+    eta_seconds: eta,
+    message,
+    skipped = this.skipped,
+    stop,
+  }) {
     const over = status === "done" || status === "failed";
     const added = Math.max(0, past - (skipped.length - this.skipped.length));
     const left = !over && eta ? `, about ${eta < 90 ? `${Math.ceil(eta)} s` : `${Math.round(eta / 60)} min`} left` : "";
-    const told = { sending: `Sending: ${Math.floor((100 * done) / (total || 1))}%`, waiting: "Waiting for another upload", done: added ? `${added} file${added === 1 ? "" : "s"} added` : "No file was added", failed: "Adding the files failed" }[status] ?? `Indexing file ${Math.min(past + 1, all)} of ${all}${left}`;
-    const end = over || stop ? h("button.icon-button", { type: "button", "aria-label": over ? "Dismiss" : "Stop sending", on: { click: () => (over ? this.hide() : stop()) } }, icon("close")) : null;
-    fill(at("job"),
+    const told =
+      {
+        sending: `Sending: ${Math.floor((100 * done) / (total || 1))}%`,
+        waiting: "Waiting for another upload",
+        done: added ? `${added} file${added === 1 ? "" : "s"} added` : "No file was added",
+        failed: "Adding the files failed",
+      }[status] ?? `Indexing file ${Math.min(past + 1, all)} of ${all}${left}`;
+    const end =
+      over || stop
+        ? h(
+            "button.icon-button",
+            {
+              type: "button",
+              "aria-label": over ? "Dismiss" : "Stop sending",
+              on: { click: () => (over ? this.hide() : stop()) },
+            },
+            icon("close"),
+          )
+        : null;
+    fill(
+      at("job"),
       h("div.row", {}, h("p.grow", {}, told), end),
       over ? null : h("progress", { "aria-label": "Progress", max: total || null, value: total ? done : null }),
       message ? h("p.hint", {}, line(message, 400)) : null,
-      skipped.length ? h("details.skipped", { open: true }, h("summary", {}, `${skipped.length} left out`),
-        h("ul", {}, skipped.slice(0, 200).map((entry) => h("li", {}, h("bdi.skipped-name", {}, line(entry.name, 120)), h("span.hint", {}, line(entry.reason, 300))))),
-        skipped.some((entry) => entry.reason === NOT_READ) ? h("p.hint", {}, `Files that are read: ${this.info.upload.extensions.join(" ")}`) : null) : null);
+      skipped.length
+        ? h(
+            "details.skipped",
+            { open: true },
+            h("summary", {}, `${skipped.length} left out`),
+            h(
+              "ul",
+              {},
+              skipped
+                .slice(0, 200)
+                .map((entry) =>
+                  h("li", {}, h("bdi.skipped-name", {}, line(entry.name, 120)), h("span.hint", {}, line(entry.reason, 300))),
+                ),
+            ),
+            skipped.some((entry) => entry.reason === NOT_READ)
+              ? h("p.hint", {}, `Files that are read: ${this.info.upload.extensions.join(" ")}`)
+              : null,
+          )
+        : null,
+    );
     at("job").hidden = false;
   }
 }
