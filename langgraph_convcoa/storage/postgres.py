@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10
 _POLL_SECONDS = 0.05
+_MOST_TURNS = 50
+"""At a time, of one program; each holds a connection."""
 _SETUP = "langgraph_convcoa setup"
 _FORM = "postgresql://user@host:5432/database, with the password in PGPASSWORD"
 
@@ -73,19 +75,23 @@ class PostgresStore(ConversationStore):
         from psycopg.rows import dict_row
         from psycopg_pool import AsyncConnectionPool
 
-        pool: AsyncConnectionPool[AsyncConnection[DictRow]] = AsyncConnectionPool(
-            self._address,
-            kwargs={"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
-            min_size=1,
-            max_size=4,
-            # A chat may wait for hours between turns, longer than a server or a firewall keeps a connection.
-            check=AsyncConnectionPool.check_connection,
-            open=False,
-        )
+        def pool_of(least: int, most: int) -> AsyncConnectionPool[AsyncConnection[DictRow]]:
+            return AsyncConnectionPool(
+                self._address,
+                kwargs={"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
+                min_size=least,
+                max_size=most,
+                # A chat may wait for hours between turns, longer than a server or a firewall keeps a connection.
+                check=AsyncConnectionPool.check_connection,
+                open=False,
+            )
+
+        # Apart: a turn holds its lock's connection while its steps wait for another one.
+        pool, locks = pool_of(1, 4), pool_of(0, _MOST_TURNS)
         try:
             with self.errors():
-                async with pool:
-                    self._pool = pool
+                async with pool, locks:
+                    self._pool = locks
                     saver = AsyncPostgresSaver(pool)
                     async with self._locked(_SETUP, _CONNECT_SECONDS * 6):
                         await saver.setup()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -13,8 +14,11 @@ from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import StoreError
 from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.server.threads import ThreadBook
 from langgraph_convcoa.storage import open_store
 from langgraph_convcoa.storage.threads import Threads
+from langgraph_convcoa.storage.turns import config_of
+from tests.bounds import SECONDS
 from tests.fakes import KeywordRetriever
 from tests.integration.turns import context, many_turns
 from tests.postgres_server import PASSWORD, postgres_server
@@ -36,6 +40,28 @@ def address() -> Iterator[str]:
 
 def session(address: str, thread: str, **settings: object) -> Session:
     return Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext.model_validate(settings), thread, address)
+
+
+async def test_turns_of_one_program_at_once_do_not_wait_for_each_others_connections(address: str) -> None:
+    """As those of a server: each holds its lock while its steps are stored."""
+    store = open_store(address)
+    async with store.opened() as saver, store.book() as book, asyncio.timeout(SECONDS):
+        all_there = asyncio.Barrier(12)
+
+        async def turn(number: int) -> None:
+            async with store.turn(f"at once {number}", SECONDS):
+                await all_there.wait()
+                assert await saver.aget_tuple(config_of(f"at once {number}")) is None
+
+        await asyncio.gather(*map(turn, range(12)))
+        threads = ThreadBook(book)
+        for user in ("ann", "bob"):
+            await threads.create(user, "t", {"title": user})
+        await threads.delete("bob", "t")
+        assert [[entry["metadata"] for entry in await threads.all(user)] for user in ("ann", "bob")] == [
+            [{"title": "ann"}],
+            [],
+        ]
 
 
 @pytest.mark.timeout(600)
