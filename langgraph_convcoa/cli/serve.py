@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import threading
 import webbrowser
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -107,7 +108,8 @@ def serve(
         def announce() -> None:
             typer.echo(f"convcoa is at {url}  (Ctrl-C ends it)")
             if open_page:
-                webbrowser.open(url)
+                # A browser of the terminal would hold the server.
+                threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
         try:
             run(app, service, listening, announce)

@@ -39,7 +39,8 @@ async def _login(service: Service, user: str, request: Request) -> Any:
         await asyncio.sleep(_WRONG_TOKEN_SECONDS)
         return as_response({"detail": "the token is wrong"}, 401)
     response = as_response({"ok": True})
-    secure = request.url.scheme == "https"
+    # Before a proxy that speaks TLS, the origin says so, which the guard has compared with the host.
+    secure = "https" in (request.url.scheme, request.headers.get("origin", "").partition(":")[0])
     response.set_cookie(COOKIE, access.session, max_age=_MONTH, httponly=True, samesite="strict", secure=secure)
     return response
 

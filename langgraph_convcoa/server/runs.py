@@ -19,7 +19,7 @@ PING_SECONDS = 15.0
 """After so many seconds without an event a comment is sent, which keeps proxies from closing the connection."""
 _MOST_BYTES = 8_000_000
 """Of the events of one run; beyond, the oldest are forgotten."""
-_KEPT_BYTES, _KEPT_RUNS = 64_000_000, 500
+_KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200
 """Of the runs that have ended."""
 _LOGGER = logging.getLogger(__name__)
 Publish = Callable[[str, Any], None]

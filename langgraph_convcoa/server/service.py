@@ -253,15 +253,17 @@ class Service:
         finally:
             if noting is not None:
                 await asyncio.wait([noting])
-                await self._note(user, entry, status)
+                if not await self._note(user, entry, status):
+                    # It was deleted as the turn began.
+                    await self._erase(key)
                 noting.result()
             else:
                 with suppress(StoreError), self.store.errors():
                     await self._erase(key)
         return output
 
-    async def _note(self, user: str, entry: dict[str, Any], status: str) -> None:
-        """Keep the status of a thread that is still there; it may have been renamed while its turn ran."""
+    async def _note(self, user: str, entry: dict[str, Any], status: str) -> bool:
+        """Keep the status of a thread, which may have been renamed while its turn ran; False where it is gone."""
         with self.store.errors():
             known = await self.book.get(user, str(entry["thread_id"]))
             if known is not None:
@@ -272,6 +274,7 @@ class Service:
                 await self.book.put(
                     user, {**known, "metadata": metadata, "status": status, "updated_at": now(), "question": question}
                 )
+        return known is not None
 
     def status(self, user: str, entry: Mapping[str, Any]) -> str:
         """A thread's status now; one whose server was killed is interrupted, not busy."""

@@ -38,7 +38,9 @@ PROXY = "x-user"
 class Served:
     """A server that runs, and what is needed to ask it."""
 
-    def __init__(self, folder: Path, access: Access | None = None, approve: list[str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, access: Access | None = None, approve: list[str] | None = None, model: Any = None
+    ) -> None:
         self.folder = folder
         self.encoder = WordEncoder()
         # Set: the model answers at once.
@@ -53,7 +55,7 @@ class Served:
         context = ConvCoAContext(approve=approve or [])
         settings = Settings(
             store=SqliteStore(folder / "store.sqlite"),
-            make_graph=lambda found: build_graph(model=self.model, retriever=found, context=context),
+            make_graph=lambda found: build_graph(model=model or self.model, retriever=found, context=context),
             context=context,
             folder=folder / "collections",
             new_retriever=self._index,
