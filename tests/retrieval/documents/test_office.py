@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,7 +100,11 @@ def test_a_book_is_read_in_the_order_of_its_spine() -> None:
     assert (second.title, second.text) == ("The Sea: The storm", "It blew for days.\n\nThen it was calm.")
 
 
-def test_a_folder_of_all_kinds_has_their_places_in_ids_and_metadata(tmp_path: Path) -> None:
+def test_a_folder_of_all_kinds_has_their_places_in_ids_and_metadata(
+    tmp_path: Path, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = SimpleNamespace(call=workers.call, close=lambda: None)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.documents.load.Workers", lambda: shared)
     for suffix, (make, _) in MADE.items():
         (tmp_path / f"a{suffix}").write_bytes(make())
     found = {document.id: document.metadata for document in load_documents(tmp_path)}
@@ -148,7 +153,7 @@ def test_a_broken_file_says_what_it_is(suffix: str, tmp_path: Path, workers: Wor
 def test_damage_is_refused_or_does_no_harm() -> None:
     for make, read in MADE.values():
         whole = make()
-        for place in range(0, len(whole), max(1, len(whole) // 15)):
+        for place in range(0, len(whole), max(1, len(whole) // 6)):
             data = whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :]
             with contextlib.suppress(DocumentError):
                 list(read(io.BytesIO(data), ENOUGH))
@@ -275,6 +280,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert ".epub" in kinds.readable_suffixes()
 
 
+@pytest.mark.slow
 def test_reading_other_kinds_imports_no_office_package() -> None:
     code = (
         "import sys; from langgraph_convcoa.retrieval.documents.load import load_documents, readable_suffixes;"

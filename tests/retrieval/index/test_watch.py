@@ -89,7 +89,7 @@ def test_any_sequence_of_changes_leaves_the_index_as_one_built_anew(
     ]
     names = [f"{stem}.{kind}" for stem in "abc" for kind in ("txt", "jsonl", "csv")] + ["deep/d.jsonl", "deep/e.txt"]
     (folder / "always.txt").write_text("It stays.")
-    for number in range(25):
+    for number in range(13):
         for _ in range(chance.randint(1, 3)):
             file = folder / chance.choice(names)
             if file.exists() and chance.random() < 0.4:
