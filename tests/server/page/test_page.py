@@ -248,12 +248,15 @@ def test_uploads_name_what_was_left_out(page: Page) -> None:
             },
             {"name": "<img src=x onerror=alert(1)>.exe", "mimeType": "", "buffer": b"x"},
             {"name": "broken.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.4 nonsense"},
+            {"name": "huge.md", "mimeType": "text/markdown", "buffer": b"x" * 1_100_000},
+            {"name": "empty.md", "mimeType": "text/markdown", "buffer": b""},
         ]
     )
     page.get_by_text("1 file added").wait_for()
     left_out = page.locator(".skipped li")
     names = {left_out.nth(n).locator("bdi").inner_text() for n in range(left_out.count())}
-    assert names == {"<img src=x onerror=alert(1)>.exe", "broken.pdf"}
+    assert names == {"<img src=x onerror=alert(1)>.exe", "broken.pdf", "huge.md", "empty.md"}
+    assert left_out.filter(has_text="huge.md").inner_text().endswith("2 MB; at most 1 MB are taken")
     page.locator(".suggestion", has_text="Bees").wait_for()
     page.locator("#show-documents").click()
     page.locator(".document", has_text="Bees").get_by_role("button", name="Remove Bees").click()
@@ -262,6 +265,26 @@ def test_uploads_name_what_was_left_out(page: Page) -> None:
     page.get_by_role("button", name="Delete the collection").click()
     page.locator("dialog").get_by_role("button", name="Delete").click()
     page.get_by_text("is deleted").wait_for()
+
+
+DROPPED = """([type, name, text]) => {
+    const data = new DataTransfer();
+    data.items.add(new File([text], name));
+    const given = {dataTransfer: data, bubbles: true, cancelable: true};
+    document.getElementById('conversation').dispatchEvent(new DragEvent(type, given));
+}"""
+
+
+@pytest.mark.slow
+def test_files_are_dropped_on_the_page(page: Page) -> None:
+    file = ["ants.md", "# Ants\n\nAnts follow trails of pheromones."]
+    page.evaluate(DROPPED, ["dragenter", *file])
+    assert page.get_by_text("Drop files to add them to").is_visible()
+    page.evaluate(DROPPED, ["drop", *file])
+    page.get_by_text("1 file added").wait_for()
+    assert not page.get_by_text("Drop files to add them to").is_visible()
+    page.locator(".suggestion", has_text="Ants").click()
+    answered(page)
 
 
 @pytest.mark.slow
