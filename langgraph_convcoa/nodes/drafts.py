@@ -36,12 +36,14 @@ _SILENCE = re.compile(
     re.IGNORECASE,
 )
 _SAYS_NOT = re.compile(
-    rf"\A\W*+(?:the|these)\s+(?:\w+\s+)?{_SOURCES.pattern}\s+(?:do|does|did)(?:\s+not|n['’]t)\s+(?:{_TELL})(?:\s+\w+)?:\s",
+    rf"\A\W*+(?:the|these)\s+(?:\w+\s+)?{_SOURCES.pattern}\s+(?:do|does|did)(?:\s+not|n['’]t)\s+(?:{_TELL})(?:\s+\w+){{0,3}}:\s",
     re.IGNORECASE,
 )
 _TAIL_BEGINS = re.compile(r"[,;]\s++(?:but|and|though|while|yet)\s", re.IGNORECASE)
 _NOTHING = re.compile(r"\b(?:no|not|nor|neither|none|nothing)\b|n['’]t\b", re.IGNORECASE)
-_TOLD = re.compile(r"\b(?:given|named|said|stated|listed|mentioned|told|shown|described|specified|provided)\b", re.IGNORECASE)
+_TOLD = re.compile(
+    rf"\b(?:{_TELL}|given|said|stated|listed|told|shown|described|named|mentioned|specified|provided)\b", re.IGNORECASE
+)
 _REST_IS_THERE, _NAME_ELSEWHERE = 0.6, 0.8
 """Share of a sentence that must be in the evidence for its names to stand elsewhere there, and what is left of its score."""
 _ENDED = re.compile(r"[.!?。！？:;…][\"'”’)\]]*\s*\Z")
