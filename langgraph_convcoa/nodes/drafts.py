@@ -39,10 +39,16 @@ _SAYS_NOT = re.compile(
     rf"\A\W*+(?:the|these)\s+(?:\w+\s+)?{_SOURCES.pattern}\s+(?:do|does|did)(?:\s+not|n['’]t)\s+(?:{_TELL})(?:\s+\w+){{0,3}}:\s",
     re.IGNORECASE,
 )
-_TAIL_BEGINS = re.compile(r"[,;]\s++(?:but|and|though|while|yet)\s", re.IGNORECASE)
-_NOTHING = re.compile(r"\b(?:no|not|nor|neither|none|nothing)\b|n['’]t\b", re.IGNORECASE)
-_TOLD = re.compile(
-    rf"\b(?:{_TELL}|given|said|stated|listed|told|shown|described|named|mentioned|specified|provided)\b", re.IGNORECASE
+_TAIL_BEGINS = re.compile(r"[,;]\s++(?=(?:but|though|while|yet)\s)", re.IGNORECASE)
+_IS_NOT_TOLD = r"(?:given|stated|named|mentioned|specified|listed)"
+_UNTOLD = re.compile(
+    rf"\w+\s+(?:(?:no|neither)\b[^,;:]{{1,80}}\b(?:is|are)|[^,;:]{{1,60}}\b(?:is|are)\s+not)\s+{_IS_NOT_TOLD}[.!]?\s*\Z",
+    re.IGNORECASE,
+)
+_TELLS_NOT = re.compile(
+    r"\w+\s+(?:(?:it|they)\s+)?(?:(?:name|say|state|mention|specif(?:y|ie)|list)s?\s+(?:no|neither)|(?:do|does)\s+not\s+"
+    r"(?:name|say|state|mention|specify|list))\b[^,;:]{1,80}\Z",
+    re.IGNORECASE,
 )
 _REST_IS_THERE, _NAME_ELSEWHERE = 0.6, 0.8
 """Share of a sentence that must be in the evidence for its names to stand elsewhere there, and what is left of its score."""
@@ -141,7 +147,7 @@ class Checker:
         if verdict.supported or not verdict.claims:
             return verdict
         opened = _YES.match(verdict.text) or _SAYS_NOT.match(verdict.text)
-        begin, end = opened.end() if opened else 0, _untold(verdict.text)
+        begin, end = opened.end() if opened else 0, self._untold(verdict.text)
         if opened is None and end == len(verdict.text):
             return verdict
         rest = verify_sentences(
@@ -154,6 +160,22 @@ class Checker:
         claims = [self._of_a_reader(part) for part in rest if part.claims]
         weakest = min(claims, key=lambda part: (part.supported, part.score), default=None)
         return verdict if weakest is None else replace(weakest, text=verdict.text, start=verdict.start, end=verdict.end)
+
+    def _untold(self, text: str) -> int:
+        """Where a last clause begins that only says that something is not told: ", but no county is given"; else the end.
+
+        A name or a number that stands nowhere else would be told by it.
+        """
+        found = max(_TAIL_BEGINS.finditer(text), key=lambda match: match.start(), default=None)
+        if found is None:
+            return len(text)
+        tail = without_marks(text[found.end() :])
+        silent = _UNTOLD.match(tail) or (_SAYS_NOT.match(text) and _TELLS_NOT.match(tail))
+        known = {*content_words(text[: found.start()]), *content_words(self.question)}
+        named = _named(tail) - known
+        if silent and named:
+            named -= {word for document in self.evidence for word in content_words(document.page_content)}
+        return found.start() if silent and not named else len(text)
 
     def _of_a_reader(self, verdict: SentenceVerdict) -> SentenceVerdict:
         """Who has read the evidence may take a name from another sentence of it, where the rest is there; not a number."""
@@ -199,8 +221,7 @@ class Checker:
 
     def _names(self, number: int, plain: str) -> set[str]:
         """The names and numbers of a sentence that a piece of evidence holds."""
-        named = {word.item for word in content_tokens(plain) if word.raw[0].isupper() or word.raw[0].isdigit()}
-        return named.intersection(content_words(self.evidence[number - 1].page_content))
+        return _named(plain).intersection(content_words(self.evidence[number - 1].page_content))
 
     def _bears(self, number: int, part: str) -> float:
         opened = _YES.match(part) or _SAYS_NOT.match(part)
@@ -256,12 +277,9 @@ def _silent(verdict: SentenceVerdict, before: SentenceVerdict | None) -> Sentenc
     return replace(verdict, claims=False, supported=False, reason="")
 
 
-def _untold(text: str) -> int:
-    """Where a last clause begins that only says that something is not told: ", but no county is given"; else the end."""
-    begin = max((match.start() for match in _TAIL_BEGINS.finditer(text)), default=len(text))
-    tail = text[begin + 1 :]
-    silent = ":" not in tail and _NOTHING.search(tail) and _TOLD.search(tail)
-    return begin if silent else len(text)
+def _named(text: str) -> set[str]:
+    """The names and numbers of a text, as words are compared."""
+    return {word.item for word in content_tokens(text) if word.raw[0].isupper() or word.raw[0].isdigit()}
 
 
 def _is_polar(verdict: SentenceVerdict) -> bool:

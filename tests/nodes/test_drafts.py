@@ -127,3 +127,28 @@ def test_what_the_evidence_does_not_tell_is_no_claim_of_a_sentence_that_tells_th
     ):
         [checked] = Checker.of(AIRPORTS, ()).check(wrong)
         assert not checked.stands
+
+
+TRIAL = [
+    Document("The LUMEN trial enrolled 212 patients with stroke at nine hospitals. Mortality fell by 31 percent.", id="a"),
+    Document("The Halden bridge was opened in 1894. It is made of iron.", id="b"),
+]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "The LUMEN trial enrolled 212 patients with stroke [1], but no benefit of rivolimab was shown.",
+        "The LUMEN trial enrolled 212 patients with stroke [1], and consent was not given by the 40 children who died.",
+        "The LUMEN trial enrolled 212 patients with stroke [1], but the deaths of 40 children were not mentioned.",
+        "The LUMEN trial enrolled 212 patients with stroke [1], but the deaths of 40 children are not mentioned.",
+        "The LUMEN trial enrolled 212 patients with stroke [1], but the fraud of Pfizer is not mentioned.",
+        "The Halden bridge was opened in 1894 [2], and nobody was told that it collapsed and killed nine people.",
+        "The Halden bridge was opened in 1894 [2], but reports no longer that it stands.",
+        "The Halden bridge was opened in 1894 [2], but no reason, which was fraud, is given to anybody.",
+    ],
+)
+def test_what_a_clause_tells_beside_is_not_passed_as_silence(told: str) -> None:
+    assert not all(sentence.stands for sentence in Checker.of(TRIAL, ()).check(told))
+    silent = "The Halden bridge was opened in 1894 [2], but no builder is named."
+    assert all(sentence.stands for sentence in Checker.of(TRIAL, ()).check(silent))
