@@ -42,11 +42,11 @@ _SAYS_NOT = re.compile(
 _TAIL_BEGINS = re.compile(r"[,;]\s++(?=(?:but|though|while|yet)\s)", re.IGNORECASE)
 _IS_NOT_TOLD = r"(?:given|stated|named|mentioned|specified|listed)"
 _UNTOLD = re.compile(
-    rf"\w+\s+(?:(?:no|neither)\b[^,;:]{{1,80}}\b(?:is|are)|[^,;:]{{1,60}}\b(?:is|are)\s+not)\s+{_IS_NOT_TOLD}[.!]?\s*\Z",
+    rf"(?<!\w)\w++\s++(?:(?:no|neither)\b[^,;:]{{1,80}}\b(?:is|are)|[^,;:]{{1,60}}\b(?:is|are)\s+not)\s+{_IS_NOT_TOLD}[.!]?\Z",
     re.IGNORECASE,
 )
 _TELLS_NOT = re.compile(
-    r"\w+\s+(?:(?:it|they)\s+)?(?:(?:name|say|state|mention|specif(?:y|ie)|list)s?\s+(?:no|neither)|(?:do|does)\s+not\s+"
+    r"(?<!\w)\w++\s++(?:(?:it|they)\s+)?(?:(?:name|say|state|mention|specif(?:y|ie)|list)s?\s+(?:no|neither)|(?:do|does)\s+not\s+"
     r"(?:name|say|state|mention|specify|list))\b[^,;:]{1,80}\Z",
     re.IGNORECASE,
 )
@@ -169,7 +169,7 @@ class Checker:
         found = max(_TAIL_BEGINS.finditer(text), key=lambda match: match.start(), default=None)
         if found is None:
             return len(text)
-        tail = without_marks(text[found.end() :])
+        tail = without_marks(text[found.end() :]).strip()
         silent = _UNTOLD.match(tail) or (_SAYS_NOT.match(text) and _TELLS_NOT.match(tail))
         known = {*content_words(text[: found.start()]), *content_words(self.question)}
         named = _named(tail) - known
