@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _BETWEEN_QUOTES = " … "
+_MOST_TEXT = 100_000
+"""Characters that are shown of a text: the id may be that of a whole document."""
 _PART = re.compile(r"(.+)#(\d+)\Z", re.DOTALL)
 
 
@@ -29,13 +32,14 @@ def passage_json(retriever: HopfieldRetriever, identity: str, quote: str) -> dic
             str(one.id): one.page_content for one in retriever.get_by_ids([f"{name}#{number - 1}", f"{name}#{number + 1}"])
         }
         before, after = beside.get(f"{name}#{number - 1}", ""), beside.get(f"{name}#{number + 1}", "")
-    places = spans(passage.page_content, quote)
+    text = passage.page_content[:_MOST_TEXT]
+    places = spans(text, quote)
     return {
         "id": identity,
         "title": str(about.get("title") or ""),
         "source": str(about.get("source") or about.get("document_id") or identity),
         "page": about.get("page"),
-        "text": passage.page_content,
+        "text": text,
         "before": before,
         "after": after,
         "spans": [list(place) for place in places],
@@ -50,12 +54,22 @@ def spans(text: str, quote: str) -> Sequence[tuple[int, int]]:
         >>> spans("It stores patterns.\nThey are minima. It is old.", "It stores patterns. They are minima. … It is old.")
         [(0, 36), (37, 47)]
     """
+    words = [(match.start(), match[0]) for match in re.finditer(r"\S+", text)]
+    # Found in linear time where white space is one space; a pattern of the quote's words would try each place for each word.
+    flat, starts, length = " ".join(word for _, word in words), list[int](), 0
+    for _, word in words:
+        starts.append(length)
+        length += len(word) + 1
+
+    def place(index: int) -> int:
+        number = bisect_right(starts, index) - 1
+        return words[number][0] + index - starts[number]
+
     places = []
     for part in quote.split(_BETWEEN_QUOTES):
-        words = [re.escape(word) for word in part.split()]
-        # A word after another in one pass; a quote is at most some hundred words.
-        if words and (match := re.search(r"\s+".join(words), text)):
-            places.append(match.span())
+        wanted = " ".join(part.split())
+        if wanted and (found := flat.find(wanted)) >= 0:
+            places.append((place(found), place(found + len(wanted) - 1) + 1))
     joined: list[tuple[int, int]] = []
     for start, end in sorted(places):
         if joined and start <= joined[-1][1]:

@@ -9,6 +9,7 @@ import uuid
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,9 @@ class Run:
         """The events after the one of this number, those that come too, until the end."""
         while True:
             news = self._news
-            # Taken at once: events come and are forgotten while one is sent.
-            fresh = [(number, written) for number, written in self._events if number > after]
-            for number, written in fresh:
+            # Taken at once: events come and are forgotten while one is sent. From the end: the others were sent.
+            fresh = [*islice(reversed(self._events), max(self._count - after, 0))]
+            for number, written in reversed(fresh):
                 after = number
                 yield written
             if fresh:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from langgraph_convcoa.server.passages import spans
 from langgraph_convcoa.server.runs import Run
 from langgraph_convcoa.server.threads import key_of
 from langgraph_convcoa.server.wire import to_json
@@ -46,6 +50,20 @@ def test_a_citation_opens_its_passage_with_the_quote(server: Served, thread: str
     assert server.ask("GET", "/convcoa/passages", params={"collection": "facts"}).status_code == 422
 
 
+@pytest.mark.timeout(30)
+def test_a_quote_that_almost_stands_everywhere_costs_nothing() -> None:
+    """As a pattern of its words it would take the better part of a minute, in which no other request is answered."""
+    assert spans("a " * 50_000 + "c", "a " * 1_900 + "b") == []
+    assert spans("a \n" * 50_000 + " c", "a " * 1_900 + "c … a") == [(0, 1), (150_000 - 3 * 1_900, 150_002)]
+
+
+def test_of_a_whole_document_the_beginning_is_shown(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_convcoa.server.passages._MOST_TEXT", 20)
+    query = {"collection": "facts", "id": "hopfield-1982", "quote": FACTS["hopfield-1982"][-10:]}
+    passage = server.ask("GET", "/convcoa/passages", params=query).json()
+    assert (passage["text"], passage["found"]) == (FACTS["hopfield-1982"][:20], False)
+
+
 def test_an_export_is_a_file_that_the_command_line_imports(server: Served, thread: str) -> None:
     response = server.ask("GET", f"/convcoa/threads/{thread}/export")
     assert response.headers["content-disposition"].startswith("attachment")
@@ -76,6 +94,36 @@ def test_the_events_of_a_run_are_bounded_and_the_last_are_kept(monkeypatch: pyte
         run.publish("custom", {"number": number})
     assert run.size <= 10_000
     assert json.loads(run._events[-1][1].split(b"data: ")[1]) == {"number": 999}
+
+
+class _Counted(deque[Any]):
+    """Counts the elements that are looked at."""
+
+    looked = 0
+
+    def _counted(self, found: Iterator[Any]) -> Iterator[Any]:
+        for one in found:
+            self.looked += 1
+            yield one
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._counted(super().__iter__())
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self._counted(super().__reversed__())
+
+
+async def test_who_follows_a_run_looks_at_no_event_twice() -> None:
+    run = Run("t", "convcoa")
+    events = run._events = _Counted()
+    parts = run.follow()
+    for number in range(300):
+        run.publish("custom", number)
+        assert (await anext(parts)).startswith(b"id: %d\n" % (number + 1))
+    assert events.looked < 1_000
+    run.end()
+    assert [part[:7] async for part in run.follow(299)] == [b"id: 300", b"id: 301"]
+    assert [part async for part in run.follow(10**9)] == []
 
 
 async def test_a_comment_keeps_an_idle_stream_alive(monkeypatch: pytest.MonkeyPatch) -> None:
