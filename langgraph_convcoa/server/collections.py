@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock, Timeout
+
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.files import private_folder, replacing
 from langgraph_convcoa.server.threads import digest
@@ -92,6 +94,28 @@ class Collection:
             "read_only": self.folder is None,
             "accepts_files": self.folder is not None and self.retriever is not None,
         }
+
+
+def upload_lock(folder: Path) -> FileLock:
+    """The lock that a server holds on the folder of an upload until it is indexed; the system frees it when a server dies."""
+    return FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0, thread_local=False, mode=0o600)
+
+
+def remove_upload(folder: Path, lock: FileLock) -> None:
+    """Remove the folder of an upload, and its lock, which is held."""
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
+    with suppress(OSError):
+        Path(lock.lock_file).unlink(missing_ok=True)
+
+
+def _remove_remains(files: Path) -> None:
+    """Remove what a server that was killed had not indexed; another one may run over the same folder and index now."""
+    for folder in [path for path in files.glob("*") if path.is_dir()]:
+        lock = upload_lock(folder)
+        with suppress(Timeout, OSError):
+            lock.acquire()
+            remove_upload(folder, lock)
 
 
 def _by_source(documents: Iterator[Document]) -> list[dict[str, Any]]:
@@ -193,8 +217,7 @@ class Collections:
 
     def _collection(self, folder: Path, name: str) -> Collection:
         collection = Collection(folder.name, name, f"{self._sources} {folder.name}", folder=folder)
-        # What a server that was killed had not indexed yet.
-        shutil.rmtree(folder / _FILES, ignore_errors=True)
+        _remove_remains(folder / _FILES)
         try:
             collection.retriever = self._new_retriever(folder / _INDEX)
         except Exception as error:  # noqa: BLE001 - the others can be used

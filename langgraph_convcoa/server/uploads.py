@@ -10,16 +10,19 @@ import time
 import unicodedata
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+from filelock import FileLock
 
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.files import private_folder
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.documents.load import read_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
+from langgraph_convcoa.server.collections import remove_upload, upload_lock
 from langgraph_convcoa.server.runs import error_json
 
 if TYPE_CHECKING:
@@ -60,6 +63,13 @@ def plain_name(name: str) -> str:
     return kept[:_LONGEST_NAME] or "file"
 
 
+def _unlike(name: str, ending: str, others: Set[str]) -> str:
+    """The name, numbered before its ending where another file of the upload has it: of two folders, say."""
+    stem, suffix = name[: -len(ending)], name[-len(ending) :]
+    numbered = (f"{stem} ({number}){suffix}" for number in range(2, len(others) + 3))
+    return name if name not in others else next(one for one in numbered if one not in others)
+
+
 class _StoppedError(Exception):
     """The job is not wanted any more."""
 
@@ -80,6 +90,10 @@ class Job:
     began: float = 0.0
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     stopped: threading.Event = field(default_factory=threading.Event)
+    lock: FileLock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lock = upload_lock(self.folder)
 
     @property
     def total(self) -> int:
@@ -135,12 +149,18 @@ class Jobs:
         if self._waiting.qsize() >= _MOST_WAITING:
             raise InputError("many uploads are waiting to be indexed: try again in a while")
         job = Job(user, collection, collection.files / uuid.uuid4().hex)
-        taken = set(extensions())
+        private_folder(collection.files)
+        # Before there is a folder that another server could take for the remains of one that was killed.
+        job.lock.acquire()
+        taken, names = set(extensions()), set[str]()
         for number, (given, stream) in enumerate(files):
             name = plain_name(given)
-            if not any(name.lower().endswith(ending) for ending in taken):
+            endings = [ending for ending in taken if name.lower().endswith(ending)]
+            if not endings:
                 job.skip(name, f"is not of a kind that can be read: accepted are {' '.join(sorted(taken))}")
                 continue
+            name = _unlike(name, max(endings, key=len), names)
+            names.add(name)
             place = job.folder / str(number) / name
             private_folder(place.parent)
             with place.open("wb") as copy:
@@ -182,7 +202,7 @@ class Jobs:
                 job.message = "stopped"
             except Exception as error:  # noqa: BLE001 - the next job is not to suffer
                 job.message = error_json(error)["message"]
-            shutil.rmtree(job.folder, ignore_errors=True)
+            remove_upload(job.folder, job.lock)
             others = [one for one in self._all() if one.collection is job.collection and one is not job]
             waits = any(one.status in ("waiting", "running") for one in others)
             job.collection.status = "indexing" if waits else "ready"

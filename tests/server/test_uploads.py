@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from langgraph_convcoa.server import collections as module
+from langgraph_convcoa.server import uploads as uploads_module
+from langgraph_convcoa.server.collections import upload_lock
 from langgraph_convcoa.server.uploads import plain_name
 from tests.bounds import wait_until
 from tests.server.served import Served
@@ -177,3 +179,42 @@ def test_the_folder_is_its_owners_alone_and_is_found_again(server: Served, colle
     server.service.collections._owned.clear()
     assert (held(server, collection)["name"], held(server, collection)["documents"]) == ("Of the test", 1)
     assert not left.exists()
+
+
+def test_another_server_over_the_folder_leaves_what_is_being_indexed(server: Served, collection: str) -> None:
+    folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
+    indexing, left = folder / "files" / "indexing", folder / "files" / "left"
+    for path in (indexing, left):
+        path.mkdir(parents=True)
+    with upload_lock(indexing):
+        server.service.collections._owned.clear()
+        held(server, collection)
+        assert (indexing.exists(), left.exists()) == (True, False)
+    server.service.collections._owned.clear()
+    held(server, collection)
+    assert not list((folder / "files").iterdir())
+
+
+def test_an_upload_is_locked_until_it_is_indexed(server: Served, collection: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    read = uploads_module.read_file
+
+    def reading(place: Path, **options: Any) -> Any:
+        # As another server would when it opens the collection.
+        server.service.collections._owned.clear()
+        held(server, collection)
+        seen.append(place.exists())
+        return read(place, **options)
+
+    monkeypatch.setattr(uploads_module, "read_file", reading)
+    assert uploaded(server, collection, ("bees.md", BEES))["skipped"] == []
+    assert seen == [True]
+    folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
+    assert not list((folder / "files").iterdir())
+
+
+def test_two_files_of_one_name_in_an_upload_are_two_documents(server: Served, collection: str) -> None:
+    told = uploaded(server, collection, ("a/read.me.md", BEES), ("b/read.me.md", b"# Ants\n\nAnts carry leaves."))
+    assert (told["files_done"], told["skipped"]) == (2, [])
+    sources = {one["source"] for one in server.ask("GET", f"/convcoa/collections/{collection}/documents").json()}
+    assert sources == {"read.me.md", "read.me (2).md"}
