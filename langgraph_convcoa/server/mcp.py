@@ -94,6 +94,9 @@ def mcp_server(
     else:
         more |= _OVER_HTTP
     server = MCPServer(_NAME, instructions=_INSTRUCTIONS, log_level="WARNING", **more)
+    if not _MODERN:
+        # Version 1 takes none, and would tell clients its own.
+        server._mcp_server.version = version("langgraph-convcoa")
     asking = _Asking(turns, retriever, thread)
     known = [*(["the user's own documents"] if retriever is not None else []), *also]
     description = _ASK.format(sources=" and ".join(known))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 import httpx
@@ -233,4 +234,5 @@ async def test_who_may_reach_it_over_http(
             accepted = {"accept": "application/json, text/event-stream", **headers}
             answered = await http.post("/mcp", json=HELLO, headers=accepted)
     assert answered.status_code == status
-    assert ("serverInfo" in answered.text) == (status == 200)
+    named = f'"serverInfo":{{"name":"convcoa","version":"{version("langgraph-convcoa")}"}}'
+    assert (named in answered.text) == (status == 200)
