@@ -36,7 +36,7 @@ _HELP = {
     "/export [FILE]": "write the conversation to a file: .json to import it again, .md to read",
     "/resume": "resume the turn that was interrupted",
     "/help": "this",
-    "/exit": "leave; so does Ctrl-D",
+    "/exit": "leave; so do exit, quit and Ctrl-D",
     "Ctrl-C": "stop a turn and keep the conversation",
 }
 
@@ -97,7 +97,7 @@ class Chat:
             self._welcome()
         for line in self._lines() if self._interactive else sys.stdin:
             text = proper_text(line).strip()
-            if text in ("/exit", "/quit"):
+            if text in ("/exit", "/quit") or (self._interactive and text.lower() in ("exit", "quit")):
                 break
             if text.startswith("/") and text != "/resume":
                 self.command(text)

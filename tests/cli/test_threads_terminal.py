@@ -62,7 +62,7 @@ def test_a_chat_that_is_killed_in_a_turn_offers_to_go_on_with_it(tmp_path: Path)
             terminal.type("/history\n")
             terminal.expect("> Who described the network?")
             terminal.expect("> ")
-            terminal.type("/exit\n")
+            terminal.type("exit\n")
             terminal.expect("Continue later with: ")
             command = shlex.split(terminal.expect("\x1b"))
             assert terminal.code() == 0
