@@ -36,7 +36,7 @@ def watching(browser: Browser, talk: Served) -> Iterator[Watched]:
     """The page, opened, of a person who was never there; at the end nothing has failed in it."""
     with watched(browser, talk.url) as found:
         found.page.goto(talk.url)
-        found.page.locator(".suggestion").first.wait_for()
+        found.page.locator(".holds").wait_for()
         yield found
         found.is_harmless()
 

@@ -71,12 +71,15 @@ def test_a_newcomer_gets_to_a_source_with_one_command(browser: Browser, tmp_path
             page = watching.page
             page.goto(url)
             assert page.locator(".holds").inner_text().startswith("demo: 12 documents")
+            assert page.locator(".welcome p").first.inner_text().startswith("Each question is looked up in the documents.")
+            page.locator(".suggestion").nth(2).wait_for()
             assert page.locator(".suggestion").count() == 3
             ask(page, "Who introduced the Hopfield network?")
             page.locator("button.mark").first.click()
             quote = page.locator("#panel mark")
             assert quote.inner_text() == "The Hopfield network was introduced by the physicist John Hopfield."
             assert quote.evaluate("element => element.getBoundingClientRect().top < innerHeight")
+            assert page.locator(".foot-line .chain-button").inner_text() == "1 sub-question: answered"
             watching.is_harmless()
             page.screenshot(path=tmp_path / "page.png")
             assert (tmp_path / "page.png").stat().st_size > 20_000
@@ -246,18 +249,21 @@ def test_uploads_name_what_was_left_out(page: Page) -> None:
                 "mimeType": "text/markdown",
                 "buffer": b"# Bees\n\nKarl von Frisch decoded the dance of bees in 1927.",
             },
+            {"name": "m10.txt", "mimeType": "text/plain", "buffer": b"Salt is mined near the lake."},
             {"name": "<img src=x onerror=alert(1)>.exe", "mimeType": "", "buffer": b"x"},
             {"name": "broken.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.4 nonsense"},
             {"name": "huge.md", "mimeType": "text/markdown", "buffer": b"x" * 1_100_000},
             {"name": "empty.md", "mimeType": "text/markdown", "buffer": b""},
         ]
     )
-    page.get_by_text("1 file added").wait_for()
+    page.get_by_text("2 files added").wait_for()
     left_out = page.locator(".skipped li")
     names = {left_out.nth(n).locator("bdi").inner_text() for n in range(left_out.count())}
     assert names == {"<img src=x onerror=alert(1)>.exe", "broken.pdf", "huge.md", "empty.md"}
     assert left_out.filter(has_text="huge.md").inner_text().endswith("2 MB; at most 1 MB are taken")
     page.locator(".suggestion", has_text="Bees").wait_for()
+    # A file's name is no title to ask about.
+    assert page.locator(".suggestion").count() == 1
     page.locator("#show-documents").click()
     page.locator(".document", has_text="Bees").get_by_role("button", name="Remove Bees").click()
     page.locator("dialog").get_by_role("button", name="Remove").click()
@@ -285,6 +291,31 @@ def test_files_are_dropped_on_the_page(page: Page) -> None:
     assert not page.get_by_text("Drop files to add them to").is_visible()
     page.locator(".suggestion", has_text="Ants").click()
     answered(page)
+    # The first collection takes no files: they go to the one that was just made.
+    page.locator("#collection").select_option("facts")
+    page.evaluate(DROPPED, ["dragenter", *file])
+    assert page.locator("#drop").inner_text() == "Drop files to add them to My documents"
+
+
+@pytest.mark.slow
+def test_a_conversation_whose_documents_were_deleted_can_only_be_read(page: Page, talk: Served) -> None:
+    collection = talk.ask("POST", "/convcoa/collections", json={"name": "Of another tab"}).json()["id"]
+    thread = talk.ask("POST", "/threads", json={"metadata": {"collection": collection}}).json()["thread_id"]
+    talk.turn(thread)
+    box = page.get_by_label("Question", exact=True)
+    page.goto(f"{talk.url}/#t={thread}")
+    page.locator(".turn").wait_for()
+    assert page.locator("#collection").input_value() == collection
+    assert box.is_enabled()
+    assert talk.ask("DELETE", f"/convcoa/collections/{collection}").is_success
+    page.reload()
+    page.get_by_text("The documents of this conversation were deleted").wait_for()
+    assert page.locator(".turn").count() == 1
+    assert page.locator(".welcome").count() == 0
+    assert box.is_disabled()
+    page.locator(".card").get_by_role("button", name="New conversation").click()
+    page.locator(".welcome").wait_for()
+    assert box.is_enabled()
 
 
 @pytest.mark.slow
@@ -322,7 +353,7 @@ def test_a_token_is_asked_for(browser: Browser, tmp_path: Path) -> None:
         page.get_by_text("That token is not the server's").wait_for()
         page.get_by_label("Token").fill(token)
         page.get_by_role("button", name="Sign in").click()
-        page.locator(".suggestion").first.wait_for()
+        page.locator(".holds").wait_for()
         ask(page)
         answered(page)
         assert page.locator("dialog").count() == 0
@@ -378,7 +409,7 @@ def test_nothing_scrolls_sideways_on_a_phone(browser: Browser, talk: Served) -> 
     with watched(browser, talk.url, **phone) as watching, replies(talk, plan(final=f"{ANSWER}\n\n{table}\n\n`{'x' * 300}`")):
         page = watching.page
         page.goto(talk.url)
-        page.locator(".suggestion").first.wait_for()
+        page.locator(".holds").wait_for()
         assert not page.evaluate(wide)
         ask(page, "When was it described, " + "and by whom " * 20 + "w" * 200)
         answered(page)

@@ -35,6 +35,8 @@ def test_everything_has_a_name_and_can_be_read(browser: Browser, talk: Served) -
                 grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
             assert len(grounds) == 2
 
+        titled = [{"source": "ants.md", "title": "The trails of ants", "passages": 1, "kind": "md"}]
+        page.route("**/documents?**", lambda route: route.fulfill(json=titled), times=1)
         page.goto(talk.url)
         page.locator(".suggestion").first.wait_for()
         is_fine()
@@ -65,7 +67,7 @@ def test_a_screen_reader_hears_each_sentence_once(browser: Browser, talk: Served
     with watched(browser, talk.url) as watching, replies(talk, plan(final=answer)):
         page = watching.page
         page.goto(talk.url)
-        page.locator(".suggestion").first.wait_for()
+        page.locator(".holds").wait_for()
         ask(page)
         answered(page)
         page.get_by_text("Answered, 1 source").wait_for(state="attached")

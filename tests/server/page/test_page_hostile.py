@@ -115,7 +115,7 @@ class HostileServer:
                 {"id": text, "name": text, "documents": 1, "passages": 1, "status": text, "message": text} for text in CASES
             ]
         if path.endswith("/documents"):
-            return 200, [{"source": text, "title": text, "passages": 1, "kind": text} for text in CASES]
+            return 200, [{"source": f"file {text}", "title": text, "passages": 1, "kind": text} for text in CASES]
         if path.endswith("/files"):
             return 202, {"job": "job"}
         if path.startswith("/convcoa/jobs/"):

@@ -15,6 +15,19 @@ HTML = """async (text) => {
     const mark = (number) => (number < 3 ? h('b', {}, `mark ${number}`) : null);
     return h('div', {}, markdown(text, mark)).innerHTML.replaceAll(' dir="auto"', '');
 }"""
+ROOM = """async (text) => {
+    const {markdown} = await import('/static/js/markdown.js');
+    const {h, at} = await import('/static/js/dom.js');
+    const place = h('div.prose', {}, markdown(text, () => null));
+    at('conversation').append(place);
+    const list = place.querySelector('ol');
+    const last = h('span', {}, `${list.start + list.children.length - 1}.\u00a0`);
+    place.append(last);
+    const found = [last.getBoundingClientRect().width, parseFloat(getComputedStyle(list).paddingInlineStart)];
+    place.remove();
+    return found;
+}"""
+"""How wide the last number of a list is, and how much room is before its items; beyond that a turn shows nothing."""
 LINK = '<a href="{0}" target="_blank" rel="noopener noreferrer" class="address">{0}</a>'
 TEXTS = {
     "One.\nTwo.\n\nThree.": "<p>One.<br>Two.</p><p>Three.</p>",
@@ -45,6 +58,9 @@ QUERIES = {
 @pytest.mark.slow
 def test_markdown_becomes_elements(page: Page) -> None:
     assert {text: page.evaluate(HTML, text) for text in TEXTS} == TEXTS
+    for first, items in ((1, 12), (1, 120), (1982, 2)):
+        number, room = page.evaluate(ROOM, "\n".join(f"{n}. item" for n in range(first, first + items)))
+        assert 0 < number <= room, (first, items)
 
 
 @pytest.mark.slow

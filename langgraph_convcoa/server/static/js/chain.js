@@ -12,6 +12,8 @@ export const MEANINGS = {
   unsupported: "the evidence holds no answer",
   failed: "it could not be looked up",
 };
+// Where nothing was guessed there is nothing to keep or to fill.
+const WITHOUT_GUESSES = { filled: "answered", partial: "answered in part", unsupported: "not answered" };
 const RUNNING = { planned: "waiting", searching: "searching", found: "found" };
 
 /** A status as a sign, a colour and a word. */
@@ -26,16 +28,16 @@ export function badge(status) {
   );
 }
 
-/** One line for what became of the sub-questions: "3 sub-questions: 2 kept, 1 corrected". */
+/** One line for what became of the sub-questions: "3 sub-questions: 2 kept, 1 corrected", "1 sub-question: answered". */
 export function summary(chain) {
+  if (!chain.length) return "answered from one retrieval";
+  const words = chain.some((item) => item.guess_answer) ? {} : WITHOUT_GUESSES;
   const counts = {};
   for (const item of chain) counts[line(item.status, 20)] = (counts[line(item.status, 20)] ?? 0) + 1;
-  const told = Object.entries(counts)
-    .map(([status, count]) => `${count} ${status}`)
-    .join(", ");
-  return chain.length
-    ? `${chain.length} sub-question${chain.length === 1 ? "" : "s"}: ${told}`
-    : "answered from one retrieval";
+  const told = Object.entries(counts).map(([status, count]) => [count, Object.hasOwn(words, status) ? words[status] : status]);
+  return chain.length === 1
+    ? `1 sub-question: ${told[0][1]}`
+    : `${chain.length} sub-questions: ${told.map((one) => one.join(" ")).join(", ")}`;
 }
 
 /** The sub-questions in short, as they are looked up. */

@@ -12,6 +12,8 @@ import { welcome } from "./welcome.js";
 const SHOWN = 30;
 const LONGEST_TITLE = 80;
 const LOST = "connection";
+const READ_ONLY =
+  "The documents of this conversation were deleted, or are not served any more: begin a new conversation to ask about others.";
 
 /** The open conversation. `library` has the documents, `list()` reads the list of conversations anew. */
 export class Conversation {
@@ -27,6 +29,7 @@ export class Conversation {
       run: null,
       turn: null,
       opened: 0,
+      without: null,
     });
     this.place = at("conversation");
     this.bottom = true;
@@ -63,8 +66,12 @@ export class Conversation {
     }
     if (opened !== this.opened) return undefined;
     this.rename(thread.title || id);
-    if (thread.collection) this.library.pick(thread.collection);
+    const there = !thread.collection || (await this.library.has(thread.collection));
+    if (opened !== this.opened) return undefined;
+    if (!there) this.readOnly(thread.collection);
+    else if (thread.collection) this.library.pick(thread.collection);
     this.showRounds(thread.rounds ?? []);
+    if (!there) return this.endOfReading();
     if (thread.run_id) return this.join(thread);
     if (thread.unfinished || thread.waiting) this.settleTurn(this.newTurn(thread.unfinished), thread);
     else if (!thread.rounds?.length) this.empty();
@@ -76,9 +83,21 @@ export class Conversation {
     this.controller = this.run = this.turn = null;
     this.asked = 0;
     this.busyNow(false);
+    this.readOnly(null);
     dismiss(LOST);
     closePanel();
     hush();
+  }
+
+  /** Take no question where the collection of the conversation, given by its id, is not there; null: it is. */
+  readOnly(without) {
+    this.without = without;
+    at("question").disabled = at("send").disabled = without !== null;
+  }
+
+  endOfReading() {
+    this.place.append(card(READ_ONLY, { "New conversation": () => at("new-thread").click() }));
+    this.toBottom();
   }
 
   rename(title) {
@@ -114,7 +133,10 @@ export class Conversation {
   }
 
   makeTurn(question) {
-    return new Turn(question || "…", { collection: () => this.library.id, grew: () => this.bottom && this.toBottom() });
+    return new Turn(question || "…", {
+      collection: () => this.without ?? this.library.id,
+      grew: () => this.bottom && this.toBottom(),
+    });
   }
 
   newTurn(question) {

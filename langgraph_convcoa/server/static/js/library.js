@@ -4,6 +4,7 @@ import { json, path } from "./api.js";
 import { at, fill, h, icon, line } from "./dom.js";
 import { attempt, notice, say } from "./notices.js";
 import { ask, closePanel, openPanel } from "./panels.js";
+import { shortSource } from "./source.js";
 import { Upload } from "./upload.js";
 
 const AT_ONCE = 200;
@@ -31,7 +32,7 @@ export class Library {
 
   async load() {
     const list = await attempt(() => json("GET", "/convcoa/collections"));
-    if (!list) return;
+    if (!list) return undefined;
     const before = this.current();
     this.list = list;
     if (!this.current()) this.id = list[0]?.id ?? null;
@@ -41,6 +42,13 @@ export class Library {
     this.changed?.();
     clearTimeout(this.timer);
     if (list.some((collection) => collection.status === "indexing")) this.timer = setTimeout(() => this.load(), POLL);
+    return list;
+  }
+
+  /** Whether a collection is there, as far as the server tells; one that is not known yet may be of another tab. */
+  async has(id) {
+    const among = (list) => list.some((collection) => collection.id === id);
+    return among(this.list) || among((await this.load()) ?? [{ id }]);
   }
 
   pick(id) {
@@ -59,7 +67,8 @@ export class Library {
     at("collection").disabled = !this.list.length;
     at("show-documents").disabled = !here;
     fill(at("collection-state"), here ? describe(here) : "No documents yet: add files.");
-    fill(at("drop-name"), here && this.accepts(here) ? line(here.name, 60) : "a new collection");
+    const taking = this.taking();
+    fill(at("drop-name"), taking ? line(taking.name, 60) : "a new collection");
   }
 
   async create() {
@@ -76,23 +85,28 @@ export class Library {
     return collection.id;
   }
 
-  /** The collection that takes files: the present one, or where that takes none, another or a new one. */
-  async target() {
-    if (this.accepts(this.current())) return this.id;
-    const other = this.list.find((collection) => this.accepts(collection));
-    if (!other) return this.made("My documents");
-    this.chosen(other.id);
-    return other.id;
+  /** The collection that takes files: the present one, or where that takes none, another. */
+  taking() {
+    return [this.current(), ...this.list].find((collection) => this.accepts(collection));
   }
 
-  /** Titles of documents of the present collection, to suggest questions from. */
+  /** The id of the collection that takes files, where there is none of a new one; it becomes the present one. */
+  async target() {
+    const taking = this.taking();
+    if (!taking) return this.made("My documents");
+    if (taking.id !== this.id) this.chosen(taking.id);
+    return taking.id;
+  }
+
+  /** Titles of documents of the present collection, to suggest questions from; a file's name says too little for one. */
   async titles() {
     const id = this.id;
     if (!id) return [];
     if (!this.suggestions.has(id)) {
       try {
         const documents = await json("GET", `${path`/convcoa/collections/${id}/documents`}?limit=${AT_ONCE}`);
-        this.suggestions.set(id, [...new Set(documents.map((entry) => line(entry.title, 80)).filter(Boolean))]);
+        const titled = documents.filter((entry) => !isFileName(entry.title, entry.source));
+        this.suggestions.set(id, [...new Set(titled.map((entry) => line(entry.title, 80)).filter(Boolean))]);
       } catch {
         return [];
       }
@@ -188,7 +202,7 @@ export class Library {
 
   async remove(here) {
     const yes = await ask("Delete this collection?", {
-      text: `${line(here.name, 80)} and its ${count(here.documents, "document")} are removed from this server.`,
+      text: `${line(here.name, 80)} and its ${count(here.documents, "document")} are removed from this server. Its conversations can then only be read.`,
       yes: "Delete",
       danger: true,
     });
@@ -200,6 +214,12 @@ export class Library {
     this.chosen(this.id);
     notice(`The collection ${line(here.name, 80)} is deleted.`, { kind: "info" });
   }
+}
+
+/** Whether a title is only the name of the document's file, as it is or as the loaders make words of it. */
+function isFileName(title, source) {
+  const name = shortSource(source);
+  return [line(source, 120), name, line(name.split(".")[0].replace(/[-_]+/g, " "))].includes(line(title, 120));
 }
 
 function count(number, word) {

@@ -135,7 +135,9 @@ function list(lines, mark, depth) {
   const inner = items.map(([head, ...more]) =>
     h("li", { dir: "auto" }, inline(head, mark), more.length ? blocks(more, mark, depth + 1) : []),
   );
-  return h(ordered ? "ol" : "ul", ordered ? { start: String(parseInt(first[2], 10)) } : {}, inner);
+  if (!ordered) return h("ul", {}, inner);
+  const start = parseInt(first[2], 10);
+  return h(start + items.length > 100 ? "ol.wide" : "ol", { start: String(start) }, inner);
 }
 
 // What can begin something, tried in this order at each place.

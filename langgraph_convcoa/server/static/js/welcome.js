@@ -4,6 +4,10 @@ import { fill, h, icon, line } from "./dom.js";
 import { describe } from "./library.js";
 
 const SUGGESTED = 3;
+const WITH_A_MODEL =
+  "Each question becomes a chain of sub-questions. Every guess is checked against the documents, one by one, and only what they support is answered, with its source.";
+const WITHOUT =
+  "Each question is looked up in the documents. The answer is their own sentences, word for word, each with its source.";
 
 /** Show it at a place; `ask(question)` asks one of the suggestions. */
 export async function welcome(place, library, ask) {
@@ -16,11 +20,7 @@ export async function welcome(place, library, ask) {
     "section.welcome",
     { "aria-label": "Welcome" },
     h("h2", {}, "Ask your documents"),
-    h(
-      "p",
-      {},
-      "Each question becomes a chain of sub-questions. Every guess is checked against the documents, one by one, and only what they support is answered, with its source.",
-    ),
+    h("p", {}, library.info.model ? WITH_A_MODEL : WITHOUT),
     h("p.holds", {}, holds),
     suggestions,
   );
