@@ -24,8 +24,8 @@ class Overview:
 
     It lists and counts the documents (all, or those of a year, a format or a word of their metadata), says what the main
     topics are, and finds the passages that cover the documents that are to be summarised or compared. It recognises such a
-    question by its form, so that it is looked up so at once; a planner may also choose it. What no document can answer, about
-    the assistant itself or something to be done, it says plainly.
+    question by its form, so that it is looked up so at once; a planner may also choose it. It says plainly what it is, and,
+    where the documents hold nothing of it, that it cannot do what it is told to, nor tell what is to come.
 
     Args:
         retriever: A `HopfieldRetriever`, not one over a vector store.
@@ -74,7 +74,8 @@ class Overview:
         # Most questions are told from their words, before anything of the collection is asked.
         if wanted is None or (wanted.is_about_some and not self._collections.current().has(wanted)):
             return ""
-        return "beside" if wanted.kind == "future" else "alone"
+        # A document may tell of what is to be done or to come.
+        return "beside" if wanted.kind in ("deed", "future") else "alone"
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         return await asyncio.to_thread(self._found, request)

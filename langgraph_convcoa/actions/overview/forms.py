@@ -34,11 +34,13 @@ POINTS = frozenset(
 BEGINS = frozenset("which what list show give name display enumerate print tell are do any".split())  # noqa: SIM905
 PEOPLE = frozenset(PERSONAL.split("|"))
 WHOLE = frozenset("about describe overview summary contain cover discuss say tell".split())  # noqa: SIM905
+_SERVICES = "send|email|mail|call|phone|book|buy|order|purchase|reserve|schedule|pay|remind"
+_DEEDS = "delete|remove|post|tweet|download|install|open|close|turn|switch|set"
 TELLS = re.compile(
     rf"\b(?:(?:{'|'.join(sorted(NOUNS | set(FORMATS) | TOPICS))})s?|collection|corpus|knowledge base"
     rf"|{'|'.join(sorted(OWN_PLACES))}|you|here|help|have|in there|all this|overview|everything|summar\w+|sum up|outline"
     r"|tl;?dr|vs|versus|assistant|\w*bot|am i|sets|synopsis|gist|points?|compar\w+|contrast|differ\w*|next|tomorrow|tonight"
-    r"|predict|forecast|foretell|write|send|email|mail|call|phone|book|buy|order|purchase|reserve|schedule|pay|delete|remove|post|tweet|download|install|open|close|remind|turn|switch|set)\b"
+    rf"|predict|forecast|foretell|write|{_SERVICES}|{_DEEDS})\b"
     r"|\.\w{2,5}\b",
     re.IGNORECASE,
 )
@@ -66,11 +68,11 @@ ASSISTANT = re.compile(
     r"|are you (?:an? )?(?:ai|bot|robot|chatbot|human|person|machine|model|chatgpt|gpt|claude|gemini|llama)"
 )
 DEED = re.compile(
-    r"(?:(?:send|email|mail|call|phone|book|buy|purchase|reserve|schedule|pay|delete|remove|post|tweet|download|install|open"
-    r"|close) (?:me|us|him|her|them|it|an?|the|my|our|this|that|all|these|those)|order (?:me|us|an?)|remind me to"
+    rf"(?:(?:{_SERVICES}) (?:me|us|him|her|them|an?|my|our)"
     r"|write (?:(?:me|him|her|them|us) )?(?:an? )?(?:e-?mail|letter|message|tweet|post)"
-    r"|(?:turn|switch) (?:on|off)|set (?:an?|the|my) (?:alarm|timer|reminder))\b"
+    rf"|(?:{_SERVICES}|{_DEEDS}) .*\bfor (?:me|us))\b"
 )
+"""What is said to a person; "open the valve" is a step that a document may tell of."""
 FUTURE = re.compile(
     r"(?=.*\b(?:will|going to|gonna)\b).*\b(?:tomorrow|tonight|next (?:week|month|year|time|summer|winter))\b"
     r"|(?:predict|forecast|foretell) "

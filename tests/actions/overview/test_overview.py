@@ -138,11 +138,20 @@ def test_without_a_model_other_questions_never_reach_it() -> None:
 
 def test_what_no_document_can_answer_is_told_so() -> None:
     compiled = build_graph(retriever=demo(), actions=[Overview(demo())]).compile()
-    for question in ("Book a table for two", "Will the moon be full tomorrow?"):
+    for question in ("Book a flight for two", "Will the moon be full tomorrow?"):
         out = compiled.invoke({"question": question})
         assert "This assistant cannot" in out["answer"]
         assert "answers questions from a collection" in out["answer"]
         assert out["citations"][0]["id"] == "overview:abilities"
+
+
+def test_what_a_document_says_of_a_deed_comes_before_the_refusal() -> None:
+    text = "To book a flight, ask the travel desk two weeks ahead. Open the valve before the pump runs."
+    own = HopfieldRetriever.from_documents([Document(text, id="travel")], encoder=WordEncoder())
+    compiled = build_graph(retriever=own, actions=[Overview(own)]).compile()
+    assert compiled.invoke({"question": "Book a flight"})["answer"].startswith("To book a flight, ask the travel desk")
+    assert compiled.invoke({"question": "Please open the valve"})["answer"].startswith("Open the valve")
+    assert "cannot" in compiled.invoke({"question": "Send me a pizza"})["answer"]
 
 
 def test_a_list_is_made_again_and_is_no_evidence_later() -> None:
