@@ -27,6 +27,8 @@ _YEAR = re.compile(r"(?<!\d)(?:1[5-9]\d\d|20\d\d)(?!\d)")
 _SUFFIX = re.compile(r"\.([a-z][a-z0-9]{1,4})(?:\.gz)?$", re.IGNORECASE)
 _SAME_FORMAT = {"markdown": "md", "htm": "html", "text": "txt"}
 _PLACE_KEYS = ("document_id", "start", "page", "row", "part", "chapter", "entities", "triples")
+_PARTS = ("page", "sheet", "chapter", "row")
+_WEB = ("http://", "https://")
 _SAME = re.compile(
     r"\b(?:the|an?|this|that|document|doc|file|paper|report|article|text|pdf|note|manual|chapter|page|about|on|called|titled|one"
     r"|entitled|named)s?\b",
@@ -57,7 +59,7 @@ class Entry:
     @property
     def suffix(self) -> str:
         """Its format, such as "pdf"; "" where its source has none, "web" for a page of the web."""
-        if self.source.startswith(("http://", "https://")):
+        if self.source.startswith(_WEB):
             return "web"
         found = _SUFFIX.search(self.source)
         return _SAME_FORMAT.get(found[1].lower(), found[1].lower()) if found else ""
@@ -237,14 +239,22 @@ class Collections:
 def _collection(view: View, condition: Filter | None) -> Collection:
     allowed = view.allowed(condition)
     parts: dict[tuple[str, str], tuple[Listed, list[int]]] = {}
+    titles: dict[str, str] = {}
     for listed in view.listed():
         source, title = str(listed.metadata.get("source") or ""), str(listed.metadata.get("title") or "")
-        # The pages of a file are one document, as are the texts that share a title and have no source.
-        key = (source, title) if source or title else ("", listed.id)
+        # The pages of a file are one document, under its first title, as are the texts that share a title and have no source.
+        key = (source, titles.setdefault(source, title) if _is_part(source, listed.metadata) else title)
+        key = key if any(key) else ("", listed.id)
         numbers = listed.numbers if allowed is None else [n for n in listed.numbers if allowed[n]]
         if numbers:
             parts.setdefault(key, (listed, []))[1].extend(numbers)
     return Collection(view, tuple(_entry(*key, first, own) for key, (first, own) in parts.items()))
+
+
+def _is_part(source: str, metadata: Mapping[str, Any]) -> bool:
+    """Whether it is a page, sheet, chapter or group of rows of a file: what they are called is no title of a document."""
+    in_file = _SUFFIX.search(source) is not None and not source.startswith(_WEB)
+    return in_file and any(key in metadata for key in _PARTS)
 
 
 def _entry(source: str, title: str, first: Listed, numbers: Sequence[int]) -> Entry:

@@ -29,6 +29,7 @@ _FORMATS = {
     "json": "JSON file", "jsonl": "JSON file", "docx": "Word file", "pptx": "PowerPoint file", "xlsx": "Excel file",
     "epub": "EPUB file",
 }  # fmt: skip
+_FORMATS_NAMED = 4
 _LEADS, _LEAD_WORDS = 3, 45
 """Passages of a summary whose first sentences are given without a model, and the words of each at most."""
 
@@ -41,7 +42,9 @@ def said(name: str, text: str, extract: str | None = None) -> Document:
 
 def counted(collection: Collection) -> str:
     """How many documents and passages there are, and of which formats, without a full stop."""
-    files = [_files(suffix, n) for suffix, n in collection.formats[:4]]
+    files = [_files(suffix, n) for suffix, n in collection.formats[:_FORMATS_NAMED]]
+    if others := sum(n for _, n in collection.formats[_FORMATS_NAMED:]):
+        files.append(f"and {_number(others, 'other')}")
     passages = _number(collection.passages, "passage")
     return f"The collection has {_number(len(collection.entries), 'document')} in {passages}{_among(files)}"
 

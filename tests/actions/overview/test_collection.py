@@ -49,6 +49,29 @@ def test_pages_of_a_file_are_one_document(on_disk: bool, tmp_path: Path) -> None
     assert [passage.document.id for passage in found.view.fetch(found.entries[1].numbers)] == ["r22", "r22-2"]
 
 
+def test_slides_chapters_and_sheets_are_one_document_and_rows_with_titles_are_not() -> None:
+    parts = [
+        ("plan.pptx", "The harbour", {"page": 1}),
+        ("plan.pptx", "Ships", {"page": 2}),
+        ("sea.epub", "The Sea", {"chapter": 1}),
+        ("sea.epub", "The Sea: The storm", {"chapter": 2}),
+        ("crew.xlsx", "Crew", {"sheet": "Crew", "row": 1}),
+        ("crew.xlsx", "Pay", {"sheet": "Pay", "row": 1}),
+        ("rows.jsonl", "Ada", {}),
+        ("rows.jsonl", "Bob", {}),
+        ("https://example.org/a.pdf", "Old", {"page": 1}),
+        ("https://example.org/a.pdf", "New", {"page": 1}),
+    ]
+    documents = [
+        Document(f"Text {n}.", id=f"d{n}", metadata={"source": source, "title": title, **place})
+        for n, (source, title, place) in enumerate(parts)
+    ]
+    found = Collections(HopfieldRetriever.from_documents(documents, encoder=WordEncoder())).current()
+    titles = ["The harbour", "The Sea", "Crew", "Ada", "Bob", "Old", "New"]
+    assert [entry.title for entry in found.entries] == titles
+    assert [len(entry.numbers) for entry in found.entries] == [2, 2, 2, 1, 1, 1, 1]
+
+
 def test_the_collection_follows_its_corpus_and_the_filter(tmp_path: Path) -> None:
     retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEncoder(), path=tmp_path / "index")
     collections = Collections(retriever)

@@ -154,6 +154,15 @@ def test_what_a_document_says_of_a_deed_comes_before_the_refusal() -> None:
     assert "cannot" in compiled.invoke({"question": "Send me a pizza"})["answer"]
 
 
+def test_formats_beyond_the_fourth_are_counted_together() -> None:
+    names = ("a.md", "b.md", "c.pdf", "d.docx", "e.pptx", "f.html", "g.epub")
+    own = HopfieldRetriever.from_documents(
+        [Document(f"Of {name}.", id=name, metadata={"source": name}) for name in names], encoder=WordEncoder()
+    )
+    [counted] = found(Overview(own), "How many documents are there?")
+    assert counted.page_content.endswith("(2 Markdown files, 1 PDF file, 1 Word file, 1 PowerPoint file, and 2 others).")
+
+
 def test_a_list_is_made_again_and_is_no_evidence_later() -> None:
     compiled = build_graph(retriever=demo(), actions=[Overview(demo())]).compile(checkpointer=InMemorySaver())
     thread: Any = {"configurable": {"thread_id": "a"}}
