@@ -89,7 +89,7 @@ def _block_text(token: Token) -> str:
     if token.type in ("fence", "code_block"):
         return token.content.strip("\n")
     if token.type == "html_block":
-        return _html_text(token.content)[0]
+        return "\n\n".join(_paragraphs(parsed_html(token.content)))
     if token.type != "inline":
         return ""
     breaks = {"softbreak": " ", "hardbreak": " ", "html_inline": ""}
@@ -97,7 +97,7 @@ def _block_text(token: Token) -> str:
 
 
 def read_html(data: bytes) -> list[Piece]:
-    r"""The readable paragraphs of a page, without scripts, styles, navigation and the like.
+    r"""The readable paragraphs of a page, without scripts, styles, navigation, a title that opens them, and the like.
 
     Example:
         >>> read_html(b"<title>T</title><script>x()</script><p>One.<p>Two <b>words</b>.")[0].text
@@ -147,10 +147,13 @@ def titled_text(soup: BeautifulSoup) -> tuple[str, str]:
         row.string = " | ".join(" ".join(cell.get_text(" ").split()) for cell in row.find_all(["td", "th"], recursive=False))
     heading = soup.find(["h1", "h2", "h3", "h4", "h5", "h6"])
     title = " ".join(heading.get_text(" ").split()) if heading else ""
-    paragraphs = _paragraphs(soup)
-    if paragraphs[:1] == [title]:
-        paragraphs = paragraphs[1:] or [title]
-    return "\n\n".join(paragraphs), title
+    return _below(title, _paragraphs(soup)), title
+
+
+def _below(title: str, paragraphs: list[str]) -> str:
+    """The text without the title that opens it, unless there is no more than that."""
+    below = paragraphs[1:] if paragraphs[:1] == [title] else paragraphs
+    return "\n\n".join(below or paragraphs)
 
 
 def parsed_html(page: str) -> BeautifulSoup:
@@ -164,7 +167,7 @@ def parsed_html(page: str) -> BeautifulSoup:
 
 
 def _html_text(page: str) -> tuple[str, str]:
-    """Paragraphs and title of a page or a part of one."""
+    """Paragraphs and title of a page."""
     return _tree_text(parsed_html(page))
 
 
@@ -172,7 +175,8 @@ def _tree_text(soup: BeautifulSoup) -> tuple[str, str]:
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
     if not title and soup.h1:
         title = soup.h1.get_text(" ", strip=True)
-    return "\n\n".join(_paragraphs(soup)), " ".join(title.split())
+    title = " ".join(title.split())
+    return _below(title, _paragraphs(soup)), title
 
 
 def _paragraphs(soup: BeautifulSoup) -> list[str]:

@@ -110,6 +110,16 @@ def test_html_keeps_paragraphs_and_drops_scripts_styles_and_navigation() -> None
     assert piece.text == "Heading\n\nFirst paragraph, two lines.\n\none\n\ntwo\n\na b"
 
 
+def test_a_heading_that_is_the_title_of_html_is_no_sentence_of_its_text() -> None:
+    for page in (
+        b"<h1>Harbour\nhistory</h1><p>It was dug.",
+        b"<title>Harbour history</title><h1>Harbour history</h1><p>It was dug.",
+    ):
+        assert [(piece.title, piece.text) for piece in read_html(page)] == [("Harbour history", "It was dug.")]
+    assert read_html(b"<h1>Harbour history</h1>")[0].text == "Harbour history"
+    assert read_markdown(b"# Ports\n\n<div><h1>Harbour</h1><p>It was dug.</p></div>")[0].text == "Harbour\n\nIt was dug."
+
+
 def test_html_whose_tags_are_never_closed_is_read_to_its_end() -> None:
     text = read_html(b"<!-- note --><ul>" + b"<li>item<td>x" * 20_000)[0].text
     assert text.count("item x") == 20_000
