@@ -104,7 +104,9 @@ def citation_of(document: Document, number: int, checked: Sequence[Checked]) -> 
 
 
 def _quotes(claim: str, document: Document) -> list[str]:
-    copied = " ".join(claim.split()).strip("… ").rstrip(" .!?")
+    # A summary puts a document's title before its words.
+    named = " ".join(f"{document.metadata.get('title')}: ".split())
+    copied = " ".join(claim.split()).removeprefix(named).strip("… ").rstrip(" .!?")
     if copied and copied in " ".join(document.page_content.split()):
         # Word for word, which may be more than one of the document's sentences, as a table's row is.
         own = [s for s in support_sentences(claim, [document]) if s.quote]

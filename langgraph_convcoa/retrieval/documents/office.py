@@ -20,8 +20,10 @@ comment-reference => sup
 """
 _REFERENCE = re.compile(r"(comment|footnote|endnote)-")
 _COMMENTS = ("/comments", "/2018/10/relationships/comments")
-_DEFAULT_SHEET = re.compile(r"[^\W\d]+ ?\d+")
-"""Sheet1, Tabelle 2: names that say nothing."""
+_DEFAULT_SHEET = re.compile(
+    r"[^\W\d]+ ?\d+|Sheet|Worksheet|Tabelle|Feuille?|Hoja|Foglio|Blad|Planilha|Arkusz|Лист", re.IGNORECASE
+)
+"""Sheet1, Tabelle 2, and openpyxl's Sheet: names that say nothing."""
 _WITH_COMMENTS = 20_000_000
 """Bytes of an unpacked workbook up to which all of it is held in memory, as its comments need."""
 _HEADER_WITHIN = 10

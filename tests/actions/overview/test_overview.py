@@ -154,6 +154,15 @@ def test_what_a_document_says_of_a_deed_comes_before_the_refusal() -> None:
     assert "cannot" in compiled.invoke({"question": "Send me a pizza"})["answer"]
 
 
+def test_the_rows_of_a_summary_are_quoted_as_they_are_given() -> None:
+    rows = Document("city: Oslo\npeople: 709000\n\ncity: Bergen\npeople: 291000", id="c", metadata={"title": "cities"})
+    own = HopfieldRetriever.from_documents([rows], encoder=WordEncoder())
+    out = build_graph(retriever=own, actions=[Overview(own)]).compile().invoke({"question": "Summarise cities"})
+    given = "city: Oslo people: 709000 city: Bergen people: 291000"
+    assert out["answer"] == f"cities: {given} [1]."
+    assert out["citations"][0]["quote"] == given
+
+
 def test_formats_beyond_the_fourth_are_counted_together() -> None:
     names = ("a.md", "b.md", "c.pdf", "d.docx", "e.pptx", "f.html", "g.epub")
     own = HopfieldRetriever.from_documents(

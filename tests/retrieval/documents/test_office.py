@@ -88,6 +88,18 @@ def test_rows_of_sheets_have_their_columns_names_their_sheet_and_their_number() 
     assert (other.title, other.text, other.metadata["sheet"]) == ("", "column 1: Only this", "Sheet2")
 
 
+@pytest.mark.parametrize(("name", "title"), [("Sheet", ""), ("Tabelle 2", ""), ("Sheets", "Sheets"), ("Crew", "Crew")])
+def test_the_name_that_a_program_gave_a_sheet_is_no_title(name: str, title: str) -> None:
+    from openpyxl import Workbook
+
+    book, stream = Workbook(), io.BytesIO()
+    book.active.title = name
+    book.active.append(["Only this"])
+    book.save(stream)
+    (piece,) = read_xlsx(stream, ENOUGH)
+    assert (piece.title, piece.metadata["sheet"]) == (title, name)
+
+
 def test_a_large_workbook_is_read_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_convcoa.retrieval.documents.office._WITH_COMMENTS", 0)
     crew, _ = read_xlsx(io.BytesIO(packages.xlsx()), ENOUGH)
