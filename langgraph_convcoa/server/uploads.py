@@ -215,6 +215,8 @@ class Jobs:
         retriever = job.collection.retriever
         if retriever is None:
             raise InputError(job.collection.message or "the collection has no index")
+        # Read once: the names of an upload differ, and the corpus is long.
+        known = {entry["source"]: entry["ids"] for entry in job.collection.documents()}
         for name, place, size in job.files:
             if job.stopped.is_set():
                 raise _StoppedError
@@ -234,8 +236,7 @@ class Jobs:
                         job.skip(name, str(error))
                     else:
                         fresh = {str(document.id) for document in documents}
-                        known = job.collection.ids_of(name)
-                        retriever.delete([old for old in known if old not in fresh])
+                        retriever.delete([old for old in known.get(name, ()) if old not in fresh])
             place.unlink(missing_ok=True)
             job.done, job.files_done = before + size, job.files_done + 1
         # What makes the next start fast.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import stat
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +77,23 @@ def test_a_file_of_the_same_name_takes_the_place_of_the_first(server: Served, co
     assert (gone.status_code, held(server, collection)["documents"]) == (204, 1)
     again = server.ask("DELETE", f"/convcoa/collections/{collection}/documents", params={"source": "a.jsonl"})
     assert again.status_code == 404
+
+
+def test_the_corpus_is_read_once_for_all_files_of_an_upload(
+    server: Served, collection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    documents = module.Collection.documents
+
+    def counted(self: module.Collection) -> list[dict[str, Any]]:
+        if threading.current_thread().name == "convcoa indexing":
+            read.append(self.id)
+        return documents(self)
+
+    monkeypatch.setattr(module.Collection, "documents", counted)
+    uploaded(server, collection, *((f"{number}.md", BEES) for number in range(4)))
+    assert read == [collection]
+    assert held(server, collection)["documents"] == 4
 
 
 def bomb() -> bytes:
