@@ -62,7 +62,7 @@ def whole(value: Any, default: int, most: int) -> int:
         return default
     try:
         return max(0, min(int(value), most))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"a whole number is needed, not {str(value)[:50]!r}") from None
 
 

@@ -134,13 +134,15 @@ class Service:
 
     async def update(self, user: str, thread: str, metadata: Any) -> dict[str, Any]:
         """Change a thread's metadata; its collection stays what it is."""
-        entry = await self.entry(user, thread)
         given = checked_metadata(metadata)
-        if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
-            raise InputError("a conversation stays with its collection: begin another one for other documents")
-        entry["metadata"] = checked_metadata({**entry["metadata"], **given})
-        with self.store.errors():
-            await self.book.put(user, entry)
+        # A turn that ends in between would stay "busy".
+        async with self.book.changing(user, thread):
+            entry = await self.entry(user, thread)
+            if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
+                raise InputError("a conversation stays with its collection: begin another one for other documents")
+            entry["metadata"] = checked_metadata({**entry["metadata"], **given})
+            with self.store.errors():
+                await self.book.put(user, entry)
         return entry
 
     async def delete(self, user: str, thread: str) -> None:
@@ -149,7 +151,8 @@ class Service:
         key = key_of(user, thread)
         await self.runs.stop(key)
         with self.store.errors():
-            await self.book.delete(user, thread)
+            async with self.book.changing(user, thread):
+                await self.book.delete(user, thread)
             await self._erase(key)
 
     async def _erase(self, key: str) -> None:
@@ -264,16 +267,18 @@ class Service:
 
     async def _note(self, user: str, entry: dict[str, Any], status: str) -> bool:
         """Keep the status of a thread, which may have been renamed while its turn ran; False where it is gone."""
+        thread = str(entry["thread_id"])
         with self.store.errors():
-            known = await self.book.get(user, str(entry["thread_id"]))
-            if known is not None:
-                metadata = {**entry["metadata"], **known["metadata"]}
-                if not known["metadata"].get("title"):
-                    metadata["title"] = entry["metadata"].get("title", "")
-                question = known.get("question") or entry.get("question", "")
-                await self.book.put(
-                    user, {**known, "metadata": metadata, "status": status, "updated_at": now(), "question": question}
-                )
+            async with self.book.changing(user, thread):
+                known = await self.book.get(user, thread)
+                if known is not None:
+                    metadata = {**entry["metadata"], **known["metadata"]}
+                    if not known["metadata"].get("title"):
+                        metadata["title"] = entry["metadata"].get("title", "")
+                    question = known.get("question") or entry.get("question", "")
+                    await self.book.put(
+                        user, {**known, "metadata": metadata, "status": status, "updated_at": now(), "question": question}
+                    )
         return known is not None
 
     def status(self, user: str, entry: Mapping[str, Any]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.server.runs import now
@@ -65,9 +67,14 @@ class ThreadBook:
 
     def __init__(self, store: BaseStore) -> None:
         self._store = store
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def _space(self, user: str) -> tuple[str, ...]:
         return (*_ROOT, digest(user))
+
+    def changing(self, user: str, thread: str) -> asyncio.Lock:
+        """What is held from reading an entry to writing it, or what was written between is lost."""
+        return self._locks.setdefault(key_of(user, thread), asyncio.Lock())
 
     async def get(self, user: str, thread: str) -> dict[str, Any] | None:
         """A thread's entry; None where the user has no such thread."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from langgraph.store.memory import InMemoryStore
 
 from langgraph_convcoa.server.passages import spans
 from langgraph_convcoa.server.runs import Run
-from langgraph_convcoa.server.threads import key_of
+from langgraph_convcoa.server.service import Service
+from langgraph_convcoa.server.threads import ThreadBook, key_of
 from langgraph_convcoa.server.wire import to_json
 from langgraph_convcoa.storage.export import KIND
 from tests.fakes import FACTS
@@ -137,9 +140,36 @@ async def test_a_comment_keeps_an_idle_stream_alive(monkeypatch: pytest.MonkeyPa
     assert [part.split(b"\n")[1] async for part in parts] == [b"event: end"]
 
 
+class _SlowBook(ThreadBook):
+    """Others go on between its reading and its writing."""
+
+    async def get(self, user: str, thread: str) -> dict[str, Any] | None:
+        found = await super().get(user, thread)
+        await asyncio.sleep(0)
+        return found
+
+
+async def test_a_rename_as_a_turn_ends_keeps_the_title_and_the_status(server: Served) -> None:
+    service = Service(server.service.settings)
+    service.book = _SlowBook(InMemoryStore())
+    entry = await service.book.create("", "t", {})
+    await service.book.put("", {**entry, "status": "busy"})
+    await asyncio.gather(service._note("", entry, "idle"), service.update("", "t", {"title": "Named"}))
+    found = await service.entry("", "t")
+    assert (found["status"], found["metadata"]["title"]) == ("idle", "Named")
+
+
 def test_no_users_thread_has_the_name_of_anothers() -> None:
     names = {key_of(user, thread) for user in ("", "a", "ab", "a/b", "é") for thread in ("t", "b/t", "x")}
     assert len(names) == 15
+
+
+@pytest.mark.parametrize("limit", ["Infinity", "-Infinity", "NaN", "1e400"])
+def test_a_number_that_is_none_is_told(server: Served, limit: str) -> None:
+    response = server.ask(
+        "POST", "/threads/search", content=f'{{"limit": {limit}}}', headers={"content-type": "application/json"}
+    )
+    assert (response.status_code, "whole number" in response.json()["detail"]) == (422, True)
 
 
 def test_whatever_a_document_says_is_json() -> None:
