@@ -114,7 +114,8 @@ def serve(
         try:
             run(app, service, listening, announce)
         except KeyboardInterrupt:
-            typer.echo("ended; what was being answered can be resumed on the page", err=True)
+            resumed = "; what was being answered can be resumed on the page" if service.runs.cut_short else ""
+            typer.echo(f"ended{resumed}", err=True)
         finally:
             for action in closing:
                 if callable(close := getattr(action, "close", None)):

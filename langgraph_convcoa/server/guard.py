@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import ipaddress
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -54,6 +55,8 @@ _OPEN = ("/", "/ok", "/convcoa/login", "/favicon.ico")
 """What is shown without a token: the page itself, which asks for it."""
 _STATIC = "/static/"
 _LOGGER = logging.getLogger(__name__)
+_NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
+_ORIGIN = re.compile(r"https?://[^\s/?#@*]+")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -94,6 +97,16 @@ class Access:
             )
         if bool(self.user_header) != bool(self.proxies):
             raise InputError("--user-header and --trusted-proxy go together: the header is believed from that address only")
+        for name in self.names:
+            if not _NAME.fullmatch(name) and not is_address(name):
+                raise InputError(
+                    f"--allow-host takes a name without a port or a path, as chat.example.org, not {name[:100]!r}"
+                )
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise InputError(
+                    f"--allow-origin takes an address without a path, as https://chat.example.org, not {origin[:100]!r}"
+                )
         object.__setattr__(self, "session", hmac.new(self.token.encode(), b"convcoa session", hashlib.sha256).hexdigest())
 
     def knows(self, host: str) -> bool:
@@ -240,12 +253,12 @@ class Guard:
         return None
 
     def _limit(self, headers: Headers) -> int:
-        is_upload = headers.get("content-type", "").lower().startswith("multipart/")
-        return self.access.max_upload if is_upload else MOST_JSON
+        return self.access.max_upload if _is_upload(headers) else MOST_JSON
 
     def _too_large(self, headers: Headers) -> str:
         limit = f"{self._limit(headers) / 1e6:g} MB"
-        return f"that is more than the {limit} that this server takes at once (--max-upload-mb): send less"
+        option = " (--max-upload-mb)" if _is_upload(headers) else ""
+        return f"that is more than the {limit} that this server takes at once{option}: send less"
 
     def _limited(self, receive: Receive, headers: Headers) -> Receive:
         left, most = self._limit(headers), self._too_large(headers)
@@ -291,6 +304,10 @@ def _same(origin: str, host: str) -> bool:
         return False
     standard = {"http": 80, "https": 443}.get(parts.scheme)
     return standard is not None and bool(name) and name == host_name(host) and (port or standard) == (own or standard)
+
+
+def _is_upload(headers: Headers) -> bool:
+    return headers.get("content-type", "").lower().startswith("multipart/")
 
 
 def _cookie(headers: Headers) -> str:

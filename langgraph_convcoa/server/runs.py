@@ -105,6 +105,8 @@ class Runs:
     def __init__(self) -> None:
         self.active: dict[str, Run] = {}
         self._ended: OrderedDict[str, tuple[str, Run]] = OrderedDict()
+        self.cut_short = False
+        """Whether the end of the server cancelled any."""
 
     def start(self, key: str, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
         """Start a run; there must be no other of its thread."""
@@ -154,6 +156,7 @@ class Runs:
         for task in tasks:
             task.cancel()
         if tasks:
+            self.cut_short = True
             await asyncio.wait(tasks)
 
 

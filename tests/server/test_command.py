@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import re
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -21,6 +23,7 @@ from typer.testing import CliRunner
 from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.cli.serve import ServeOptions
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.server.runs import Run, Runs
 from langgraph_convcoa.server.serve import address_of, listen
 from tests import ROOT
 from tests.bounds import SECONDS, started, wait_until
@@ -62,9 +65,32 @@ def test_what_cannot_be_served_is_told_before_documents_are_read() -> None:
     assert "is no address of this machine" in refused("--host", "nowhere.invalid", CONVCOA_TOKEN=TOKEN)
     assert "--trusted-proxy takes" in refused("--user-header", "x-user", "--trusted-proxy", "proxy")
     assert "go together" in refused("--user-header", "x-user")
+    for name in ("chat.example.org:443", "https://chat.example.org", "chat.example.org/x", "*.example.org", ""):
+        assert "--allow-host takes a name without a port" in refused("--allow-host", name)
+    for origin in ("foo", "localhost:3000", "https://", "https://chat.example.org/page", "*", "null"):
+        assert "--allow-origin takes an address" in refused("--allow-origin", origin)
     assert "--base-url needs --model" in refused("--base-url", "http://127.0.0.1:1")
     assert "--search needs --web" in refused("--search", "ddgs")
     assert TOKEN not in refused("--host", "0.0.0.0", "--base-url", "x", CONVCOA_TOKEN=TOKEN)
+
+
+@pytest.mark.parametrize("answering", [True, False])
+def test_only_what_was_being_answered_is_said_to_be_resumed(monkeypatch: pytest.MonkeyPatch, answering: bool) -> None:
+    async def until_ended() -> Runs:
+        runs = Runs()
+        if answering:
+            runs.start("t", Run("t", "convcoa"), lambda run: asyncio.sleep(SECONDS, dict[str, Any]()))
+        await runs.close()
+        return runs
+
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    service = SimpleNamespace(runs=asyncio.run(until_ended()))
+    monkeypatch.setattr("langgraph_convcoa.cli.serve._served", lambda *_: (None, service, []))
+    monkeypatch.setattr("langgraph_convcoa.server.serve.run", ended)
+    result = CliRunner().invoke(app, ["serve", "--port", "0"])
+    assert (result.exit_code, "resumed" in result.stderr) == (0, answering)
 
 
 def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
