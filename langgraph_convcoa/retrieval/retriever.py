@@ -145,7 +145,9 @@ class HopfieldRetriever(EditableRetriever):
         named = opened_model(model, corpus.path)
         kept = as_encoder(own_encoder(named) if encoder is None else encoder)
         opened = model_for(named, kept)
-        settings = {**(opened.settings if opened else {}), **settings}
+        # An index that was made without a graph stays without: to make one takes seconds, and memory.
+        own = {"graph": corpus.head.settings.get("graph")} if isinstance(corpus, Index) else {}
+        settings = {**own, **(opened.settings if opened else {}), **settings}
         settings |= {"corpus": corpus, "encoder": kept, "model": opened or named}
         if isinstance(settings.get("approximate"), Mapping):
             settings["approximate"] = approximate_settings(settings["approximate"])
@@ -286,7 +288,7 @@ class HopfieldRetriever(EditableRetriever):
         """
         index = Index(path)
         kept: Any = encoder_of(index.head) if encoder is None else encoder
-        retriever = cls(corpus=index, encoder=kept, **{"graph": None} | index.head.settings | settings)
+        retriever = cls(corpus=index, encoder=kept, **index.head.settings | settings)
         if encoder is not None:
             # The index's own encoder is checked when it is first used, so that no model is loaded before.
             retriever.check_encoder()

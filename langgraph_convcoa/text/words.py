@@ -55,7 +55,7 @@ _COUNTS = re.compile(
 )
 _BEGINS = frozenset("0123456789IVXLC")
 _COUNTED = re.compile(
-    r"[^\S\n]+(?:\d|(?=[IVXLC])(?:X[LC]|L?X{0,3})(?:I[XV]|V?I{0,3})(?!\w)(?!(?<= I) (?!&|and |to |or |through )))"
+    r"(?<![^\S\n])[^\S\n]++(?:\d|(?=[IVXLC])(?:X[LC]|L?X{0,3})(?:I[XV]|V?I{0,3})(?!\w)(?!(?<= I) (?!&|and |to |or |through )))"
 )
 
 
