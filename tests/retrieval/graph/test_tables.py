@@ -79,7 +79,7 @@ def test_an_infobox_is_a_passage_of_its_own_that_its_values_link(tmp_path: Path)
         "<title>T</title><table><tr><th>a</th><td>b</td></tr><tr><td>1</td><td>2</td></tr></table>"
     )
     page, infobox, table = load_documents(tmp_path)
-    assert page.page_content == "Ida Lund\n\nShe was an engineer of the north.\n\nPortrait"
+    assert page.page_content == "She was an engineer of the north.\n\nPortrait"  # Its heading is its title.
     assert (infobox.id, infobox.metadata["title"]) == ("lund.html:infobox", "Ida Lund")
     assert infobox.page_content == "Born: 3 March 1871\nWorks: Halvorsen Bridge, Water Tower\nTrade: Engineer, with a guild"
     assert infobox.metadata["triples"] == [
