@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from langgraph_convcoa.server.guard import Access
 
-_GRACE_SECONDS = 2
-
 
 def take_stdout() -> Any:
     """Standard output for the protocol alone: whatever else writes there, code in C too, writes to standard error from now on.
@@ -46,16 +44,8 @@ async def run_http(server: Any, access: Access, listening: socket.socket, announ
 
     from langgraph_convcoa.server.guard import Guard
     from langgraph_convcoa.server.mcp import http_app
+    from langgraph_convcoa.server.serve import uvicorn_config
 
-    config = uvicorn.Config(
-        Guard(http_app(server), access),
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-        lifespan="on",
-    )
-    serving = uvicorn.Server(config)
+    serving = uvicorn.Server(uvicorn_config(Guard(http_app(server), access)))
     announce()
     await serving.serve(sockets=[listening])

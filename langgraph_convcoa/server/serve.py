@@ -67,19 +67,22 @@ def address_of(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def server_of(app: ASGIApp, service: Service, announce: Callable[[], None] = lambda: None) -> ConvCoAServer:
-    """The server of an application, which is not started yet; `announce` is called when it is."""
-    config = uvicorn.Config(
+def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+    """How an application is served: what a client says about itself is not believed, and little is said about the server."""
+    return uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
-        # What a client says about itself is not believed: addresses decide whose user header is.
-        proxy_headers=False,
+        proxy_headers=False,  # Addresses decide whose user header is believed.
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         lifespan="on",
     )
-    return ConvCoAServer(config, service, announce)
+
+
+def server_of(app: ASGIApp, service: Service, announce: Callable[[], None] = lambda: None) -> ConvCoAServer:
+    """The server of an application, which is not started yet; `announce` is called when it is."""
+    return ConvCoAServer(uvicorn_config(app), service, announce)
 
 
 def run(app: ASGIApp, service: Service, listening: socket.socket, announce: Callable[[], None]) -> None:
