@@ -1,4 +1,4 @@
-"""Waits of tests, each with an end: a test that waits for what never comes fails, and goes on to the next."""
+"""Bounds of tests: waits that end, so that a test that waits for what never comes fails; and what a process held at most."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 SECONDS = 120
 """Far above what a step takes on a busy machine."""
+
+
+def kilobytes(line: str, process: int | str = "self") -> float:
+    """What the system tells of a process: `VmHWM` is the most that it held, `VmRSS` what it holds.
+
+    Not `ru_maxrss`, which counts what the process that started this one held: a worker of the tests holds a gigabyte.
+    """
+    status = dict(row.split(":", 1) for row in Path(f"/proc/{process}/status").read_text().splitlines())
+    return float(status[line].split()[0])
 
 
 def wait_until(there: Callable[[], object], what: str, seconds: float = SECONDS) -> None:

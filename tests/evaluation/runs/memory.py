@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
+from tests.bounds import kilobytes
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, node, plan
 
@@ -76,7 +76,7 @@ def write_data(folder: Path, questions: int) -> None:
 
 def peak_gb() -> float:
     """The most memory that this process held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return kilobytes("VmHWM") / 2**20
 
 
 def main(questions: int, methods: tuple[str, ...]) -> None:

@@ -76,6 +76,7 @@ import json, resource, sys, time
 from pathlib import Path
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.load import load_documents
+from tests.bounds import kilobytes
 resource.setrlimit(resource.RLIMIT_AS, (900_000_000,) * 2)
 for file in map(Path, sys.argv[1:]):
     start, told = time.monotonic(), ""
@@ -84,10 +85,7 @@ for file in map(Path, sys.argv[1:]):
     except DocumentError as error:
         told = str(error)
     print(json.dumps([file.name, time.monotonic() - start, file.stat().st_size / 1e6, told]), flush=True)
-# Not ru_maxrss of this process, which counts what the process that started it held.
-status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-held = int(status["VmHWM"].split()[0]) / 1000
-print(json.dumps([held, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000]))
+print(json.dumps([kilobytes("VmHWM") / 1000, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000]))
 """
 
 

@@ -6,7 +6,6 @@ Passages and their vectors are made up; times are of one processor.
 from __future__ import annotations
 
 import random
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests.bounds import kilobytes
 
 WORDS, QUESTIONS = 120, 20
 
@@ -68,7 +68,7 @@ def queries(retriever: HopfieldRetriever, questions: Sequence[str]) -> float:
 
 
 def megabytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return kilobytes("VmHWM") / 1024
 
 
 def main() -> None:

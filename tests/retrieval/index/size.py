@@ -21,6 +21,7 @@ from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
+from tests.bounds import kilobytes
 from tests.retrieval.conftest import BagOfWords
 
 DIMENSION = 384
@@ -43,14 +44,14 @@ def measure(folder: str) -> dict[str, float]:
     """Seconds to open and to search, and megabytes at the peak of it over what was held before."""
     encoder = BagOfWords(dimension=DIMENSION)
     HopfieldRetriever.from_texts(["Something small. And more."] * 3, encoder=encoder).invoke("small")
-    before = _kilobytes("VmRSS")
+    before = kilobytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
     begin = perf_counter()
     index = Index(folder)
     opened = perf_counter() - begin
 
     def peak() -> float:
-        return round((_kilobytes("VmHWM") - before) * 1024 / 1e6, 1)
+        return round((kilobytes("VmHWM") - before) * 1024 / 1e6, 1)
 
     queries = np.random.default_rng(1).standard_normal((32, DIMENSION), dtype=np.float32)
     begin = perf_counter()
@@ -79,11 +80,6 @@ def measure(folder: str) -> dict[str, float]:
         "peak_over_before_batch_megabytes": batch,
         "peak_over_before_megabytes": peak(),
     }
-
-
-def _kilobytes(name: str) -> int:
-    status = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in status if line.startswith(name))
 
 
 if __name__ == "__main__":
