@@ -22,7 +22,6 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.answers import covers, strip_citations
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval
 from langgraph_convcoa.evaluation.records import found_gold
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent
@@ -35,6 +34,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.text.matching import covers, strip_citations
 
 
 class Printed(NamedTuple):

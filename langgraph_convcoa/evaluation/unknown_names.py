@@ -19,7 +19,6 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.extractive_qa import messages_of, refuses
-from langgraph_convcoa.evaluation.metrics.answers import is_cited
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.act import EXTRACTIVE_K
@@ -29,6 +28,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.text.matching import is_cited
 from langgraph_convcoa.text.words import words
 
 _NAME = re.compile(r"(?<=[\w,] )[A-Z][a-zé]{2,}(?: [A-Z][a-zé]{2,})*\b")

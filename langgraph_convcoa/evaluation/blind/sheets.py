@@ -19,10 +19,10 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.datasets.rows import json_lines
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.answers import strip_citations
 from langgraph_convcoa.evaluation.metrics.marks import CRITERIA
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.conversations import references_of
+from langgraph_convcoa.text.matching import strip_citations
 
 COLUMNS = ("item", "answer", *CRITERIA, "rank", "reason")
 """Of the table that a judge fills in, a row for each answer."""

@@ -1,22 +1,17 @@
 """Measures of a printed answer against the answers that count as right.
 
-Exact match and F1 are as in the evaluation scripts of SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018), which those of
-TopiOCQA, QReCC, CoQA and QuAC share: both texts are normalised, and the best of the references counts. ROUGE-L is
-rouge-score's and BLEU sacrebleu's (extra `evaluate`). What this library adds to an answer, citation marks and the … of
-shortened quotes, is left out first.
+Exact match, cover-EM and F1 are those of `text.matching`. ROUGE-L is rouge-score's and BLEU sacrebleu's (extra `evaluate`).
 """
 
 from __future__ import annotations
 
-import re
-import string
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.text.matching import known_references, match_answer, strip_citations
 
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer
@@ -25,55 +20,8 @@ if TYPE_CHECKING:
 MEASURES = ("em", "cover_em", "f1", "rouge_l", "bleu")
 """What `answer_metrics` gives."""
 
-_MARK = re.compile(r"\s*\[\d+\]")
-_PUNCTUATION = str.maketrans("", "", string.punctuation + "…")
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_POLAR = ("yes", "no")
 _STEMS_KEPT = 50_000
 _MISSING = 'ROUGE-L and BLEU need rouge-score and sacrebleu: pip install "langgraph-convcoa[evaluate]"'
-
-
-def normalise_answer(text: str) -> str:
-    """SQuAD's normalisation: lower case, no punctuation (nor …), no articles, single spaces.
-
-    Example:
-        >>> normalise_answer("The Duke, of  York.")
-        'duke of york'
-    """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
-
-
-def strip_citations(text: str) -> str:
-    """A printed answer without its citation marks.
-
-    Example:
-        >>> strip_citations("It was 1982 [1]. Later [2][3].")
-        'It was 1982. Later.'
-    """
-    return _MARK.sub("", text)
-
-
-def is_cited(text: str) -> bool:
-    """Whether a printed answer has a citation mark.
-
-    Example:
-        >>> is_cited("It was 1982 [1]."), is_cited("I found nothing.")
-        (True, False)
-    """
-    return _MARK.search(text) is not None
-
-
-def covers(answer: str, gold: str) -> bool:
-    """Whether the gold answer occurs in a printed answer, both normalised; a gold answer of nothing else never does.
-
-    Letters are compared and not words, as the papers' cover-EM does (Rosset et al. 2020): "194" occurs in "1945".
-
-    Example:
-        >>> covers("… by the U.S. Navy in 1945 [1]", "US Navy"), covers("In 1945 [1].", "194")
-        (True, True)
-    """
-    wanted = normalise_answer(gold)
-    return bool(wanted) and wanted in normalise_answer(strip_citations(answer))
 
 
 def answer_metrics(answer: str, references: Sequence[str]) -> dict[str, float]:
@@ -96,17 +44,12 @@ def answer_metrics(answer: str, references: Sequence[str]) -> dict[str, float]:
         >>> {name: round(value, 2) for name, value in found.items()}
         {'em': 0.0, 'cover_em': 1.0, 'f1': 0.67, 'rouge_l': 0.67, 'bleu': 0.21}
     """
-    right = _known(references)
+    right = known_references(references)
     if not right:
         return {}
     shown = strip_citations(answer)
-    plain = normalise_answer(shown)
-    golds = [normalise_answer(reference) for reference in right]
-    words = plain.split()
     return {
-        "em": float(plain in golds),
-        "cover_em": float(any(_covers(plain, gold) for gold in golds)),
-        "f1": max(_f1(words, gold.split()) for gold in golds),
+        **match_answer(answer, right),
         "rouge_l": float(_rouge().score_multi(right, shown)["rougeL"].fmeasure),
         "bleu": _bleu().sentence_score(shown, right).score / 100,
     }
@@ -126,7 +69,7 @@ def corpus_bleu(answers: Sequence[str], references: Sequence[Sequence[str]]) -> 
         >>> corpus_bleu(["the cat sat on the mat [1]"], [["the cat sat on the mat"]])
         1.0
     """
-    known = [_known(right) for right in references]
+    known = [known_references(right) for right in references]
     pairs = [(strip_citations(answer), right) for answer, right in zip(answers, known, strict=True) if right]
     if not pairs:
         raise InputError("corpus_bleu got no answer with a reference, so there is nothing to compare with.")
@@ -137,23 +80,6 @@ def corpus_bleu(answers: Sequence[str], references: Sequence[Sequence[str]]) -> 
     except ImportError as error:
         raise InputError(_MISSING) from error
     return min(1.0, float(bleu([shown for shown, _ in pairs], streams).score) / 100)
-
-
-def _covers(plain: str, gold: str) -> bool:
-    return bool(gold) and gold in (plain.split() if gold in _POLAR else plain)
-
-
-def _f1(answer: list[str], reference: list[str]) -> float:
-    """F1 of the words, each as often as it stands there; where one has none, 1 if neither has any (SQuAD 2.0)."""
-    if not answer or not reference:
-        return float(answer == reference)
-    shared = (Counter(answer) & Counter(reference)).total()
-    # 2PR / (P + R) of P = shared / n and R = shared / m.
-    return 2 * shared / (len(answer) + len(reference))
-
-
-def _known(references: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(reference for reference in references if reference.strip()))
 
 
 class _Tokens:

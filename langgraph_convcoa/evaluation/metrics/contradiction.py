@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from langgraph_convcoa.evaluation.metrics.answers import normalise_answer, strip_citations
+from langgraph_convcoa.text.matching import normalise_answer, strip_citations
 from langgraph_convcoa.text.same_question import meaning
 from langgraph_convcoa.text.words import Item, content_items
 from langgraph_convcoa.verification.references import segments

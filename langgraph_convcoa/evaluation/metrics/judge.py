@@ -13,12 +13,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.answers import strip_citations
 from langgraph_convcoa.evaluation.metrics.marks import EMPTY, NO_MARKS, SAME, Case, Marks, one_line, read_better, read_marks
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from langgraph_convcoa.reasoning.parsing import without_thought
 from langgraph_convcoa.reasoning.prompts import render
+from langgraph_convcoa.text.matching import strip_citations
 
 JUDGED = "gpt_em"
 """The name of the judge's measure among those of an answer."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 from langgraph_convcoa.chain import ChainItem, Status
-from langgraph_convcoa.evaluation.metrics.answers import covers
 from langgraph_convcoa.evaluation.metrics.contradiction import contradicts
 from langgraph_convcoa.evaluation.records import Answered
+from langgraph_convcoa.text.matching import covers
 from langgraph_convcoa.text.same_question import words_agree
 
 STATUSES: tuple[Status, ...] = get_args(Status)

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_convcoa.evaluation.metrics.answers import MEASURES, corpus_bleu, is_cited
+from langgraph_convcoa.evaluation.metrics.answers import MEASURES, corpus_bleu
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED, judge_agreement
 from langgraph_convcoa.evaluation.metrics.ratios import contradictions, misled_by_retrieval, verification_statistics
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
 from langgraph_convcoa.evaluation.records import Answered, found_gold
 from langgraph_convcoa.evaluation.reports.judged import MarkFigures, PreferenceFigures
 from langgraph_convcoa.evaluation.runs.sweeps import Variant
+from langgraph_convcoa.text.matching import is_cited
 from langgraph_convcoa.text.words import sentences
 
 LAST_ROUND = 15

@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics import answers as module
-from langgraph_convcoa.evaluation.metrics.answers import (
-    MEASURES,
-    answer_metrics,
-    corpus_bleu,
-    covers,
-    normalise_answer,
-    strip_citations,
-)
+from langgraph_convcoa.evaluation.metrics.answers import MEASURES, answer_metrics, corpus_bleu
+from langgraph_convcoa.text.matching import covers, normalise_answer, strip_citations
 
 # What this library marks answers with is no part of the published definitions.
 PIECES = st.sampled_from(
