@@ -202,7 +202,14 @@ def _message(name: str, evidence: Sequence[Excerpt] | None = None, **values: str
     return HumanMessage(text, response_metadata={"parts": parts})
 
 
-def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
+def plan_messages(request: PlanRequest) -> list[BaseMessage]:
+    """The first messages that a plan is asked for with, which is what a planner is trained on.
+
+    Example:
+        >>> message = plan_messages(PlanRequest("Who wrote it?", {"docs": "local documents"}))[0]
+        >>> message.text.splitlines()[-1]
+        '[Question]: Who wrote it?'
+    """
     actions = list(request.actions)
     values = {
         "question": request.question,
@@ -221,7 +228,11 @@ def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
         values["example"] = actions[0]
         if request.knowledge:
             values["conversation"] = request.knowledge
-    messages: list[BaseMessage] = [_message(name, shown, **values)]
+    return [_message(name, shown, **values)]
+
+
+def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
+    messages, actions = plan_messages(request), list(request.actions)
     reply = yield messages, CHAIN_SCHEMA
     for attempt in (1, 2):
         chain = parse_chain(reply, question=request.question, actions=actions, max_sub_questions=request.max_sub_questions)

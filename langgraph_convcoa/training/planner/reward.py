@@ -45,7 +45,7 @@ Own = Callable[[str, ConvCoAOutput, Sequence[str]], float | Awaitable[float]]
 
 MOST_RETRIEVALS = 12
 """Two look-ups for each of six sub-questions, the longest chain by default: more than any plan makes."""
-_TYPES = {"object": dict, "array": list, "string": str, "boolean": bool}
+_TYPES: Mapping[str, Any] = {"object": dict, "array": list, "string": str, "boolean": bool}
 
 
 @dataclass(frozen=True)
