@@ -1,0 +1,222 @@
+"""The protocol of an engine, which stores passages with their patterns and names candidates, and what is stored in one."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.changes import Entry, content_digest
+from langgraph_convcoa.retrieval.documents.split import Span, pattern_text
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.memory_corpus import encoded_memory
+from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.text.words import content_words
+
+SCHEMA_VERSION = 1
+"""Version of what is stored of a passage; a collection of another version is not opened."""
+
+LONGEST = 10_000_000
+"""Characters of a document, which is written in one transaction."""
+
+_LONGEST_ID = 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPassage:
+    """A passage as an engine keeps it, with all that ranks it: nothing is encoded or counted again."""
+
+    id: str
+    document: str  # The id of the document that it is a part of, its own where it is the whole.
+    text: str
+    metadata: Mapping[str, Any]
+    spans: Sequence[Span]  # n - 1 windows, where they stand in the text.
+    vectors: Vectors  # (n, d), the pattern of the whole passage y_0, then those of its windows.
+    terms: Mapping[str, int]  # How often each stemmed content word stands in it, its title included, as BM25 counts.
+    digest: bytes  # `content_digest` of its document, the same in all its passages.
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What BM25 weighs words by: those of all passages of a tenant that have words."""
+
+    passages: int
+    mean_length: float  # Content words a passage.
+    frequencies: Mapping[str, int]  # In how many passages each of the terms that were asked for stands; 0 may be left out.
+
+
+class Engine(Protocol):
+    """Passages of one tenant in one collection of an engine. Threads may share it.
+
+    Both are fixed when it is made, and the tenant is part of every statement. Nothing is asked of the server before the first
+    call. Every method raises RetrievalError within the engine's time-out where the engine is down, slow, full or refuses, in
+    words without a password; InputError, before anything is written, for what cannot be stored and for a filter that cannot
+    be asked. A filter is a mapping (`retrieval.filters`), never a function.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages: the kind of engine and the collection, without secrets."""
+
+    def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
+        """Check the collection against the encoder's name and the length of its vectors; nothing is asked a second time.
+
+        RetrievalError where there is none, unless it is to be made, or it is of another encoder, dimension or version.
+        """
+
+    def search(self, vectors: Vectors, k: int, condition: Filter | None = None) -> list[list[str]]:
+        """For each vector (q, d) the ids of up to k passages, that with the greatest product with one of its
+        `search_vectors` first; fewer than k only where there are not so many that meet the condition.
+        """
+
+    def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
+        """The ids of up to k passages that have one of the terms, probably the best by BM25 first.
+
+        A weight is that of a term in the question times its idf. Few passages may be missing where terms are common.
+        """
+
+    def patterns(self, ids: Sequence[str]) -> list[StoredPassage]:
+        """The passages of these ids that are there, in this order."""
+
+    def parts(self, documents: Sequence[str]) -> dict[str, list[str]]:
+        """The ids of the passages of each of these documents that is there, in the order of its text."""
+
+    def digests(self, documents: Sequence[str]) -> dict[str, bytes]:
+        """The digest of each of these documents that is there, with all its passages."""
+
+    def put(self, passages: Sequence[StoredPassage]) -> None:
+        """Store whole documents, each in place of the one that has its id, all or none; the same again changes nothing.
+
+        RetrievalError where a passage's id is that of a passage of another document.
+        """
+
+    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
+        """`put` of batch after batch by the engine's fastest path, as they are asked for: the size of each that is committed.
+
+        After a kill the batches before count. At the end, or at the next one's where it was killed, comes `settle`;
+        searches meanwhile may be slow.
+        """
+
+    def settle(self) -> None:
+        """After `bulk`, or many changes: build what a search needs, and free what is needed no more. There is no time-out."""
+
+    def delete(self, documents: Sequence[str]) -> None:
+        """Delete these documents with all that is stored of them, all or none; those that are not there are passed over."""
+
+    def statistics(self, terms: Iterable[str]) -> Statistics:
+        """The numbers that BM25 needs for these terms."""
+
+    def count(self) -> int:
+        """How many passages the tenant has; 0 where there is no collection."""
+
+    def close(self) -> None:
+        """Give up its connections; it may be used again."""
+
+
+def search_vectors(vectors: Vectors) -> Vectors:
+    """What an engine searches of a passage (n, d): (y_0 + y_j) / 2 for each of its windows, (n - 1, d).
+
+    The product with a query state is half the bound of the passage's score at w = 1 (`scoring.topk.search`), so that one
+    search over windows ranks passages by whole and window together.
+
+    Example:
+        >>> search_vectors(np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)).tolist()
+        [[1.0, 0.0], [0.5, 0.5]]
+    """
+    return np.asarray((vectors[:1] + vectors[1:]) / np.float32(2), dtype=np.float32)
+
+
+def stored_passages(
+    entries: Iterable[Entry], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
+) -> list[StoredPassage]:
+    """Documents that were split into passages, encoded and counted, as an engine keeps them.
+
+    Raises:
+        InputError: Metadata or an id holds what no engine keeps, or a document is too long.
+        RetrievalError: The passages cannot be encoded.
+
+    Example:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+        >>> entry = Entry("a", [Document("Ada wrote it.", id="a")])
+        >>> [passage] = stored_passages([entry], as_encoder(DeterministicFakeEmbedding(size=8)))
+        >>> passage.spans, passage.vectors.shape, dict(passage.terms)
+        ([(0, 13)], (2, 8), {'ada': 1, 'wrote': 1})
+    """
+    chosen = list(entries)
+    for entry in chosen:
+        for passage in entry.passages:
+            check_document(passage)
+    passages = [passage for entry in chosen for passage in entry.passages]
+    if not passages:
+        return []
+    memory = encoded_memory(passages, encoder, "float32", cache, progress)
+    owners = [(entry.id, content_digest(entry.passages)) for entry in chosen for _ in entry.passages]
+    offsets = memory.patterns.offsets
+    return [
+        StoredPassage(
+            id=str(passage.id),
+            document=document,
+            text=passage.page_content,
+            metadata=passage.metadata,
+            spans=memory.set_spans(number),
+            vectors=memory.patterns.rows(offsets[number], offsets[number + 1]),
+            terms=Counter(content_words(pattern_text(passage))),
+            digest=digest,
+        )
+        for number, (passage, (document, digest)) in enumerate(zip(passages, owners, strict=True))
+    ]
+
+
+def check_document(document: Document) -> None:
+    """Raise InputError for a document, or a passage of one, that no engine keeps: asked before it is split and encoded."""
+    if len(document.page_content) > LONGEST:
+        raise InputError(
+            f"The document {document.id!r:.80} has {len(document.page_content):,} characters, and an engine takes at most "
+            f"{LONGEST:,} at once; divide it into several documents."
+        )
+    if document.id is not None:
+        check_text(document.id, "document id")
+        if not document.id or len(document.id.encode()) > _LONGEST_ID:
+            raise InputError(f"A document id must be of 1 to {_LONGEST_ID:,} bytes, not {len(document.id.encode()):,}.")
+    check_text(document.page_content, f"text of the document {document.id!r:.80}")
+    try:
+        json.dumps(document.metadata, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"The metadata of the document {document.id!r:.80} cannot be stored in an engine ({error}); give text, finite "
+            "numbers, lists or dicts under names that are text."
+        ) from None
+    for text in _texts(document.metadata):
+        check_text(text, f"metadata of the document {document.id!r:.80}")
+
+
+def check_text(text: str, what: str) -> None:
+    """Raise InputError for a text that no engine keeps: one with NUL or half a character in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"The {what} holds half a character (a lone surrogate), which an engine does not keep.") from None
+    if "\0" in text:
+        raise InputError(f"The {what} holds a NUL character, which an engine does not keep; remove it.")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts and names in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, part in value.items():
+            yield str(name)
+            yield from _texts(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
