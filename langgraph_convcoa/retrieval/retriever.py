@@ -25,6 +25,9 @@ from langgraph_convcoa.retrieval.editing import EditableRetriever, as_cache, che
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+from langgraph_convcoa.retrieval.engine.base import Engine
+from langgraph_convcoa.retrieval.engine.choose import open_engine
+from langgraph_convcoa.retrieval.engine.corpus import CANDIDATES, EngineCorpus
 from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_settings
 from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings, approximate_settings
@@ -97,8 +100,8 @@ class HopfieldRetriever(EditableRetriever):
             passage for the question, so that scores need not descend; `graph_path` tells how what it raised was reached, and
             `certified` is False where it changed the ranking. False or None ranks by the score alone, as is done where no
             passage has a title, in a vector store, and in an index that was made without a graph.
-        corpus: What is searched: a `MemoryCorpus`, an `Index` on disk or a `VectorStoreCorpus`. `model_copy` shares it; a deep
-            copy or a pickle has passages in memory of its own, and opens an index on disk again.
+        corpus: What is searched: a `MemoryCorpus`, an `Index` on disk, a `VectorStoreCorpus` or an `EngineCorpus`.
+            `model_copy` shares it; a deep copy or a pickle has passages in memory of its own, and opens what is elsewhere.
         encoder: What encodes the queries, and encoded the corpus.
         model: What training gave the query's side: "default" (the model that comes with the package), "untrained", a folder
             that `convcoa train` made, or a `RetrieverModel`. When None, "default" with the default encoder, else "untrained".
@@ -273,6 +276,48 @@ class HopfieldRetriever(EditableRetriever):
         return cls(corpus=corpus, encoder=corpus.encoder, **settings)
 
     @classmethod
+    def from_engine(
+        cls,
+        engine: Engine | str,
+        *,
+        collection: str | None = None,
+        tenant: str | None = None,
+        encoder: Encoder | Embeddings | str | None = None,
+        candidates: int = CANDIDATES,
+        timeout: float = 10.0,
+        **settings: Any,
+    ) -> Self:
+        """A retriever over an engine that clusters, for many passages, writers and programs: PostgreSQL with pgvector.
+
+        The engine keeps passages with their patterns and words, and names candidates by vector and by BM25. These are ranked
+        by the exact score, in which BM25 weighs words over the whole collection; what the engine does not name cannot be
+        found, so that nothing is certified. A `filter` is a mapping, which the engine applies to all passages. There is no
+        evidence graph: `graph` has no effect. Documents are added, updated and deleted as elsewhere; the first ones make the
+        collection. See "Engines" in the documentation.
+
+        Args:
+            engine: An engine, or the address of one: postgresql://user@host:5432/database?collection=NAME&tenant=NAME.
+            collection: In place of the address's.
+            tenant: Whose passages these are, in place of the address's; those of others are never seen. "default" where
+                neither says.
+            encoder: The one that the collection was encoded with; all-MiniLM-L6-v2 when None.
+            candidates: How many passages are named by vector, and as many by words, a question; at least k of them.
+            timeout: Seconds until the engine's answer, or a RetrievalError.
+            **settings: The class's other attributes.
+
+        Raises:
+            InputError: The address or a setting cannot be used.
+            RetrievalError: The engine needs an extra that is not installed.
+
+        Example:
+            >>> HopfieldRetriever.from_engine("postgresql://localhost/docs?collection=manuals", k=3).corpus
+            EngineCorpus(PostgresEngine(collection='manuals', tenant='default'))
+        """
+        if isinstance(engine, str):
+            engine = open_engine(engine, collection=collection, tenant=tenant, timeout=timeout)
+        return cls(corpus=EngineCorpus(engine, candidates=candidates), encoder=encoder, **settings)
+
+    @classmethod
     def from_pretrained(cls, path: str | Path, *, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> Self:
         """Open an index that `save_pretrained`, `from_documents(path=...)` or `convcoa index` made; nothing is read in full.
 
@@ -419,7 +464,20 @@ class HopfieldRetriever(EditableRetriever):
         ]
         weights = {"history_weight": self.history_weight, "history_beta": self.history_beta}
         states = self._states.states(texts, earlier, **weights)
-        return Asked(queries, earlier, states, limit, **weights)
+        trained = self.model.weights if isinstance(self.model, RetrieverModel) else None
+        readout = None if trained is None else trained.readout(states)
+        return Asked(
+            queries,
+            earlier,
+            states,
+            limit,
+            self.history_weight,
+            self.history_beta,
+            encoder=self.encoder,
+            filter=self.filter,
+            lexical=self.lexical_weight > 0,
+            readout=readout,
+        )
 
     def _search(self, asked: Asked, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
         """The best passages for each question, and the state of the corpus that was searched."""
@@ -440,7 +498,7 @@ class HopfieldRetriever(EditableRetriever):
         documents = [hit_document(view, hit, asked.states[0], scoring, association=association) for hit in found[0]]
         if not neighbours:
             return documents
-        around = surroundings(view, found[0], neighbours)
+        around = surroundings(self.corpus, view, found[0], neighbours)
         return [joined(document, parts) for document, parts in zip(documents, around, strict=True)]
 
     def _scoring(self, k: int) -> Scoring:

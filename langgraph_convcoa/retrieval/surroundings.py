@@ -5,25 +5,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.corpus import Passage, StaleSnapshot, View
+from langgraph_convcoa.retrieval.corpus import Corpus, Passage, View
 from langgraph_convcoa.retrieval.searcher import Hit
 
 _LONGEST_GAP = 20
 """Characters of white space that may have stood between two parts of a document; a part that is missing leaves more."""
 
 
-def surroundings(view: View, hits: Sequence[Hit], neighbours: int) -> Iterator[list[Passage]]:
+def surroundings(corpus: Corpus, view: View, hits: Sequence[Hit], neighbours: int) -> Iterator[list[Passage]]:
     """The part of each hit and up to so many parts of its document on either side, in order; no part comes twice."""
-    live, taken = view.numbers, {hit.number for hit in hits}
+    taken = {hit.passage.document.id for hit in hits}
     for hit in hits:
-        place = int(np.searchsorted(live, hit.number))
-        before = live[max(0, place - neighbours) : place][::-1].tolist()
-        after = live[place + 1 : place + 1 + neighbours].tolist()
-        left, right = _run(view, hit.passage, before, taken), _run(view, hit.passage, after, taken)
-        taken |= {*before[: len(left)], *after[: len(right)]}
+        if not _is_part(hit.passage):
+            yield [hit.passage]
+            continue
+        left, right = (_run(hit.passage, part, taken) for part in corpus.beside(view, hit.number, neighbours))
+        taken |= {passage.document.id for passage in (*left, *right)}
         yield [*reversed(left), hit.passage, *right]
 
 
@@ -51,17 +50,12 @@ def _is_part(passage: Passage) -> bool:
     return "document_id" in passage.document.metadata and isinstance(passage.document.metadata.get("start"), int)
 
 
-def _run(view: View, found: Passage, numbers: Sequence[int], taken: set[int]) -> list[Passage]:
-    """The passages of these numbers, nearest first, up to the first that is taken or does not go on where the last ended."""
+def _run(found: Passage, beside: Sequence[Passage], taken: set[str | None]) -> list[Passage]:
+    """Passages, nearest first, up to the first that is taken or does not go on where the last ended."""
     run: list[Passage] = []
     last = found
-    for number in numbers if _is_part(found) else ():
-        try:
-            passage = None if number in taken else view.fetch([number])[0]
-        except StaleSnapshot:
-            # It was deleted since the search, with what was found.
-            passage = None
-        if passage is None or not _goes_on(last, passage):
+    for passage in beside:
+        if passage.document.id in taken or not _goes_on(last, passage):
             break
         run.append(passage)
         last = passage

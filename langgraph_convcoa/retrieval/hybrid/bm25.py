@@ -118,8 +118,7 @@ class BM25Index:
         vocabulary, matrix = self._words(), self._built()
         known = {word: number for word in words if (number := vocabulary.get(word)) is not None}
         passages = {word: int(matrix.indptr[number + 1] - matrix.indptr[number]) for word, number in known.items()}
-        best = sorted(known, key=lambda word: -words[word] * idf(len(self), passages[word]))
-        return {word: words[word] for word in best[:_TURN_WORDS]}
+        return heaviest(words, len(self), passages)
 
     def save(self, path: str | Path) -> None:
         """Write the index to one file, which replaces an older one whole or not at all; nothing is pickled."""
@@ -184,8 +183,7 @@ def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], wor
     found = np.bincount(columns, minlength=words)
     filled = int((lengths > 0).sum())
     weights = idf(filled, found)
-    norms = _K1 * (1 - _B + _B * lengths / max(len(tokens) / max(filled, 1), 1e-9))
-    data = np.repeat(weights, found) * counts / (counts + norms[indices])
+    data = np.repeat(weights, found) * saturation(counts, lengths[indices], len(tokens) / max(filled, 1))
     indptr = np.concatenate([[0], np.cumsum(found)])
     return _Matrix(data.astype(np.float32), indices.astype(np.int32), indptr.astype(np.int64))
 
@@ -193,3 +191,15 @@ def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], wor
 def idf(passages: int, found: Any) -> Any:
     """The weight of a word, or of several, in `found` of all passages."""
     return np.log1p((passages - found + 0.5) / (found + 0.5))
+
+
+def saturation(counts: Any, lengths: Any, mean_length: float) -> Any:
+    """What words that stand so often in passages of these lengths count there, from 0 to 1, before their idf."""
+    return counts / (counts + _K1 * (1 - _B + _B * lengths / max(mean_length, 1e-9)))
+
+
+def heaviest(words: Mapping[str, float], passages: int, found: Mapping[str, int]) -> dict[str, float]:
+    """Of the words of turns with their weights, those 32 that count most, of those that stand in a passage at all."""
+    known = [word for word in words if found.get(word)]
+    best = sorted(known, key=lambda word: -words[word] * idf(passages, found[word]))
+    return {word: words[word] for word in best[:_TURN_WORDS]}

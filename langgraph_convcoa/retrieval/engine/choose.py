@@ -1,0 +1,60 @@
+"""The engine that an address names."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.engine.base import Engine
+
+SCHEMES = ("postgresql", "postgres")
+"""Schemes of addresses of engines."""
+
+_FORM = "postgresql://user@host:5432/database?collection=NAME&tenant=NAME"
+
+
+def is_engine(address: object) -> bool:
+    """Whether a text is the address of an engine, not a path.
+
+    Example:
+        >>> is_engine("postgresql://localhost/docs?collection=manuals"), is_engine("indexes/manuals")
+        (True, False)
+    """
+    return isinstance(address, str) and address.partition("://")[0].lower() in SCHEMES and "://" in address
+
+
+def open_engine(address: str, *, collection: str | None = None, tenant: str | None = None, timeout: float = 10.0) -> Engine:
+    """The engine that an address names; nothing is asked of its server yet.
+
+    Args:
+        address: postgresql://user@host:5432/database, with `collection` and `tenant` among what stands behind a question mark.
+        collection: In place of the address's.
+        tenant: In place of the address's; "default" where neither says.
+        timeout: Seconds until an answer, or an error.
+
+    Raises:
+        InputError: The address is of no engine or malformed, or there is no collection in it.
+        RetrievalError: The engine needs an extra that is not installed.
+
+    Example:
+        >>> open_engine("postgresql://localhost/docs?collection=manuals")
+        PostgresEngine(collection='manuals', tenant='default')
+    """
+    if not is_engine(address):
+        raise InputError(f"This is not the address of an engine; write it {_FORM}.")
+    try:
+        parts = urlsplit(address)
+        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        # What is malformed may be a password: nothing of it is shown.
+        raise InputError(f"The address of the engine cannot be read; write it {_FORM}.") from None
+    ours = {name: value for name, value in options if name in ("collection", "tenant")}
+    named = ours.get("collection", "") if collection is None else collection
+    if not named:
+        raise InputError(f"The address of the engine names no collection; write it {_FORM}.")
+    rest = urlencode([(name, value) for name, value in options if name not in ours])
+    plain = urlunsplit(parts._replace(query=rest))
+    whose = ours.get("tenant", "default") if tenant is None else tenant
+    from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
+
+    return PostgresEngine(plain, collection=named, tenant=whose, timeout=timeout)

@@ -1,0 +1,231 @@
+"""The corpus in an engine: it names candidates for a question, with their patterns, which are ranked here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.changes import check_deletable, distinct, select
+from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Passage, View
+from langgraph_convcoa.retrieval.documents.split import document_id, rejoined
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, check_document, stored_passages
+from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
+from langgraph_convcoa.retrieval.hybrid.bm25 import heaviest, idf, saturation
+from langgraph_convcoa.retrieval.hybrid.turn_words import turn_words
+from langgraph_convcoa.retrieval.memory_corpus import Memory
+from langgraph_convcoa.retrieval.progress import Progress
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from langgraph_convcoa.text.words import content_words
+
+CANDIDATES = 100
+"""How many passages are named by vector, and as many by words."""
+
+# Documents that are written in one transaction.
+_TOGETHER = 200
+# The best passage by words is one of the first few, whose scores are computed.
+_BEST = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates(Memory):
+    """The passages that an engine named for one question, with all that ranks them."""
+
+    engine: Engine | None = None
+    # BM25 of each over the best of all passages, (c, n): of the question's words, then of those with the turns'.
+    lexical: Vectors = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
+    applied: Filter | None = None  # The filter that the engine applied.
+
+    def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
+        """(n,), True for those that meet the condition; None where the engine has seen to it."""
+        return None if condition is self.applied else allowed_passages(self.passages, condition)
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Raise RetrievalError for an encoder that the collection was not encoded with, or where it is not there."""
+        if self.engine is not None:
+            self.engine.open(encoder.dimension, encoder.name)
+
+
+class EngineCorpus(Corpus):
+    """Passages of one tenant in one collection of an engine; what it does not name cannot be found, so nothing is certified.
+
+    A search asks for the passages whose windows and whole fit best, and for those that have the question's words, or those of
+    the turns before, and ranks these by the exact score; BM25 weighs words by all passages of the tenant. A filter must be a
+    mapping. For the arguments see `HopfieldRetriever.from_engine`.
+    """
+
+    complete: ClassVar[bool] = False
+
+    def __init__(self, engine: Engine, *, candidates: int = CANDIDATES) -> None:
+        if isinstance(candidates, bool) or not isinstance(candidates, int) or candidates < 1:
+            raise InputError(f"candidates must be a whole number of at least 1, not {candidates!r}.")
+        self.engine = engine
+        self.candidates = candidates
+        self.bm25 = _Words()
+
+    def __len__(self) -> int:
+        return self.engine.count()
+
+    def __repr__(self) -> str:
+        return f"EngineCorpus({self.engine!r})"
+
+    def snapshot(self) -> View:
+        """Nothing: an engine names its passages only for a question."""
+        return _candidates([], self.engine)
+
+    def view(self, asked: Asked) -> View:
+        """The candidates for one question; RetrievalError where the engine fails."""
+        if asked.encoder is not None:
+            self.engine.open(asked.encoder.dimension, asked.encoder.name)
+        count = max(asked.k, self.candidates)
+        vectors = asked.states if asked.readout is None else np.concatenate([asked.states, asked.readout])
+        named = dict.fromkeys(name for found in self.engine.search(vectors, count, asked.filter) for name in found)
+        channels, mean_length = self._channels(asked) if asked.lexical else ([], 1.0)
+        tops: dict[str, None] = {}
+        for weights in channels:
+            named |= dict.fromkeys(self.engine.words(weights, mean_length, count, asked.filter))
+            if asked.filter is not None:
+                # Scores are over the best of all passages, those that the filter leaves out among them.
+                tops |= dict.fromkeys(self.engine.words(weights, mean_length, _BEST))
+        there = self.engine.patterns([*(named | tops)])
+        lexical = np.array([_bm25(there, weights, mean_length) for weights in channels], dtype=np.float32)
+        lexical = lexical.reshape(len(channels), len(there))
+        chosen = sorted((i for i, passage in enumerate(there) if passage.id in named), key=lambda i: there[i].id)
+        return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen], applied=asked.filter)
+
+    def _channels(self, asked: Asked) -> tuple[list[dict[str, float]], float]:
+        """The words of the question, and those of a follow-up with its turns', times their idf; and the mean length."""
+        own, earlier = Counter(content_words(asked.queries[0])), asked.turns[0]
+        said = turn_words(earlier, own) if earlier else {}
+        statistics = self.engine.statistics({**own, **said})
+        found = statistics.frequencies
+        channels: list[dict[str, float]] = [{**own}]
+        if earlier:
+            channels.append({**own, **heaviest(said, statistics.passages, found)})
+        weighed = [
+            {word: weight * float(idf(statistics.passages, found[word])) for word, weight in words.items() if found.get(word)}
+            for words in channels
+        ]
+        return weighed, statistics.mean_length
+
+    def beside(self, view: View, number: int, count: int) -> tuple[list[Passage], list[Passage]]:
+        """The parts of the document before and after one, the nearest first."""
+        [found] = view.fetch([number])
+        name, _, place = str(found.document.id).rpartition("#")
+        if not place.isdecimal() or name != document_id(found.document):
+            return [], []
+        ids = [[f"{name}#{int(place) + sign * step}" for step in range(1, count + 1)] for sign in (-1, 1)]
+        there = {passage.id: passage for passage in self.engine.patterns([*ids[0], *ids[1]])}
+        before, after = ([_passage(there[name]) for name in side if name in there] for side in ids)
+        return before, after
+
+    def add_documents(
+        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
+    ) -> list[str]:
+        """Add documents, 200 in a transaction, so that a run that was killed can be run again; the collection is made for
+        the first.
+        """
+        return self._put(documents, False, encoder, cache, progress)
+
+    def update(
+        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
+    ) -> list[str]:
+        """`add_documents`, where a document takes the place of the one that has its id."""
+        return self._put(documents, True, encoder, cache, progress)
+
+    def delete(self, ids: Iterable[str]) -> list[str]:
+        """Delete the documents of these ids that are there, all or none, and return their ids."""
+        names = distinct(ids)
+        if not names or not len(self):
+            return []
+        gone = check_deletable(names, self.engine.digests(names), self._owners)
+        self.engine.delete(gone)
+        return gone
+
+    def documents(self, ids: Iterable[str]) -> list[Document]:
+        """The documents, or passages of longer ones, of these ids that are there."""
+        names = distinct(ids)
+        if not names or not len(self):
+            return []
+        parts = self.engine.parts(names)
+        wanted = [part for name in names for part in parts.get(name, [name])]
+        there = {passage.id: _passage(passage).document for passage in self.engine.patterns(wanted)}
+        found = []
+        for name in names:
+            own = [there[part] for part in parts.get(name, [name]) if part in there]
+            if own:
+                found.append(rejoined(name, own) if name in parts else own[0])
+        return found
+
+    def compact(self) -> None:
+        """Free the space of what was deleted, and bring the engine's indexes and statistics up to date; it may take long."""
+        self.engine.settle()
+
+    def keep_settings(self, *_arguments: Any, **_settings: Any) -> NoReturn:
+        raise InputError("This retriever is over an engine, which keeps the documents; save its settings in your program.")
+
+    def _put(
+        self, documents: Iterable[Document], replacing: bool, encoder: Encoder, cache: PatternCache | None, progress: Progress
+    ) -> list[str]:
+        given, ids = iter(documents), []
+        if isinstance(documents, Sequence):
+            # Before anything is written.
+            for document in documents:
+                check_document(document)
+        while batch := [*islice(given, _TOGETHER)]:
+            for document in batch:
+                check_document(document)
+            self.engine.open(encoder.dimension, encoder.name, create=True)
+            chosen = select(batch, encoder, replace=replacing, digests=self.engine.digests, owners=self._owners)
+            self.engine.put(stored_passages(chosen.entries, encoder, cache=cache, progress=progress))
+            ids += chosen.ids
+        return ids
+
+    def _owners(self, ids: Sequence[str]) -> dict[str, str]:
+        """The document of each of these passages that is there."""
+        return {passage.id: passage.document for passage in self.engine.patterns(ids)}
+
+
+class _Words:
+    """BM25 of candidates, as it was computed when they were named."""
+
+    def scores(self, view: View, _queries: Sequence[str], turns: Sequence[Sequence[tuple[str, str]]] | None = None) -> Vectors:
+        """BM25 of each candidate over the best of all passages, (1, n)."""
+        if not isinstance(view, Candidates):
+            raise RetrievalError("Only the candidates that an engine named can be weighed by their words.")
+        return view.lexical[:1] if turns is None else view.lexical[1:2]
+
+
+def _bm25(passages: Sequence[StoredPassage], weights: Mapping[str, float], mean_length: float) -> Vectors:
+    """BM25 of each passage over the best of them, (n,)."""
+    scores = np.zeros(len(passages))
+    for number, passage in enumerate(passages):
+        length = sum(passage.terms.values())
+        shared = [(weight, passage.terms[word]) for word, weight in weights.items() if word in passage.terms]
+        scores[number] = sum(weight * saturation(count, length, mean_length) for weight, count in shared)
+    best = scores.max(initial=0.0)
+    return np.asarray(scores / best if best > 0 else scores, dtype=np.float32)
+
+
+def _passage(stored: StoredPassage) -> Passage:
+    document = Document(id=stored.id, page_content=stored.text, metadata=dict(stored.metadata))
+    return Passage(document, list(stored.spans))
+
+
+def _candidates(passages: Sequence[StoredPassage], engine: Engine, **parts: Any) -> Candidates:
+    """A memory of passages as an engine keeps them."""
+    vectors = [passage.vectors for passage in passages]
+    values = np.concatenate(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
+    offsets = np.cumsum([0, *map(len, vectors)], dtype=np.int64)
+    spans = np.array([span for passage in passages for span in passage.spans], dtype=np.int64).reshape(-1, 2)
+    documents = [_passage(passage).document for passage in passages]
+    return Candidates(documents, Patterns(np.ascontiguousarray(values), offsets), spans, engine=engine, **parts)

@@ -1,0 +1,185 @@
+"""Connections to a PostgreSQL server: shared by threads, bounded in number and in time, with errors in words of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Cursor, Error
+
+Rows: TypeAlias = "Cursor[tuple[Any, ...]]"
+
+_Result = TypeVar("_Result")
+_FORM = "postgresql://user@host:5432/database?collection=NAME, with the password in PGPASSWORD"
+# Threads that may ask at a time; others wait.
+_MOST = 8
+# Two transactions that write the same documents may stop each other; the one that loses begins again.
+_ATTEMPTS = 5
+_AGAIN = ("40001", "40P01")  # serialization failure, deadlock
+_GRACE = 0.5
+
+
+class Connections:
+    """Runs transactions on connections that are kept between them."""
+
+    def __init__(self, address: str, *, timeout: float, label: str) -> None:
+        if find_spec("psycopg") is None:
+            raise RetrievalError('PostgreSQL needs the extra pgvector: pip install "langgraph-convcoa[pgvector]"')
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
+        # What the driver says of a malformed address repeats it, and with it a password.
+        malformed = InputError(f"The address of the PostgreSQL server cannot be read; write it {_FORM}.")
+        try:
+            ports = str(conninfo_to_dict(address).get("port") or "")
+        except psycopg.Error:
+            raise malformed from None
+        if ports.replace(",", "").strip("0123456789"):
+            raise malformed
+        self.timeout, self.label = timeout, label
+        self._address = address
+        self._kept: list[Connection[tuple[Any, ...]]] = []
+        self._guard = threading.Lock()
+        self._clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"timeout": self.timeout, "label": self.label, "_address": self._address}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._clear()
+
+    def run(self, work: Callable[[Rows], _Result], *, timeout: float | None = None) -> _Result:
+        """What `work` returns, done in one transaction, within the time-out.
+
+        It may run more than once: where two transactions stop each other, or the server had closed a kept connection.
+        """
+        import psycopg
+
+        limit = self.timeout if timeout is None else timeout
+        end = time.monotonic() + limit
+        for attempt in range(_ATTEMPTS):
+            with self._connection(end, limit) as (connection, kept):
+                try:
+                    with self._watched(connection, end), connection.transaction(), connection.cursor(binary=True) as cursor:
+                        set_local(cursor, {"statement_timeout": max(1, int(1000 * (end - time.monotonic())))})
+                        return work(cursor)
+                except psycopg.Error as error:
+                    again = error.sqlstate in _AGAIN or (connection.closed and kept)
+                    if not again or attempt == _ATTEMPTS - 1 or time.monotonic() > end:
+                        raise self.worded(error, limit, end) from None
+        raise AssertionError
+
+    @contextmanager
+    def session(self) -> Iterator[Connection[tuple[Any, ...]]]:
+        """A connection outside of a transaction and without a time-out, for what takes long."""
+        import psycopg
+
+        with self._connection(time.monotonic() + self.timeout, self.timeout) as (connection, _):
+            try:
+                yield connection
+            except psycopg.Error as error:
+                raise self.worded(error) from None
+            finally:
+                # It has settings of its own.
+                connection.close()
+
+    def close(self) -> None:
+        """Close those that are kept."""
+        with self._guard:
+            kept, self._kept = self._kept, []
+        for connection in kept:
+            connection.close()
+
+    def worded(self, error: Error, limit: float | None = None, end: float | None = None) -> RetrievalError:
+        """An error of the driver in words of ours."""
+        from psycopg import errors
+
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
+        if isinstance(error, errors.QueryCanceled) or (end is not None and time.monotonic() >= end):
+            return RetrievalError(f"{self.label} did not answer within {limit:g} s; it is too busy, or stopped.")
+        state = error.sqlstate or ""
+        if state.startswith("53") or state == "58030":
+            return RetrievalError(f"{self.label} is full ({reason}); nothing of this was written: make room, and try again.")
+        if isinstance(error, errors.UndefinedTable):
+            return RetrievalError(f"{self.label} is not there; add documents to make it, or name another collection.")
+        if isinstance(error, errors.InsufficientPrivilege):
+            return RetrievalError(f"{self.label} cannot be used: {reason}; give the user the rights.")
+        if isinstance(error, errors.FeatureNotSupported) and "vector" in reason:
+            return RetrievalError(f"{self.label} needs the extension pgvector on the server: {reason}.")
+        if isinstance(error, errors.OperationalError) and not state:
+            return RetrievalError(f"{self.label} cannot be reached: {reason}; see that the server runs, and the address.")
+        return RetrievalError(f"{self.label} failed: {type(error).__name__}: {reason}.")
+
+    def _clear(self) -> None:
+        self._kept, self._guard = [], threading.Lock()
+        self._places, self._process = threading.BoundedSemaphore(_MOST), os.getpid()
+
+    @contextmanager
+    def _connection(self, end: float, limit: float) -> Iterator[tuple[Connection[tuple[Any, ...]], bool]]:
+        """A connection for a block, and whether it was kept from before; one that broke is not kept."""
+        import psycopg
+
+        if self._process != os.getpid():
+            # After a fork the connections are the parent's.
+            self._clear()
+        places = self._places
+        if not places.acquire(timeout=max(0.0, end - time.monotonic())):
+            raise RetrievalError(f"{self.label} had no connection free within {limit:g} s; ask it less at a time.")
+        try:
+            with self._guard:
+                kept = self._kept.pop() if self._kept else None
+            left = max(1, int(end - time.monotonic() + 0.999))
+            try:
+                connection = kept or psycopg.connect(
+                    self._address, autocommit=True, connect_timeout=left, prepare_threshold=None
+                )
+            except psycopg.Error as error:
+                raise self.worded(error, limit, end) from None
+            try:
+                yield connection, kept is not None
+            except BaseException:
+                # Whatever it was in the middle of.
+                if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                    connection.close()
+                raise
+            finally:
+                if not connection.closed:
+                    with self._guard:
+                        self._kept.append(connection)
+        finally:
+            places.release()
+
+    @contextmanager
+    def _watched(self, connection: Connection[tuple[Any, ...]], end: float) -> Iterator[None]:
+        """Cut the connection where the server does not answer long after its own time-out: it may be stopped."""
+
+        def cut() -> None:
+            # The driver waits on the socket; it notices that there is nothing to come any more.
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
+
+        number = connection.fileno()
+        timer = threading.Timer(max(0.0, end - time.monotonic()) + _GRACE, cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def set_local(cursor: Rows, settings: Mapping[str, object]) -> None:
+    """Settings of the server for a transaction."""
+    parts = ", ".join(["set_config(%s, %s, true)"] * len(settings))
+    cursor.execute(f"SELECT {parts}", [str(part) for setting in settings.items() for part in setting])

@@ -1,0 +1,411 @@
+"""PostgreSQL with pgvector as the engine of a corpus."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage, check_text
+from langgraph_convcoa.retrieval.engine.postgres.conditions import Condition, condition_of
+from langgraph_convcoa.retrieval.engine.postgres.connections import Connections, Rows, set_local
+from langgraph_convcoa.retrieval.engine.postgres.rows import (
+    PASSAGE_TYPES,
+    frequency_rows,
+    passage_row,
+    postings,
+    spans_of,
+    term_number,
+    total_row,
+    vectors_of,
+    window_rows,
+    word_rows,
+)
+from langgraph_convcoa.retrieval.engine.postgres.schema import Schema
+from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
+
+_LOGGER = logging.getLogger(__name__)
+# Windows are fetched, and a passage may be found by several of its own.
+_WINDOWS = 3
+# pgvector's largest `hnsw.ef_search`, which is at least twice what is asked for.
+_BROADEST = 1_000
+# Of a word that stands in more passages, those count in which it weighs most; with a filter more of them are looked at.
+_POSTINGS, _POSTINGS_FILTERED = 1_000, 50_000
+# Writing takes longer than a search: so many seconds more a passage, most of them for the HNSW index.
+_WRITING = 0.05
+_LONGEST_TENANT = 200
+
+
+class PostgresEngine(Engine):
+    """Passages of a tenant in tables of a PostgreSQL server that has pgvector 0.8 or newer.
+
+    An HNSW index over the windows in half precision names candidates; their patterns are stored as float32. Few passages
+    (`exact`), of a small tenant or of a filter that leaves few, are compared one by one instead, which misses none.
+
+    Args:
+        address: postgresql://user@host:5432/database, as libpq reads it. The password is better kept in PGPASSWORD or
+            ~/.pgpass.
+        collection: Up to 40 lower-case letters, digits and _.
+        tenant: Whose passages these are; those of others are neither seen nor changed.
+        timeout: Seconds until an answer; writing a passage may take 0.05 s more each. `settle` has none.
+        exact: Up to so many passages are searched without the HNSW index.
+        build_memory: The server's maintenance_work_mem while it builds an index.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        collection: str,
+        tenant: str = "default",
+        timeout: float = 10.0,
+        exact: int = 5_000,
+        build_memory: str = "1GB",
+    ) -> None:
+        if not timeout > 0:
+            raise InputError(f"timeout must be a number of seconds above 0, not {timeout!r}.")
+        self._sql = Schema(collection)
+        self.collection, self.tenant = collection, check_tenant(tenant)
+        self._name = f"The collection {collection!r} in PostgreSQL{_place(address)}"
+        self._connections = Connections(address, timeout=float(timeout), label=self._name)
+        self._exact, self._build_memory = exact, build_memory
+        self._opened: tuple[int, str] | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"PostgresEngine(collection={self.collection!r}, tenant={self.tenant!r})"
+
+    def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
+        if self._opened == (dimension, encoder):
+            return
+
+        def opened(cursor: Rows) -> bool | None:
+            if not self._sql.check(cursor, dimension, encoder, self.name):
+                return None
+            return self._sql.built(cursor)
+
+        built = self._connections.run(opened)
+        if built is None:
+            if not create:
+                raise RetrievalError(f"{self.name} is not there; add documents to make it, or name another collection.")
+            self._connections.run(lambda cursor: self._sql.create(cursor, dimension, encoder, self.name))
+        elif not built:
+            _LOGGER.warning("%s is being loaded, or was not to its end: searches are slow until it is settled.", self.name)
+        self._opened = (dimension, encoder)
+
+    def search(self, vectors: Vectors, k: int, condition: Filter | None = None) -> list[list[str]]:
+        asked = condition_of(condition)
+        texts = ["[" + ",".join(map(repr, row)) + "]" for row in np.asarray(vectors, dtype=np.float32).tolist()]
+
+        def found(cursor: Rows) -> list[list[str]]:
+            if self._few(cursor, asked):
+                return [self._compared(cursor, text, k, asked) for text in texts]
+            return [self._near(cursor, text, k, asked) for text in texts]
+
+        return self._connections.run(found)
+
+    def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
+        asked = condition_of(condition)
+        joined, values = self._joined(asked)
+        postings = _POSTINGS if asked is None else _POSTINGS_FILTERED
+        terms = [[term_number(term) for term in weights], [float(weight) for weight in weights.values()]]
+        given = [*terms, *_norm(mean_length), self.tenant, postings, *values, k, self.tenant]
+        return [row[0] for row in self._rows(_WORDS, given, joined=joined)]
+
+    def patterns(self, ids: Sequence[str]) -> list[StoredPassage]:
+        if not ids:
+            return []
+        rows = self._rows(
+            "SELECT id, document, text, metadata, spans, vectors, terms, digest "
+            "FROM {passages} JOIN {documents} USING (tenant, document) WHERE tenant = %s AND id = ANY (%s::text[])",
+            [self.tenant, _askable(ids)],
+        )
+        found = {
+            row[0]: StoredPassage(
+                id=row[0],
+                document=row[1],
+                text=row[2],
+                metadata=row[3],
+                spans=(spans := spans_of(row[4])),
+                vectors=vectors_of(row[5], len(row[5]) // (4 * (len(spans) + 1))),
+                terms=json.loads(row[6]),
+                digest=row[7],
+            )
+            for row in rows
+        }
+        return [found[name] for name in dict.fromkeys(ids) if name in found]
+
+    def parts(self, documents: Sequence[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        statement = "SELECT document, id FROM {passages} WHERE tenant = %s AND document = ANY (%s::text[]) ORDER BY part"
+        for document, passage in self._rows(statement, [self.tenant, _askable(documents)]):
+            found.setdefault(document, []).append(passage)
+        return found
+
+    def digests(self, documents: Sequence[str]) -> dict[str, bytes]:
+        statement = "SELECT document, digest FROM {documents} WHERE tenant = %s AND document = ANY (%s::text[])"
+        return dict(self._rows(statement, [self.tenant, _askable(documents)]))
+
+    def put(self, passages: Sequence[StoredPassage]) -> None:
+        if passages:
+            self._written(lambda cursor: self._put(cursor, passages), len(passages))
+
+    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
+        def begun(cursor: Rows) -> None:
+            # Row by row, an index takes longer than built over all rows; where there are many already, they are kept up.
+            if cursor.execute(self._sql("SELECT 1 FROM {windows} LIMIT 1")).fetchone() is None:
+                self._sql.unbuild(cursor)
+
+        self._connections.run(begun)
+        for batch in batches:
+            self.put(batch)
+            yield len(batch)
+        self.settle()
+
+    def settle(self) -> None:
+        with self._connections.session() as connection:
+            cursor = connection.cursor()
+            # Two that end at once take turns.
+            cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", [self.collection])
+            cursor.execute("SELECT set_config('maintenance_work_mem', %s, false)", [self._build_memory])
+            self._sql.build(cursor)
+            for statement in _FOLDED:
+                cursor.execute(self._sql(statement))
+            # Of an index alone is read what a vacuum has seen.
+            for table in self._sql.tables.values():
+                cursor.execute(f"VACUUM ANALYZE {table}")
+
+    def delete(self, documents: Sequence[str]) -> None:
+        names = sorted(_askable(documents))
+
+        def deleted(cursor: Rows) -> None:
+            cursor.execute(
+                self._sql(
+                    "DELETE FROM {documents} WHERE (tenant, document) IN (SELECT tenant, document FROM {documents} "
+                    "WHERE tenant = %s AND document = ANY (%s::text[]) ORDER BY document FOR UPDATE)"
+                ),
+                [self.tenant, names],
+            )
+            self._remove(cursor, names)
+
+        self._written(deleted, len(names))
+
+    def statistics(self, terms: Iterable[str]) -> Statistics:
+        numbers = {term_number(term): term for term in terms}
+
+        def counted(cursor: Rows) -> Statistics:
+            found = cursor.execute(
+                self._sql(
+                    "SELECT term, sum(found)::bigint FROM {frequencies} WHERE tenant = %s AND term = ANY (%s::bigint[]) "
+                    "GROUP BY term"
+                ),
+                [self.tenant, list(numbers)],
+            ).fetchall()
+            _, filled, words = self._totals(cursor)
+            return Statistics(filled, words / max(filled, 1), {numbers[term]: count for term, count in found})
+
+        return self._connections.run(counted)
+
+    def count(self) -> int:
+        def counted(cursor: Rows) -> int:
+            return self._totals(cursor)[0] if self._sql.found(cursor) else 0
+
+        return self._connections.run(counted)
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _rows(self, statement: str, values: Sequence[Any], **parts: str) -> list[tuple[Any, ...]]:
+        return self._connections.run(lambda cursor: cursor.execute(self._sql(statement, **parts), values).fetchall())
+
+    def _totals(self, cursor: Rows) -> tuple[int, int, int]:
+        sums = self._sql(
+            "SELECT sum(passages)::bigint, sum(filled)::bigint, sum(words)::bigint FROM {totals} WHERE tenant = %s"
+        )
+        passages, filled, words = cursor.execute(sums, [self.tenant]).fetchone() or (0, 0, 0)
+        return passages or 0, filled or 0, words or 0
+
+    def _few(self, cursor: Rows, asked: Condition | None) -> bool:
+        """Whether so few passages are allowed that all of them are compared."""
+        where, values = _where(asked)
+        statement = self._sql(
+            "SELECT count(*) FROM (SELECT FROM {passages} WHERE tenant = %s{where} LIMIT %s) few", where=where
+        )
+        row = cursor.execute(statement, [self.tenant, *values, self._exact + 1]).fetchone()
+        return row is not None and row[0] <= self._exact
+
+    def _compared(self, cursor: Rows, vector: str, k: int, asked: Condition | None) -> list[str]:
+        where, values = _where(asked)
+        given = [self.tenant, *values, vector, k]
+        return [row[0] for row in cursor.execute(self._sql(_COMPARED, where=where), given).fetchall()]
+
+    def _near(self, cursor: Rows, vector: str, k: int, asked: Condition | None) -> list[str]:
+        joined, values = self._joined(asked)
+        statement, wanted = self._sql(_NEAR, joined=joined), _WINDOWS * k
+        while True:
+            _hnsw(cursor, wanted)
+            given = [vector, *values, self.tenant, vector, wanted, self.tenant, k]
+            rows = cursor.execute(statement, given).fetchall()
+            # Many windows of few passages may have taken all places.
+            if len(rows) >= k or not rows or rows[0][2] < wanted:
+                return [row[0] for row in rows]
+            wanted *= 4
+
+    def _joined(self, asked: Condition | None) -> tuple[str, list[Any]]:
+        """What leaves those passages that meet a condition, of rows that name them, with the values of its places."""
+        where, values = _where(asked)
+        if asked is None:
+            return "", []
+        return self._sql("JOIN {passages} p ON p.key = passage AND p.tenant = %s{where}", where=where), [self.tenant, *values]
+
+    def _put(self, cursor: Rows, passages: Sequence[StoredPassage]) -> None:
+        if self._opened is None or not self._sql.check(cursor, *self._opened, self.name):
+            raise RetrievalError(f"{self.name} is not open, or not there any more.")
+        documents = {passage.document: passage.digest for passage in passages}
+        names = sorted(documents)
+        # Locks the documents, in one order, until the end.
+        cursor.execute(
+            self._sql(
+                "INSERT INTO {documents} SELECT %s, name, digest FROM unnest(%s::text[], %s::bytea[]) AS of (name, digest) "
+                "ORDER BY name ON CONFLICT (tenant, document) DO UPDATE SET digest = excluded.digest"
+            ),
+            [self.tenant, names, [documents[name] for name in names]],
+        )
+        self._remove(cursor, names)
+        sequence = self._sql("SELECT nextval(pg_get_serial_sequence('{passages}', 'key')) FROM generate_series(1, %s)")
+        keys = np.array([row[0] for row in cursor.execute(sequence, [len(passages)]).fetchall()], dtype=np.int64)
+        with cursor.copy(self._sql("COPY {passages} FROM STDIN (FORMAT BINARY)")) as copy:
+            copy.set_types(PASSAGE_TYPES)
+            parts: dict[str, int] = {}
+            for key, passage in zip(keys.tolist(), passages, strict=True):
+                parts[passage.document] = parts.get(passage.document, 0) + 1
+                copy.write_row(passage_row(key, self.tenant, parts[passage.document], passage))
+        terms = [passage.terms for passage in passages]
+        self._copy(cursor, "windows", window_rows(keys, self.tenant, passages))
+        if any(terms):
+            self._copy(cursor, "words", word_rows(keys, self.tenant, terms))
+            self._copy(cursor, "frequencies", frequency_rows(self.tenant, terms))
+        cursor.execute(self._sql("INSERT INTO {totals} VALUES (%s, %s, %s, %s)"), total_row(self.tenant, terms))
+
+    def _remove(self, cursor: Rows, documents: Sequence[str]) -> None:
+        """Delete the passages of documents, with all that is stored of them."""
+        removed = cursor.execute(
+            self._sql("DELETE FROM {passages} WHERE tenant = %s AND document = ANY (%s::text[]) RETURNING key, terms"),
+            [self.tenant, list(documents)],
+        ).fetchall()
+        if not removed:
+            return
+        keys, terms = np.array([row[0] for row in removed], dtype=np.int64), [json.loads(row[1]) for row in removed]
+        cursor.execute(self._sql("DELETE FROM {windows} WHERE passage = ANY (%s::bigint[])"), [keys.tolist()])
+        if any(terms):
+            numbers, owners, _, _, impacts = postings(keys, terms)
+            cursor.execute(
+                self._sql(
+                    "DELETE FROM {words} w USING unnest(%s::bigint[], %s::real[], %s::bigint[]) gone (term, impact, passage) "
+                    "WHERE w.tenant = %s AND (w.term, w.impact, w.passage) = (gone.term, gone.impact, gone.passage)"
+                ),
+                [numbers.tolist(), impacts.tolist(), owners.tolist(), self.tenant],
+            )
+            self._copy(cursor, "frequencies", frequency_rows(self.tenant, terms, -1))
+        cursor.execute(self._sql("INSERT INTO {totals} VALUES (%s, %s, %s, %s)"), total_row(self.tenant, terms, -1))
+
+    def _copy(self, cursor: Rows, table: str, rows: bytes) -> None:
+        with cursor.copy(self._sql(f"COPY {{{table}}} FROM STDIN (FORMAT BINARY)")) as copy:
+            copy.write(rows)
+
+    def _written(self, work: Callable[[Rows], None], passages: int) -> None:
+        from psycopg import errors
+
+        def checked(cursor: Rows) -> None:
+            try:
+                work(cursor)
+            except errors.UniqueViolation:
+                raise RetrievalError(
+                    f"{self.name} has a passage of another document under one of these ids, or a document was written twice; "
+                    "give every document an id of its own."
+                ) from None
+
+        self._connections.run(checked, timeout=self._connections.timeout + _WRITING * passages)
+
+
+# Windows near a vector, and their passages by the nearest of each.
+_NEAR = """
+    SELECT id, nearest, found FROM (
+        SELECT passage, min(distance) AS nearest, sum(count(*)) OVER () AS found FROM (
+            SELECT passage, vector <#> %s::halfvec AS distance FROM {windows} w {joined}
+            WHERE w.tenant = %s ORDER BY vector <#> %s::halfvec LIMIT %s
+        ) near GROUP BY passage
+    ) near JOIN {passages} ON key = passage AND tenant = %s ORDER BY nearest, key LIMIT %s"""
+_COMPARED = """
+    SELECT id FROM {passages} p JOIN {windows} ON passage = key WHERE p.tenant = %s{where}
+    GROUP BY key ORDER BY min(vector <#> %s::halfvec), key LIMIT %s"""
+# Of each word the passages in which it weighs most, and of these the best by what all words weigh.
+_WORDS = """
+    SELECT id FROM (
+        SELECT passage, sum(worth) AS score FROM unnest(%s::bigint[], %s::float8[]) AS asked (term, weight)
+        CROSS JOIN LATERAL (
+            SELECT passage, weight * count / (count + %s + %s * length) AS worth FROM {words}
+            WHERE tenant = %s AND term = asked.term ORDER BY impact DESC LIMIT %s
+        ) w {joined} GROUP BY passage ORDER BY score DESC, passage LIMIT %s
+    ) best JOIN {passages} ON key = passage AND tenant = %s ORDER BY score DESC, key"""
+_FOLDED = (
+    "WITH gone AS (DELETE FROM {frequencies} RETURNING term, found, tenant) INSERT INTO {frequencies} "
+    "SELECT term, sum(found), tenant FROM gone GROUP BY term, tenant HAVING sum(found) <> 0",
+    "WITH gone AS (DELETE FROM {totals} RETURNING tenant, passages, filled, words) INSERT INTO {totals} "
+    "SELECT tenant, sum(passages), sum(filled), sum(words) FROM gone GROUP BY tenant",
+)
+
+
+def check_tenant(tenant: str) -> str:
+    """The tenant; InputError where it is no text, or one that cannot be stored."""
+    if not isinstance(tenant, str) or not 0 < len(tenant.encode("utf-8", "replace")) <= _LONGEST_TENANT:
+        raise InputError(f"A tenant must be a text of 1 to {_LONGEST_TENANT} bytes, not {tenant!r:.80}.")
+    check_text(tenant, "tenant")
+    return tenant
+
+
+def _where(asked: Condition | None) -> tuple[str, list[Any]]:
+    return ("", []) if asked is None else (f" AND ({asked.sql})", asked.values)
+
+
+def _norm(mean_length: float) -> tuple[float, float]:
+    """The a and b of count / (count + a + b length), which is what a word's count weighs."""
+    none, one = (float(1 / saturation(1, length, mean_length)) - 1 for length in (0, 1))
+    return none, one - none
+
+
+def _askable(names: Iterable[str]) -> list[str]:
+    """Those of the ids that may be there: none has NUL or half a character."""
+    found = []
+    for name in names:
+        with suppress(InputError):
+            check_text(name, "id")
+            found.append(name)
+    return found
+
+
+def _hnsw(cursor: Rows, wanted: int) -> None:
+    """What pgvector is to look at: by itself it names 40 rows at most, and fewer where they are of others."""
+    breadth = min(_BROADEST, max(2 * wanted, 100))
+    scan = {"hnsw.iterative_scan": "relaxed_order", "hnsw.max_scan_tuples": max(20_000, 20 * wanted)}
+    set_local(cursor, {"hnsw.ef_search": breadth, **scan})
+
+
+def _place(address: str) -> str:
+    """Where the server is, without user, password or options."""
+    try:
+        host = urlsplit(address).hostname
+    except ValueError:
+        return ""
+    return f" at {host}" if host else ""

@@ -1,0 +1,115 @@
+"""Passages as rows of PostgreSQL's binary COPY format: those of windows and words, of which there are many, as arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from langgraph_convcoa.retrieval.documents.split import Span
+from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.engine.base import StoredPassage, search_vectors
+from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
+
+_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_END = b"\xff\xff"
+_USUAL_LENGTH = 100.0
+"""Content words of a passage, at which `impact` weighs a word's count; any other mean length ranks nearly as this does."""
+_LARGEST = 32_767
+
+PASSAGE_TYPES = ("int8", "text", "text", "text", "int4", "text", "jsonb", "bytea", "text", "bytea")
+"""The types of a row of `passage_rows`."""
+
+Keys = npt.NDArray[np.int64]
+
+
+@lru_cache(maxsize=200_000)
+def term_number(term: str) -> int:
+    """A word as it stands in the tables: 64 bits of its hash, signed."""
+    return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def passage_row(key: int, tenant: str, part: int, passage: StoredPassage) -> tuple[Any, ...]:
+    """A row of the table of passages."""
+    from psycopg.types.json import Jsonb
+
+    spans = np.array(passage.spans, dtype="<i4").tobytes()
+    vectors = np.ascontiguousarray(passage.vectors, dtype="<f4").tobytes()
+    terms = json.dumps(passage.terms, ensure_ascii=False, separators=(",", ":"))
+    metadata = Jsonb(dict(passage.metadata))
+    return key, tenant, passage.id, passage.document, part, passage.text, metadata, spans, terms, vectors
+
+
+def spans_of(stored: bytes) -> list[Span]:
+    """The spans of a row."""
+    return [(a, b) for a, b in np.frombuffer(stored, "<i4").reshape(-1, 2).tolist()]
+
+
+def vectors_of(stored: bytes, dimension: int) -> Vectors:
+    """The vectors of a row."""
+    return np.frombuffer(stored, "<f4").reshape(-1, dimension).astype(np.float32)
+
+
+def window_rows(keys: Keys, tenant: str, passages: Sequence[StoredPassage]) -> bytes:
+    """The table of windows: (passage, tenant, vector), the vectors in half precision."""
+    vectors = np.concatenate([search_vectors(passage.vectors) for passage in passages]).astype(">f2")
+    counts = [len(passage.vectors) - 1 for passage in passages]
+    dimension = vectors.shape[1]
+    halves = np.zeros(len(vectors), dtype=[("dimension", ">i2"), ("unused", ">i2"), ("values", ">f2", (dimension,))])
+    halves["dimension"], halves["values"] = dimension, vectors
+    return _binary({"passage": np.repeat(keys, counts).astype(">i8"), "tenant": _text(tenant), "vector": halves})
+
+
+def word_rows(keys: Keys, tenant: str, terms: Sequence[Mapping[str, int]]) -> bytes:
+    """The table of words: (term, passage, impact, count, length, tenant)."""
+    numbers, owners, counts, lengths, impacts = postings(keys, terms)
+    columns = {"term": numbers.astype(">i8"), "passage": owners.astype(">i8"), "impact": impacts.astype(">f4")}
+    columns |= {"count": counts.astype(">i2"), "length": lengths.astype(">i2")}
+    return _binary({**columns, "tenant": _text(tenant)})
+
+
+def postings(keys: Keys, terms: Sequence[Mapping[str, int]]) -> tuple[Keys, Keys, Keys, Keys, npt.NDArray[np.float32]]:
+    """Of every word in every passage: its number, the passage's key, its count, the passage's length, and its impact."""
+    sizes = [len(words) for words in terms]
+    numbers = np.fromiter((term_number(word) for word in chain.from_iterable(terms)), dtype=np.int64, count=sum(sizes))
+    counts = np.fromiter(chain.from_iterable(words.values() for words in terms), dtype=np.int64, count=sum(sizes))
+    lengths = np.repeat(np.array([sum(words.values()) for words in terms], dtype=np.int64), sizes)
+    counts, lengths = np.minimum(counts, _LARGEST), np.minimum(lengths, _LARGEST)
+    impacts = saturation(counts, lengths, _USUAL_LENGTH).astype(np.float32)
+    return numbers, np.repeat(keys, sizes), counts, lengths, impacts
+
+
+def frequency_rows(tenant: str, terms: Iterable[Mapping[str, int]], sign: int = 1) -> bytes:
+    """The table of frequencies: (term, found, tenant), a row for each word of these passages."""
+    every = [term_number(word) for words in terms for word in words]
+    numbers, found = np.unique(np.array(every, dtype=np.int64), return_counts=True)
+    return _binary({"term": numbers.astype(">i8"), "found": (sign * found).astype(">i4"), "tenant": _text(tenant)})
+
+
+def total_row(tenant: str, terms: Sequence[Mapping[str, int]], sign: int = 1) -> list[Any]:
+    """A row of the table of totals: (tenant, passages, filled, words)."""
+    lengths = [sum(words.values()) for words in terms]
+    return [tenant, sign * len(lengths), sign * sum(length > 0 for length in lengths), sign * sum(lengths)]
+
+
+def _text(value: str) -> npt.NDArray[Any]:
+    """A column that says the same in each row."""
+    return np.array(value.encode(), dtype=f"V{len(value.encode())}")
+
+
+def _binary(columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """A table in the binary format: the number of fields before each row, and its length before each field."""
+    fields: list[tuple[str, Any]] = [("fields", ">i2")]
+    for name, column in columns.items():
+        fields += [(f"{name} bytes", ">i4"), (name, column.dtype)]
+    rows = np.zeros(max(len(column) for column in columns.values() if column.ndim), dtype=fields)
+    rows["fields"] = len(columns)
+    for name, column in columns.items():
+        rows[f"{name} bytes"], rows[name] = column.dtype.itemsize, column
+    return _HEADER + rows.tobytes() + _END
