@@ -231,17 +231,23 @@ def plan_messages(request: PlanRequest) -> list[BaseMessage]:
     return [_message(name, shown, **values)]
 
 
+def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
+    """The chain in a model's reply to `plan_messages`; None where there is none to read."""
+    actions, most = list(request.actions), request.max_sub_questions
+    return parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
+
+
 def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
-    messages, actions = plan_messages(request), list(request.actions)
+    messages = plan_messages(request)
     reply = yield messages, CHAIN_SCHEMA
     for attempt in (1, 2):
-        chain = parse_chain(reply, question=request.question, actions=actions, max_sub_questions=request.max_sub_questions)
+        chain = read_plan(reply, request)
         if chain is not None:
             return chain
         if attempt == 1:
             reply = yield [*messages, AIMessage(cut_field(reply) or "(empty)"), HumanMessage(render("repair"))], CHAIN_SCHEMA
     _log.warning("the plan could not be read twice; looking the question up as it is")
-    return ActionChain.single(request.question, actions[0])
+    return ActionChain.single(request.question, next(iter(request.actions)))
 
 
 def _listed(actions: dict[str, str]) -> str:

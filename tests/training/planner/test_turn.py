@@ -1,0 +1,121 @@
+"""A turn as the environment of a planner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.retrievers import BaseRetriever
+from pydantic import Field
+
+from langgraph_convcoa.datasets.queries import Query
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.training.planner.reward import RewardSettings
+from langgraph_convcoa.training.planner.turn import Environment, playable
+
+QUESTION, ANSWER = "When did Hopfield describe the network?", "1982"
+TURN = Query("1", QUESTION, answer=ANSWER)
+HISTORY = (("Who was Hopfield?", "A physicist."),)
+
+
+class Fixed(BaseRetriever):
+    """Always finds the same, and counts how often it is asked."""
+
+    asked: list[str] = Field(default_factory=list)
+    text: str = "John Hopfield described the network in 1982. He was a physicist."
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        self.asked.append(query)
+        return [Document(self.text, id="hopfield")]
+
+
+class Seen(FakeListChatModel):
+    """Keeps what it is asked."""
+
+    prompts: list[Sequence[BaseMessage]] = Field(default_factory=list)
+
+    def _call(self, messages: list[BaseMessage], *given: Any, **named: Any) -> str:
+        self.prompts.append(messages)
+        return super()._call(messages, *given, **named)
+
+
+def plan_of(*steps: tuple[str, str], final: str = "") -> str:
+    chain = [
+        {"action": "knowledge_retrieval", "sub": sub, "guess_answer": guess, "missing_flag": not guess, "action_input": ""}
+        for sub, guess in steps
+    ]
+    return json.dumps({"optimized_question": QUESTION, "chain": chain, "final_answer": final})
+
+
+@pytest.mark.parametrize("history", [(), HISTORY])
+@pytest.mark.parametrize("look_first", [True, False])
+async def test_the_prompt_is_what_the_graph_sends(look_first: bool, history: tuple[tuple[str, str], ...]) -> None:
+    model = Seen(responses=[plan_of((QUESTION, ""))])
+    graph = build_graph(model=model, retriever=Fixed(), context={"look_first": look_first}).compile()
+    earlier = [message for asked, said in history for message in (HumanMessage(asked), AIMessage(said))]
+    await graph.ainvoke({"messages": [*earlier, HumanMessage(QUESTION)]})
+    environment = Environment(Fixed(), context={"look_first": look_first})
+    assert await environment.prompt(QUESTION, history) == [{"role": "user", "content": model.prompts[0][0].text}]
+
+
+async def test_a_plan_is_played_by_the_graph_and_rewarded() -> None:
+    environment = Environment(Fixed())
+    declined = await environment.reward(plan_of((QUESTION, "")), TURN)
+    assert (declined.total, declined.verdicts) == (0.95, ("declined",))
+    kept = await environment.reward(plan_of((QUESTION, "John Hopfield described the network in 1982.")), TURN)
+    assert (kept.total, kept.verdicts) == (1.45, ("kept",))
+    wrong = await environment.reward(plan_of((QUESTION, "Hopfield described it in Paris in 1955.")), TURN)
+    assert (wrong.total, wrong.verdicts) == (0.95, ("corrected",))
+
+
+async def test_broken_json_is_not_played() -> None:
+    retriever = Fixed()
+    found = await Environment(retriever).reward(plan_of((QUESTION, ""))[:-1], TURN)
+    assert (found.total, found.fault, retriever.asked) == (-2.0, "no JSON", [])
+
+
+async def test_equal_plans_of_a_group_are_played_once() -> None:
+    retriever, plan = Fixed(), plan_of((QUESTION, ""))
+    found = await Environment(retriever).rewards([plan] * 4, [TURN] * 4)
+    assert len(retriever.asked) == 1
+    assert [reward.total for reward in found if reward is not None] == [0.95] * 4
+
+
+async def test_a_reward_of_the_users_joins_and_one_that_fails_is_no_zero(caplog: pytest.LogCaptureFixture) -> None:
+    def own(plan: str, output: Any, references: Sequence[str]) -> float:
+        if "Paris" in plan:
+            raise RuntimeError("no such city")
+        return float("nan") if "Rome" in plan else 0.5
+
+    plans = [plan_of((QUESTION, guess)) for guess in ("", "It was in Paris.", "It was in Rome.")]
+    found = await Environment(Fixed(), reward=RewardSettings(own=own)).rewards(plans, [TURN] * 3)
+    assert [None if reward is None else reward.total for reward in found] == [1.45, None, None]
+    assert "no such city" in caplog.text
+    assert "nan" in caplog.text
+
+
+async def test_documents_that_hold_no_answer_are_an_error() -> None:
+    await Environment(Fixed()).check([TURN])
+    with pytest.raises(InputError, match="hold none of the answers"):
+        await Environment(Fixed(text="Bread is baked of flour.")).check([TURN])
+
+
+def test_questions_without_an_answer_are_left_out() -> None:
+    assert playable([Query("2", "Why?"), TURN]) == [TURN]
+    with pytest.raises(InputError, match="no question with an answer"):
+        playable([Query("2", "Why?")])
+
+
+async def test_a_frozen_chat_model_writes_what_the_second_call_writes() -> None:
+    filled = {"index": 1, "answer": "In 1982.", "evidence": [1], "status": "supported"}
+    reply = json.dumps({"answers": [filled], "final_answer": "1982 [1]."})
+    model = Seen(responses=[reply])
+    output = await Environment(Fixed(), reasoner=model).play(plan_of((QUESTION, "")), QUESTION)
+    assert len(model.prompts) == 1
+    assert output["answer"] == "1982 [1]."
