@@ -36,7 +36,7 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
     settings, evidence = turn.settings(), evidence_of(state["findings"])
     checker = turn.checker(state)
     drafted = checker.check(state["plan"]["draft_answer"]) if is_direct(state, settings) else []
-    unsolved = _open_sentences(state, drafted) if drafted else _open_items(state, evidence)
+    unsolved = _open_sentences(state, drafted, evidence.documents) if drafted else _open_items(state, evidence)
     gate = None
     if not drafted and not state["shown"] and not {CORRECT, ANSWER} & {*state["approve"]}:
         gate = SentenceGate(lambda: checker, message_id=state["final_message_id"])
@@ -95,9 +95,14 @@ def is_direct(state: ConvCoAState, settings: ConvCoAContext) -> bool:
     return not plan["nodes"] and bool(plan["draft_answer"].strip()) and bool(state["unsolved"]) and settings.allow_draft_answer
 
 
-def _open_sentences(state: ConvCoAState, drafted: Sequence[Checked]) -> list[Unsolved]:
+def _open_sentences(state: ConvCoAState, drafted: Sequence[Checked], evidence: Sequence[Document]) -> list[Unsolved]:
+    """The sentences that failed, each with the evidence that the model wrote it from."""
     question = state["plan"]["optimized_question"]
-    return [Unsolved(n, question, drafted[n].plain, ()) for n in state["unsolved"] if n < len(drafted)]
+    return [
+        Unsolved(n, question, drafted[n].plain, [evidence[number - 1] for number in drafted[n].named])
+        for n in state["unsolved"]
+        if n < len(drafted)
+    ]
 
 
 def _open_items(state: ConvCoAState, evidence: Evidence) -> list[Unsolved]:

@@ -78,6 +78,8 @@ class Checked:
     cited: Mapping[int, str]
     removed: int = 0
     """Marks of no evidence that were taken out."""
+    named: Sequence[int] = ()
+    """The numbers of evidence that it was written with, also those that do not bear it."""
 
     @property
     def stands(self) -> bool:
@@ -197,7 +199,7 @@ class Checker:
             parts, shown = dict.fromkeys(found, plain), with_marks(plain, found)
         if plain.endswith(":"):
             parts = {}
-        return Checked(before, kept_marks(shown, parts, _MOST_MARKS), plain, verdict, parts, len(given) - len(known))
+        return Checked(before, kept_marks(shown, parts, _MOST_MARKS), plain, verdict, parts, len(given) - len(known), known)
 
     def _borne(self, text: str, plain: str, known: Sequence[int], claims: bool) -> dict[int, str]:
         """Of the numbers that a sentence cites, those that bear what they stand behind, or the whole, each with that part.

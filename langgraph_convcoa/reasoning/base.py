@@ -56,7 +56,7 @@ class Unsolved:
     """A sub-question whose guess is missing or not verified, with the evidence found for it, best first.
 
     Of an answer that the planner gave at once (`CorrectRequest.draft`) each sentence that failed is one; the guess is the
-    sentence.
+    sentence, and the evidence what it cites.
     """
 
     index: int

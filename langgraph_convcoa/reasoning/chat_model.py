@@ -295,11 +295,13 @@ def _correct(request: CorrectRequest) -> _Exchange[Corrected]:
 
 
 def _confirm(request: CorrectRequest) -> _Exchange[Corrected]:
-    """Sentences of an answer that verification did not settle, with the evidence that is nearest to them."""
+    """Sentences of an answer that verification did not settle, with the evidence that they cite and what is nearest."""
     wanted: dict[int, None] = {}
     for item in request.items:
         near = _nearest(item.guess_answer, request.evidence)
-        wanted |= dict.fromkeys(near[:_CONFIRMED_FROM])
+        cited = [n for n, document in enumerate(request.evidence) if document in item.evidence]
+        best = [n for n in near if n in cited][:_CONFIRMED_FROM]
+        wanted |= dict.fromkeys([*best, *near[: max(1, _CONFIRMED_FROM - len(best))]])
     evidence = {n + 1: request.evidence[n] for n in sorted(wanted)}
     about = [request.question, " ".join(item.guess_answer for item in request.items)]
     failed = {item.index for item in request.items}

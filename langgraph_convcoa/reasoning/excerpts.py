@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _QUOTED = 1.5
 _NEIGHBOUR = 0.5
 """What a sentence is worth for standing in the passage's quote, and beside one that is chosen: so many words asked for."""
 _REPEATED_LINE_WORDS = 3
+_ENDED = re.compile(r"[.!?][\"')\]»”’]*\s*$")
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ def excerpts(
     numbered = dict(evidence) if isinstance(evidence, Mapping) else dict(enumerate(evidence, 1))
     kept = {" ".join(text.split()) for text in keep if text.strip()}
     repeated = _repeated_lines(numbered.values())
-    texts = {number: _without(repeated, document, kept) for number, document in numbered.items()}
+    shown: set[str] = set()
+    texts = {number: _without(repeated, document, kept, shown) for number, document in numbered.items()}
     lengths = {number: len(text.split()) for number, text in texts.items()}
     found = {n: min(len(_found_part(numbered[n]).split()) or lengths[n], lengths[n]) for n in numbered}
     budgets = _budgets(found, words * len(texts))
@@ -98,13 +101,18 @@ def _repeated_lines(evidence: Collection[Document]) -> set[str]:
     return {line for line, count in counted.items() if count > 1 and len(line.split()) >= _REPEATED_LINE_WORDS}
 
 
-def _without(repeated: set[str], document: Document, kept: Collection[str]) -> str:
-    """The text without repeated lines and without its title as a line of its own; whole where nothing else would be left."""
+def _without(repeated: set[str], document: Document, kept: Collection[str], shown: set[str]) -> str:
+    """The text without repeated lines and without its title as a line of its own; whole where nothing else would be left.
+
+    A sentence that several pieces have, as two versions of a page do, stands in the first of them, and is `shown` then.
+    """
     title = str(document.metadata.get("title") or "").strip()
     lines = document.page_content.strip().split("\n")
     if len(lines) > 1 and title and lines[0].strip().strip("#* ") == title:
         lines = lines[1:]
-    left = [line for line in lines if line.strip() not in repeated or any(text in line for text in kept)]
+    first = {line.strip() for line in lines if _ENDED.search(line)} - shown
+    shown |= first
+    left = [line for line in lines if line.strip() not in repeated - first or any(text in line for text in kept)]
     plain = (" ".join(line.split()) for line in left)
     return "\n".join(line for line in plain if line) or document.page_content.strip()
 

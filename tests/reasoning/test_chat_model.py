@@ -94,3 +94,15 @@ def test_sentences_to_confirm_are_shown_in_their_answer_with_the_nearest_evidenc
     assert "Answer:\nFirst.\n(2) Text 3 is it." in model.prompts[0]
     assert "[4] s3\nText 3." in model.prompts[0]
     assert model.prompts[0].count("Text ") == 3, "two pieces of evidence"
+
+
+def test_a_sentence_to_confirm_comes_with_the_evidence_that_it_cites() -> None:
+    ours, model = reasoner(corrections("Text 3 it is.", first=2))
+    cited = [EVIDENCE[0]]
+    request = CorrectRequest(
+        "q?", [Unsolved(1, "q?", "Text 3 is it.", cited)], evidence=EVIDENCE, draft=["A.", "Text 3 is it."]
+    )
+    ours.correct(request)
+    assert "[1] s0\nText 0." in model.prompts[0]
+    assert "[4] s3\nText 3." in model.prompts[0], "and what is nearest"
+    assert model.prompts[0].count("Text ") == 3
