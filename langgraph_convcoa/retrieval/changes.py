@@ -13,6 +13,9 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.documents.split import identify, split_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 
+_BATCH_DOCUMENTS = 256
+_BATCH_CHARACTERS = 500_000
+
 
 class Entry(NamedTuple):
     """A document to be stored: its id and its passages."""
@@ -106,6 +109,25 @@ def select(
                     "give every document an id of its own."
                 )
     return Selection([str(document.id) for document in identified], chosen, replaced, len(entries) - len(chosen))
+
+
+def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Documents in the batches that are committed at once: of up to 256, or of the first 500,000 characters and more.
+
+    Example:
+        >>> [len(batch) for batch in batches_of(Document("Ada wrote it.") for _ in range(300))]
+        [256, 44]
+    """
+    batch: list[Document] = []
+    characters = 0
+    for document in documents:
+        batch.append(document)
+        characters += len(document.page_content)
+        if len(batch) == _BATCH_DOCUMENTS or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
 
 
 def distinct(ids: Iterable[str]) -> list[str]:

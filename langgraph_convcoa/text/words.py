@@ -140,34 +140,49 @@ def content_words(text: str) -> list[str]:
         >>> content_words("Was the network stored by the WHO in 1982?")
         ['network', 'store', 'who', '1982']
     """
-    return [word.item for word in content_tokens(text)]
+    shouting = text.isupper()
+    found = (_content_form(raw, shouting) for raw in _WORD.findall(_alike(text)))
+    return [form for form in found if form]
 
 
 def content_tokens(text: str) -> list[Word]:
     """The words behind `content_words`, with their written form."""
     shouting = text.isupper()
-    found = []
-    for raw in _raw_words(text):
-        word = raw.lower()
-        if word.endswith("'s"):
-            raw, word = raw[:-2], word[:-2]
-        function_word = word in STOP_WORDS and not (len(raw) > 1 and raw.isupper() and not shouting)
-        if not function_word and not ("'" in word and word.split("'")[0] in _CONTRACTED):
-            found.append(Word(raw, stem(word)))
-    return found
+    return [
+        Word(raw[:-2] if raw.lower().endswith("'s") else raw, item)
+        for raw in _raw_words(text)
+        if (item := _content_form(raw, shouting))
+    ]
+
+
+@lru_cache(maxsize=200_000)
+def _content_form(raw: str, shouting: bool) -> str:
+    """The stem of a word of a text, which may be all capitals; "" of a function word."""
+    raw = _without_commas(raw)
+    word = raw.lower()
+    if word.endswith("'s"):
+        raw, word = raw[:-2], word[:-2]
+    function_word = word in STOP_WORDS and not (len(raw) > 1 and raw.isupper() and not shouting)
+    return "" if function_word or ("'" in word and word.split("'")[0] in _CONTRACTED) else stem(word)
 
 
 def word_matches(text: str) -> Iterator[re.Match[str]]:
     """The words of a text with their places, in the text of the match (`match.string`): one form for what looks alike, such
     as full-width digits, composed and decomposed accents.
     """
-    return _WORD.finditer(text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'"))
+    return _WORD.finditer(_alike(text))
+
+
+def _alike(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFKC", text).replace("’", "'")
 
 
 def _raw_words(text: str) -> Iterator[str]:
-    for match in word_matches(text):
-        word = match.group()
-        yield word.replace(",", "") if "," in word and _THOUSANDS.match(word) else word
+    return map(_without_commas, _WORD.findall(_alike(text)))
+
+
+def _without_commas(word: str) -> str:
+    return word.replace(",", "") if "," in word and _THOUSANDS.match(word) else word
 
 
 _CONTRACTED = STOP_WORDS | frozenset(

@@ -13,7 +13,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.changes import check_deletable, distinct, select
+from langgraph_convcoa.retrieval.changes import batches_of, check_deletable, distinct, select
 from langgraph_convcoa.retrieval.corpus import Corpus
 from langgraph_convcoa.retrieval.documents.split import rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder
@@ -38,8 +38,6 @@ APPROXIMATE_FILE = "approximate.safetensors"
 GRAPH_FILE = "graph.safetensors"
 """Of the evidence graph. What is missing there is read from the passages at the first query that walks along it."""
 _OPENINGS = 5
-_BATCH_DOCUMENTS = 256
-_BATCH_CHARACTERS = 500_000
 
 
 class Committed(NamedTuple):
@@ -179,7 +177,7 @@ class Index(Corpus):
         total = len(documents) if isinstance(documents, Sized) else None
         empty = 0
         with self._lock.held(), track(progress, total, "Indexing") as advance:
-            for batch in _batches(documents):
+            for batch in batches_of(documents):
                 empty += sum(not document.page_content.strip() for document in batch)
                 yield self._commit(batch, encoder, replace, cache)
                 advance(len(batch))
@@ -406,16 +404,3 @@ def put_graph(index: Index, settings: GraphSettings | None) -> None:
 def encoder_of(head: Head) -> Encoder | None:
     """The encoder that an index was built with, where that is known."""
     return None if head.model is None else encoder_from_settings(head.model)
-
-
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    batch: list[Document] = []
-    characters = 0
-    for document in documents:
-        batch.append(document)
-        characters += len(document.page_content)
-        if len(batch) == _BATCH_DOCUMENTS or characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch

@@ -1,0 +1,241 @@
+"""Loading many documents into an engine: split, encoded and stored batch by batch, so that a run that was stopped goes on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager, suppress
+from enum import Enum
+from queue import Empty, Full, Queue, SimpleQueue
+from threading import Thread
+from typing import NamedTuple
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.changes import batches_of, select
+from langgraph_convcoa.retrieval.editing import checked_documents
+from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, check_document, stored_passages
+from langgraph_convcoa.retrieval.progress import Progress, track
+
+_AHEAD = 2
+"""Batches that are encoded and wait to be written."""
+_LOOK_AGAIN = 0.2
+
+
+class Loaded(NamedTuple):
+    """What a run did: its documents by what became of them, and the passages that it wrote."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    passages: int = 0
+
+    @property
+    def documents(self) -> int:
+        """All of them; those without text are not counted."""
+        return self.added + self.updated + self.unchanged
+
+    def plus(self, other: Loaded) -> Loaded:
+        """Both together."""
+        return Loaded(*(one + two for one, two in zip(self, other, strict=True)))
+
+
+class Prepared(NamedTuple):
+    """A batch of documents, encoded: the passages that are to be written, and what that does."""
+
+    passages: list[StoredPassage]
+    given: int  # Documents, those without text too.
+    done: Loaded
+
+
+def load_into(
+    engine: Engine,
+    documents: Iterable[Document | Sequence[Document]],
+    encoder: Encoder,
+    *,
+    cache: PatternCache | None = None,
+    progress: Progress = False,
+    settle: bool = True,
+) -> Loaded:
+    """Load documents into an engine, however many there are.
+
+    They are read as they are needed, in batches of up to 256: one is encoded while another is written, and at most two more
+    wait. Each batch is one transaction. A document that is there with the same id and content is passed over without being
+    encoded, and one with another content is replaced, so that a run that was killed at any moment is run again, and nothing
+    is lost or doubled. Several processes may load into one collection.
+
+    Args:
+        engine: Of `open_engine`; the collection is made where there is none.
+        documents: Documents, or batches of them, such as the rows of a partition; iterated in the calling thread. One without
+            an id gets one made of its title and text.
+        encoder: The one of the collection.
+        cache: Where encoded patterns are kept between runs.
+        progress: A bar, a callback or nothing, in documents that were written or passed over.
+        settle: Whether to build at the end what searches need; not where this is one of many processes, of which one uses
+            `loading_elsewhere`.
+
+    Returns:
+        How many documents were added, updated and unchanged, and how many passages were written.
+
+    Raises:
+        InputError: A document cannot be stored; batches before that of this document stay, and nothing of it is written.
+        RetrievalError: The collection is of another encoder, a document cannot be encoded, or the engine refuses.
+
+    Example:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+        >>> from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
+        >>> engine, encoder = MemoryEngine(), as_encoder(DeterministicFakeEmbedding(size=8))
+        >>> load_into(engine, [Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b")], encoder)
+        Loaded(added=2, updated=0, unchanged=0, passages=2)
+        >>> load_into(engine, [Document("Ada wrote it.", id="a"), Document("It was in 1842.", id="b")], encoder)
+        Loaded(added=0, updated=1, unchanged=1, passages=1)
+    """
+    engine.open(encoder.dimension, encoder.name, create=True)
+    loaded = Loaded()
+    total = len(documents) if isinstance(documents, Sized) else None
+    with track(progress, total, "Loading") as advance, _Writer(engine, settle) as writer:
+
+        def note(written: Iterable[Prepared]) -> None:
+            nonlocal loaded
+            for batch in written:
+                loaded = loaded.plus(batch.done)
+                advance(batch.given)
+
+        for batch in batches_of(checked_documents(_each(documents))):
+            prepared = prepare(engine, batch, encoder, cache)
+            if prepared.passages:
+                note(writer.put(prepared))
+            else:
+                note([prepared])
+        note(writer.end())
+    return loaded
+
+
+@contextmanager
+def loading_elsewhere(engine: Engine) -> Iterator[None]:
+    """While other processes load into a collection with `settle=False`: the fastest path for it, and `settle` afterwards.
+
+    Example:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
+        >>> from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
+        >>> engine, encoder = MemoryEngine(), as_encoder(DeterministicFakeEmbedding(size=8))
+        >>> with loading_elsewhere(engine):
+        ...     load_into(engine, [Document("Ada wrote it.", id="a")], encoder, settle=False).passages
+        1
+    """
+    # A bulk of one batch of nothing, which ends when the block does.
+    steps = iter(engine.bulk([[]]))
+    next(steps)
+    yield
+    next(steps, None)
+
+
+def prepare(engine: Engine, documents: Sequence[Document], encoder: Encoder, cache: PatternCache | None = None) -> Prepared:
+    """Split and encode those of a batch of documents that the engine has not, or has with another content."""
+    for document in documents:
+        check_document(document)
+    chosen = select(
+        documents,
+        encoder,
+        replace=True,
+        digests=lambda ids: engine.digests(ids) if ids else {},
+        # The engine looks at them when it writes.
+        owners=lambda _ids: {},
+    )
+    passages = stored_passages(chosen.entries, encoder, cache=cache)
+    updated = len(chosen.replaced)
+    done = Loaded(len(chosen.entries) - updated, updated, chosen.unchanged, len(passages))
+    return Prepared(passages, len(documents), done)
+
+
+def _each(documents: Iterable[Document | Sequence[Document]]) -> Iterator[Document]:
+    if not isinstance(documents, Iterable):
+        raise InputError(f"The documents must be a list or another iterable, not {type(documents).__name__}.")
+    for item in documents:
+        if isinstance(item, list | tuple):
+            yield from item
+        else:
+            # Whatever else it is, it is told by the caller.
+            yield item  # type: ignore[misc]
+
+
+class _Writer:
+    """Writes batches in a thread of its own, while the next one is encoded."""
+
+    def __init__(self, engine: Engine, settle: bool) -> None:
+        self._engine, self._settle = engine, settle
+        self._ready: Queue[Prepared | _End] = Queue(_AHEAD)
+        self._taken: deque[Prepared] = deque()  # What the engine has been given and has not committed.
+        self._written: SimpleQueue[Prepared] = SimpleQueue()
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._write, name="convcoa-load", daemon=True)
+
+    def __enter__(self) -> _Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            # Something else fails, or Ctrl-C is pressed: what waits is written, so that it is not encoded again.
+            self._hand_over(_End.CUT_SHORT)
+            self._thread.join()
+
+    def put(self, batch: Prepared) -> list[Prepared]:
+        """Hand over a batch, once there is room; gives those that have been written since. Raises what writing raised."""
+        self._hand_over(batch)
+        return self._news()
+
+    def end(self) -> list[Prepared]:
+        """Wait until all is written; gives what has been since."""
+        self._hand_over(_End.ALL)
+        self._thread.join()
+        return self._news()
+
+    def _hand_over(self, batch: Prepared | _End) -> None:
+        while self._thread.is_alive():
+            with suppress(Full):
+                self._ready.put(batch, timeout=_LOOK_AGAIN)
+                return
+
+    def _news(self) -> list[Prepared]:
+        if self._error is not None:
+            raise self._error
+        found: list[Prepared] = []
+        with suppress(Empty):
+            while True:
+                found.append(self._written.get_nowait())
+        return found
+
+    def _write(self) -> None:
+        try:
+            batches = self._batches()
+            for _ in self._engine.bulk(batches) if self._settle else map(self._engine.put, batches):
+                self._written.put(self._taken.popleft())
+        except _CutShortError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for it
+            self._error = error
+
+    def _batches(self) -> Iterator[list[StoredPassage]]:
+        while not isinstance(batch := self._ready.get(), _End):
+            self._taken.append(batch)
+            yield batch.passages
+        if batch is _End.CUT_SHORT:
+            # Not to its end, where the engine would begin to settle.
+            raise _CutShortError
+
+
+class _End(Enum):
+    """How the batches end."""
+
+    ALL = 1
+    CUT_SHORT = 2
+
+
+class _CutShortError(Exception):
+    """There are more batches, which do not come."""

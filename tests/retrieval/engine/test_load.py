@@ -1,0 +1,194 @@
+"""Loading many documents into an engine: stopped, failed and run again, nothing is lost, doubled or encoded twice."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder
+from langgraph_convcoa.retrieval.engine.load import Loaded, load_into
+from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
+from tests.bounds import joined, wait_until
+from tests.fake_encoder import DIMENSION, WordEncoder
+
+BATCH = 64
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_batches():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("langgraph_convcoa.retrieval.changes._BATCH_DOCUMENTS", BATCH)
+        yield
+
+
+def some(count, first=0):
+    """One in fifty is of several passages."""
+    for number in range(first, first + count):
+        text = f"Sentence of document {number}. " * (80 if number % 50 == 9 else 2)
+        yield Document(text, id=f"d{number}", metadata={"title": f"Title {number}"})
+
+
+def contents(engine):
+    names = [f"d{number}" for number in range(400)]
+    stored = engine.patterns([part for parts in engine.parts(names).values() for part in parts])
+    assert len(stored) == engine.count()
+    return {one.id: (one.text, one.document, one.digest, np.asarray(one.vectors).tobytes()) for one in stored}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    engine = MemoryEngine()
+    assert load_into(engine, some(250), WordEncoder()) == Loaded(250, 0, 0, engine.count())
+    assert engine.count() > 250
+    return contents(engine)
+
+
+def test_a_second_run_encodes_and_writes_only_what_has_changed(whole):
+    engine, encoder = MemoryEngine(), WordEncoder()
+    load_into(engine, some(250), encoder)
+    encoder.encoded.clear()
+    changed = [Document("Another text.", id="d9"), *some(240, 10)]
+    assert load_into(engine, changed, encoder) == Loaded(0, 1, 240, 1)
+    assert set(encoder.encoded) == {"Another text."}
+    held = contents(engine)
+    # Of the long document that became short, no part is left.
+    assert engine.parts(["d9"]) == {"d9": ["d9"]}
+    assert {name: one for name, one in held.items() if not name.startswith("d9#") and name != "d9"} == {
+        name: one for name, one in whole.items() if not name.startswith("d9#")
+    }
+
+
+class Failing(MemoryEngine):
+    """Fails at the batch of this number, before it is written or after, as a connection may be lost at either."""
+
+    batch, after = -1, False
+
+    def put(self, passages):
+        self.batch -= 1
+        if self.batch != 0 or self.after:
+            super().put(passages)
+        if self.batch == 0:
+            raise RetrievalError("the engine is gone")
+
+
+def test_failed_at_any_batch_and_run_again_nothing_is_lost_or_doubled_and_nothing_written_is_encoded_again(whole):
+    encoder = RecentEncoder(WordEncoder(), 5_000)
+    for number, after in itertools.product(range(1, 5), (False, True)):
+        engine = Failing()
+        engine.batch, engine.after = number, after
+        with pytest.raises(RetrievalError, match="the engine is gone"):
+            load_into(engine, some(250), encoder)
+        again = load_into(engine, some(250), encoder)
+        there = min(BATCH * (number - 1 + after), 250)
+        assert again == Loaded(250 - there, 0, there, again.passages)
+        assert contents(engine) == whole
+
+
+def test_ctrl_c_leaves_what_was_encoded_and_the_next_run_goes_on(whole):
+    engine, encoder = MemoryEngine(), WordEncoder()
+
+    def interrupted():
+        yield from some(150)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load_into(engine, interrupted(), encoder)
+    assert len(engine.digests([f"d{number}" for number in range(150)])) == 2 * BATCH
+    again = load_into(engine, some(250), encoder)
+    assert (again.added, again.updated, again.unchanged) == (250 - 2 * BATCH, 0, 2 * BATCH)
+    assert contents(engine) == whole
+
+
+def test_no_more_is_read_than_the_engine_can_take():
+    class Stuck(MemoryEngine):
+        def __init__(self):
+            super().__init__()
+            self.waiting, self.go = threading.Event(), threading.Event()
+
+        def put(self, passages):
+            self.waiting.set()
+            assert self.go.wait(60)
+            super().put(passages)
+
+    engine, read, encoder = Stuck(), [], RecentEncoder(WordEncoder(), 5_000)
+    documents = (read.append(document.id) or document for document in some(400))
+    thread = threading.Thread(target=load_into, args=(engine, documents, encoder), daemon=True)
+    thread.start()
+    try:
+        assert engine.waiting.wait(60)
+        # One is written, two wait, one is encoded.
+        wait_until(lambda: len(read) >= 4 * BATCH, "four batches")
+        thread.join(1)
+        assert len(read) == 4 * BATCH
+    finally:
+        engine.go.set()
+    joined([thread])
+    assert len(read) == 400
+
+
+def test_batches_of_documents_stand_for_documents(whole):
+    engine = MemoryEngine()
+    documents = list(some(250))
+    seen = []
+    parts = [documents[:1], documents[1:100], tuple(documents[100:])]
+    load_into(engine, parts, WordEncoder(), progress=lambda done, _total: seen.append(done))
+    assert contents(engine) == whole
+    assert seen[-1] == 250
+    with pytest.raises(InputError, match="must be a LangChain Document, not str"):
+        load_into(engine, ["text"], WordEncoder())
+
+
+def test_several_threads_load_parts_of_one_collection(whole):
+    engine = MemoryEngine()
+    documents = list(some(250))
+    threads = [
+        threading.Thread(target=load_into, args=(engine, documents[part::3], WordEncoder()), daemon=True) for part in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    joined(threads)
+    assert contents(engine) == whole
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (Document("Text.", id="a\0b"), "NUL"),
+        (Document("Text.", id="a\ud83d"), "half a character"),
+        (Document("Text.", id="i" * 5_000), "1 to 1,000 bytes"),
+        (Document("Text.", id="a", metadata={"score": float("nan")}), "finite"),
+        (Document("Text.", id="a", metadata={"made": {1, 2}}), "cannot be stored"),
+        (Document("Text.", id="a", metadata={"names": [{"of": "Ada\0"}]}), "NUL"),
+        (Document("word " * 10_000_000, id="a"), "50,000,000 characters"),
+    ],
+    ids=["nul", "surrogate", "long-id", "nan", "set", "nul-inside", "50-mb"],
+)
+def test_what_cannot_be_stored_is_told_before_anything_of_its_batch_is_written(bad, said):
+    engine, encoder = MemoryEngine(), WordEncoder()
+    with pytest.raises(InputError, match=said):
+        load_into(engine, [*some(80), bad], encoder)
+    assert set(engine.digests([f"d{number}" for number in range(80)])) == {f"d{number}" for number in range(BATCH)}
+
+
+def test_ids_of_any_characters_are_kept_apart():
+    engine = MemoryEngine()
+    names = ["it's", 'a "b"', "'; DROP TABLE passages; --", "100%", "a\\b", "日本", "a\nb"]
+    load_into(engine, [Document("Text.", id=name) for name in names], WordEncoder())
+    assert sorted(engine.digests(names)) == sorted(names)
+
+
+def test_another_encoder_or_dimension_is_refused_before_anything_is_read():
+    engine = MemoryEngine()
+    engine.open(DIMENSION, "another", create=True)
+
+    def unread():
+        raise AssertionError
+        yield
+
+    with pytest.raises(RetrievalError, match="another"):
+        load_into(engine, unread(), WordEncoder())
