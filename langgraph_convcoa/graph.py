@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from langchain_core.retrievers import BaseRetriever
@@ -65,6 +66,7 @@ def build_graph(
     models: Mapping[str, str | ChatModel] | None = None,
     base_url: str | None = None,
     load_in_8bit: bool = False,
+    adapter: str | Path | None = None,
     retriever: Retriever | None = None,
     actions: Sequence[Action | BaseTool | BaseRetriever] | None = None,
     reasoner: Reasoner | None = None,
@@ -80,6 +82,7 @@ def build_graph(
         models: Other models for single nodes, `plan`, `correct` and `repair`, such as `{"correct": "openai:gpt-4.1"}`.
         base_url: An OpenAI-compatible server that serves the models given by name.
         load_in_8bit: Load a local "huggingface:" model in 8 bits.
+        adapter: Folder of a LoRA adapter for a local "huggingface:" model, such as `convcoa train-planner` makes.
         retriever: Any LangChain retriever, or a chain from a question to documents; becomes the action `knowledge_retrieval`.
         actions: Further actions, or all of them. LangChain tools and retrievers among them become actions.
         reasoner: Plans, corrects and answers instead of `model`.
@@ -108,7 +111,7 @@ def build_graph(
     runner = ActionRunner(_actions(retriever, actions))
     settings_model = context_of(runner.actions.values())
     encoder = getattr(runner.actions.get("knowledge_retrieval"), "encoder", None)
-    own = _own_reasoner(reasoner, model, base_url, load_in_8bit, encoder)
+    own = _own_reasoner(reasoner, model, base_url, load_in_8bit, encoder, adapter)
     of_nodes = _reasoners_of_nodes(models, model, base_url, load_in_8bit)
     k = EXTRACTIVE_K if isinstance(own, ExtractiveReasoner) else MODEL_K
     defaults = _settings(context, settings_model)
@@ -167,18 +170,21 @@ def _own_reasoner(
     base_url: str | None,
     load_in_8bit: bool = False,
     encoder: Any = None,
+    adapter: str | Path | None = None,
 ) -> Reasoner:
     if reasoner is not None and not isinstance(reasoner, Reasoner):
         raise InputError(f"the reasoner must have plan and correct, plain and async, not {type(reasoner).__name__}")
     if base_url is not None and model is None:
         raise InputError("base_url needs a model: give the name under which that server knows it")
+    if adapter is not None and model is None:
+        raise InputError('adapter needs a model: give the one that it was trained on, "huggingface:PATH_OR_NAME"')
     if reasoner is not None and model is not None:
         raise InputError("give a model or a reasoner, not both")
     if reasoner is not None or model is None:
         return reasoner or ExtractiveReasoner(encoder)
     from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 
-    return ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit)
+    return ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit, adapter=adapter)
 
 
 def _reasoners_of_nodes(

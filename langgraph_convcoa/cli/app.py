@@ -23,7 +23,21 @@ INTERNAL_ERROR = 1
 INTERRUPTED = 130
 
 # In the order of the help; the module of each is imported when it is called.
-_COMMANDS = ("ask", "chat", "serve", "mcp", "demo", "search", "index", "train", "train-reader", "evaluate", "bench", "threads")
+_COMMANDS = (
+    "ask",
+    "chat",
+    "serve",
+    "mcp",
+    "demo",
+    "search",
+    "index",
+    "train",
+    "train-reader",
+    "train-planner",
+    "evaluate",
+    "bench",
+    "threads",
+)
 # A garbage collection after so many new objects: with 700, as is usual, a command would spend a fifth of its start on them.
 _NEW_OBJECTS = 50_000
 

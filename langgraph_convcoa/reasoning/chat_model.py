@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.documents import Document
@@ -69,6 +70,7 @@ class ChatModelReasoner(Reasoner):
         model: A chat model, also in wrappers such as fallbacks, or a name for `load_chat_model`.
         base_url: An OpenAI-compatible server.
         load_in_8bit: Load a local transformers model in 8 bits.
+        adapter: Folder of a LoRA adapter for a local transformers model, such as a trained planner.
 
     Raises:
         ModelError: The model cannot be built (here), or does not answer (from the methods).
@@ -81,8 +83,15 @@ class ChatModelReasoner(Reasoner):
         'Who wrote it?'
     """
 
-    def __init__(self, model: str | ChatModel, *, base_url: str | None = None, load_in_8bit: bool = False) -> None:
-        self.model: ChatModel = load_chat_model(model, base_url=base_url, load_in_8bit=load_in_8bit)
+    def __init__(
+        self,
+        model: str | ChatModel,
+        *,
+        base_url: str | None = None,
+        load_in_8bit: bool = False,
+        adapter: str | Path | None = None,
+    ) -> None:
+        self.model: ChatModel = load_chat_model(model, base_url=base_url, load_in_8bit=load_in_8bit, adapter=adapter)
         self._asking = Asking(self.model)
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:

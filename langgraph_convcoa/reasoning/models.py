@@ -19,34 +19,52 @@ _LOCAL = "huggingface"
 
 @overload
 def load_chat_model(
-    model: str | BaseChatModel, *, base_url: str | None = None, load_in_8bit: bool = False, **settings: Any
+    model: str | BaseChatModel,
+    *,
+    base_url: str | None = None,
+    load_in_8bit: bool = False,
+    adapter: str | Path | None = None,
+    **settings: Any,
 ) -> BaseChatModel: ...
 
 
 @overload
 def load_chat_model(
-    model: str | ChatModel, *, base_url: str | None = None, load_in_8bit: bool = False, **settings: Any
+    model: str | ChatModel,
+    *,
+    base_url: str | None = None,
+    load_in_8bit: bool = False,
+    adapter: str | Path | None = None,
+    **settings: Any,
 ) -> ChatModel: ...
 
 
 def load_chat_model(
-    model: str | ChatModel, *, base_url: str | None = None, load_in_8bit: bool = False, **settings: Any
+    model: str | ChatModel,
+    *,
+    base_url: str | None = None,
+    load_in_8bit: bool = False,
+    adapter: str | Path | None = None,
+    **settings: Any,
 ) -> ChatModel:
     """Build a chat model.
 
     `model` is a LangChain chat model, which is returned as it is, also one with fallbacks, retries, bound arguments, a
     configuration or configurable fields; an `init_chat_model` name such as "openai:gpt-4.1-mini"; or
-    "huggingface:PATH_OR_NAME" for a local transformers model (`load_in_8bit` by bitsandbytes, extra `int8`). With `base_url`,
+    "huggingface:PATH_OR_NAME" for a local transformers model (`load_in_8bit` by bitsandbytes, extra `int8`; `adapter`, a LoRA
+    adapter's folder, such as a trained planner's, extra `grpo`). With `base_url`,
     an OpenAI-compatible server (vLLM, Ollama, llama.cpp, LM Studio), the name may be any that it serves and no key is needed.
     `settings` are further arguments of the model's class. A model that cannot be loaded is a ModelError.
     """
+    if adapter is not None and not (isinstance(model, str) and model.strip().startswith(f"{_LOCAL}:")):
+        raise ModelError(f'adapter is for local models: give "{_LOCAL}:PATH_OR_NAME", or serve the adapter and name it')
     if not isinstance(model, str):
         chat_models(model)
         return model
     if not (name := model.strip()):
         raise ModelError('the model name is empty: give one such as "openai:gpt-4.1-mini"')
     if name.startswith(f"{_LOCAL}:"):
-        return _load_transformers(name.split(":", 1)[1], load_in_8bit=load_in_8bit, **settings)
+        return _load_transformers(name.split(":", 1)[1], load_in_8bit=load_in_8bit, adapter=adapter, **settings)
     if load_in_8bit:
         raise ModelError(f'load_in_8bit is for local models: write "{_LOCAL}:PATH_OR_NAME" instead of {name!r}')
     options = {"temperature": 0, "timeout": _TIMEOUT_SECONDS, **settings}
@@ -72,7 +90,7 @@ def _openai_compatible(name: str, base_url: str, options: dict[str, Any]) -> Bas
     return ChatOpenAI(model=name.removeprefix("openai:"), base_url=base_url, **options)
 
 
-def _load_transformers(name: str, *, load_in_8bit: bool, **settings: Any) -> BaseChatModel:
+def _load_transformers(name: str, *, load_in_8bit: bool, adapter: str | Path | None = None, **settings: Any) -> BaseChatModel:
     try:
         from langchain_huggingface import ChatHuggingFace, HuggingFacePipeline
     except ImportError as error:
@@ -85,15 +103,38 @@ def _load_transformers(name: str, *, load_in_8bit: bool, **settings: Any) -> Bas
         except ImportError as error:
             raise ModelError('8-bit loading needs bitsandbytes: pip install "langgraph-convcoa[int8]"') from error
         model_settings["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)  # type: ignore[no-untyped-call]
-    generation = {"max_new_tokens": 1024, "do_sample": False, "return_full_text": False, **settings}
+    # The chat template has written the special tokens that begin a prompt; the tokenizer is not to write them again.
+    generation = {
+        "max_new_tokens": 1024,
+        "do_sample": False,
+        "return_full_text": False,
+        "add_special_tokens": False,
+        **settings,
+    }
     try:
         pipeline = HuggingFacePipeline.from_model_id(
             model_id=name, task="text-generation", model_kwargs=model_settings, pipeline_kwargs=generation
         )
+        if adapter is not None:
+            pipeline.pipeline.model = _adapted(pipeline.pipeline.model, adapter, merge=not load_in_8bit)
         return ChatHuggingFace(llm=pipeline)
+    except ModelError:
+        raise
     except Exception as error:
         where = "the folder" if Path(name).exists() else "the hub (is the name right, and the network there?)"
         raise ModelError(f"cannot load the local model {name!r} from {where}: {_first_line(error)}") from error
+
+
+def _adapted(model: Any, adapter: str | Path, *, merge: bool) -> Any:
+    """A model with an adapter: in its weights, or beside them where these are 8-bit numbers."""
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise ModelError('an adapter needs peft: pip install "langgraph-convcoa[grpo]"') from error
+    if not (Path(adapter) / "adapter_config.json").is_file():
+        raise ModelError(f"{adapter} holds no adapter: name a folder that convcoa train-planner made, without --full")
+    adapted = PeftModel.from_pretrained(model, str(adapter))
+    return adapted.merge_and_unload() if merge else adapted
 
 
 def _load_error(name: str, error: Exception) -> ModelError:

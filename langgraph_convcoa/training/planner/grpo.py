@@ -1,0 +1,428 @@
+"""Group relative policy optimisation of a planner on whole turns with TRL (Pan et al. 2024b, appendix I; Shao et al. 2024)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from langgraph_convcoa.datasets.queries import Query
+from langgraph_convcoa.errors import InputError, ModelError
+from langgraph_convcoa.files import replacing_folder
+from langgraph_convcoa.training.loop.interruption import interruptions
+from langgraph_convcoa.training.planner.base_model import load_base, package
+from langgraph_convcoa.training.planner.reward import mean_figures
+from langgraph_convcoa.training.planner.turn import Environment, playable
+
+_log = logging.getLogger(__name__)
+CONFIG, CURVE = "planner.json", "training.jsonl"
+FORMAT, VERSION = "langgraph_convcoa planner", 1
+_STATE = "trainer_state.json"
+
+
+@dataclass(frozen=True)
+class PlannerTraining:
+    """How a planner is trained; groups of four are the paper's.
+
+    Attributes:
+        steps: Updates of the weights.
+        questions: Questions a step.
+        group: Plans that are sampled for each, and compared with each other.
+        longest: Tokens of a plan.
+        learning_rate: The highest, of AdamW; it falls to 0 in a line.
+        beta: Weight of the KL term, which holds the planner near the model that it began as.
+        temperature: Of the sampled plans.
+        rank: Of LoRA.
+        layers: How many of the last layers have LoRA, all when None: the gradient need not go further down.
+        full: Train all weights in place of LoRA.
+        bf16: Compute in bfloat16; where there is a GPU that can when None.
+        gradient_checkpointing: Less memory, more time; on a GPU when None.
+        vllm: Sample with vLLM in the same process; where it is installed and there is a GPU when None.
+        checkpoint_every: Steps between two checkpoints.
+        seed: Of everything that is drawn.
+
+    Raises:
+        InputError: A number is out of range.
+
+    Example:
+        >>> PlannerTraining(group=1)
+        Traceback (most recent call last):
+        langgraph_convcoa.errors.InputError: group must be at least 2, not 1.
+    """
+
+    steps: int = 200
+    questions: int = 4
+    group: int = 4
+    longest: int = 256
+    learning_rate: float = 1e-5
+    beta: float = 0.04
+    temperature: float = 1.0
+    rank: int = 16
+    layers: int | None = None
+    full: bool = False
+    bf16: bool | None = None
+    gradient_checkpointing: bool | None = None
+    vllm: bool | None = None
+    checkpoint_every: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"steps": 1, "questions": 1, "group": 2, "longest": 8, "rank": 1, "checkpoint_every": 1, "seed": 0, "beta": 0}
+        for name, number in least.items():
+            if not number <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be at least {number}, not {getattr(self, name)}.")
+        for name in ("learning_rate", "temperature"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be a number above 0, not {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class PlannerJob:
+    """Where a trained planner goes, and how its training is run."""
+
+    out: Path
+    resume: bool = False  # Resume an unfinished training into `out`.
+    logs: Path | None = None  # Folder for TensorBoard.
+    command: str = ""
+    notify: Callable[[str], None] | None = None  # Told one line a step.
+
+    @property
+    def unfinished(self) -> Path:
+        """The folder for the state of an unfinished training, beside the planner's."""
+        return self.out.with_name(f"{self.out.resolve().name}.training")
+
+    def check(self) -> None:
+        """Check before anything is loaded: the packages, the planner's place, and what unfinished training is there."""
+        for name in ("trl", "peft", "accelerate", "datasets"):
+            package(name)
+        if self.logs is not None:
+            package("tensorboard")
+        if self.out.exists() and not self.out.is_dir():
+            raise ModelError(f"A planner cannot be written to {self.out}: name a folder for it.")
+        if self.out.is_dir() and any(self.out.iterdir()) and not (self.out / CONFIG).is_file():
+            raise ModelError(f"{self.out} holds other files; name an empty folder for the planner, or one with a planner.")
+        if self.unfinished.exists() and not self.resume:
+            raise InputError(
+                f"{self.unfinished} holds an unfinished training: resume it (--resume), or delete it to start again."
+            )
+        try:
+            self.unfinished.mkdir(parents=True, exist_ok=True)
+            probe = self.unfinished / ".probe"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise ModelError(
+                f"The planner cannot be written to {self.out} ({error.strerror}): name another folder."
+            ) from error
+
+
+def train_planner(
+    queries: Sequence[Query],
+    environment: Environment,
+    model: str | Path,
+    job: PlannerJob,
+    settings: PlannerTraining | None = None,
+) -> list[dict[str, float]]:
+    """Train the planner of a graph on whole turns, and save it where the job says.
+
+    Args:
+        queries: The turns, each with the data's earlier turns as its history; those without a known answer are left out.
+        environment: Plays and rewards the plans.
+        model: A causal language model with a chat template, by name or folder; it is not changed. "smollm2" is the small one
+            that ships as a package.
+        job: Where the planner, and the state of an unfinished training, go.
+        settings: How long, how fast, and what is trained.
+
+    Returns:
+        The figures of every step: the reward and its parts, rates, and times.
+
+    Raises:
+        InputError: No question has an answer, the documents hold none of them, the model has no chat template, an unfinished
+            training is there that is not to be resumed or was started otherwise, or no plan of a step could be rewarded.
+        ModelError: The model cannot be loaded, a package is missing, or the planner or a checkpoint cannot be written.
+        KeyboardInterrupt: Ctrl-C, after the step under way and its checkpoint.
+    """
+    chosen = settings or PlannerTraining()
+    job.check()
+    turns = playable(queries)
+    if job.resume and _last_checkpoint(job.unfinished) is not None:
+        _check_same(job.unfinished / CONFIG, _told(model, chosen, turns, environment, job))
+    else:
+        # Of a folder without a whole checkpoint nothing can be resumed.
+        shutil.rmtree(job.unfinished)
+        job.unfinished.mkdir()
+        (job.unfinished / CONFIG).write_text(json.dumps(_told(model, chosen, turns, environment, job)), encoding="utf-8")
+    rows = asyncio.run(_rows(environment, turns))
+    run = _Run(environment, turns, chosen, job)
+    return run.go(rows, model)
+
+
+async def _rows(environment: Environment, turns: Sequence[Query]) -> list[dict[str, Any]]:
+    await environment.check(turns)
+    return [
+        {"prompt": await environment.prompt(turn.question, turn.history), "turn": number} for number, turn in enumerate(turns)
+    ]
+
+
+class _Run:
+    """One training under way."""
+
+    def __init__(self, environment: Environment, turns: Sequence[Query], settings: PlannerTraining, job: PlannerJob) -> None:
+        self.environment, self.turns, self.settings, self.job = environment, turns, settings, job
+        self.curve: list[dict[str, float]] = []
+        self.lost: Exception | None = None
+
+    def go(self, rows: list[dict[str, Any]], model: str | Path) -> list[dict[str, float]]:
+        import torch
+        from datasets import Dataset
+        from transformers import PrinterCallback
+
+        from langgraph_convcoa.training.planner.shared_prompt import SharedPromptTrainer
+
+        cuda = torch.cuda.is_available()
+        policy, tokenizer = load_base(model, dtype="auto" if cuda else "float32")
+        with interruptions() as interrupted:
+            trainer = SharedPromptTrainer(
+                model=policy,
+                reward_funcs=self.reward,
+                args=_arguments(self.settings, self.job, cuda),
+                train_dataset=Dataset.from_list(rows),
+                processing_class=tokenizer,
+                peft_config=None if self.settings.full else _lora(self.settings, policy),
+                callbacks=[_watcher(self, interrupted)],
+            )
+            # It prints every row, which the watcher tells in a line.
+            trainer.remove_callback(PrinterCallback)
+            last = _last_checkpoint(self.job.unfinished) if self.job.resume else None
+            if last is not None:
+                self.curve = _read_curve(self.job.unfinished / CURVE, int(last.name.rpartition("-")[2]))
+            try:
+                trainer.train(resume_from_checkpoint=None if last is None else str(last))
+            except OSError as error:
+                raise _cannot_write(self.job.unfinished, error) from error
+            except RuntimeError as error:
+                # What torch and safetensors raise where a disk is full.
+                if any(word in str(error) for word in ("PytorchStreamWriter", "iostream", "No space", "I/O")):
+                    raise _cannot_write(self.job.unfinished, error) from error
+                raise
+            if trainer.state.global_step >= self.settings.steps and trainer.accelerator.is_main_process:
+                self._save(trainer, tokenizer, model)
+            trainer.accelerator.wait_for_everyone()
+        return self.curve
+
+    async def reward(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        turn: Sequence[int],
+        log_metric: Callable[[str, float], None],
+        **_others: Any,
+    ) -> list[float | None]:
+        """TRL's reward function: one number a completion, None for one that could not be rewarded."""
+        begin = perf_counter()
+        plans = [completion[-1]["content"] for completion in completions]
+        rewards = await self.environment.rewards(plans, [self.turns[number] for number in turn])
+        known = [reward for reward in rewards if reward is not None]
+        if not known:
+            raise InputError("No plan of this step could be rewarded: see the warnings above for why.")
+        for name, value in mean_figures(known).items():
+            log_metric(f"turn/{name}", value)
+        log_metric("turn/unrewarded", 1 - len(known) / len(rewards))
+        log_metric("seconds/turns", perf_counter() - begin)
+        return [None if reward is None else reward.total for reward in rewards]
+
+    def _save(self, trainer: Any, tokenizer: Any, model: str | Path) -> None:
+        told = json.loads((self.job.unfinished / CONFIG).read_text(encoding="utf-8"))
+        try:
+            with replacing_folder(self.job.out) as partial:
+                trainer.accelerator.unwrap_model(trainer.model).save_pretrained(partial)
+                tokenizer.save_pretrained(partial)
+                (partial / CONFIG).write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+                (partial / CURVE).write_text("".join(json.dumps(row) + "\n" for row in self.curve), encoding="utf-8")
+        except OSError as error:
+            raise _cannot_write(self.job.out, error) from error
+        shutil.rmtree(self.job.unfinished, ignore_errors=True)
+
+
+def _watcher(run: _Run, interrupted: Callable[[], bool]) -> Any:
+    """Writes the figures of every step, and ends the training after the step in which Ctrl-C came."""
+    from transformers import TrainerCallback
+
+    class Watcher(TrainerCallback):
+        writer: Any = None
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if run.job.logs is not None and state.is_world_process_zero:
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.writer = SummaryWriter(str(run.job.logs), purge_step=state.global_step + 1 if state.global_step else None)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if interrupted():
+                control.should_save = control.should_training_stop = True
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+            if not logs or "reward" not in logs or not state.is_world_process_zero:
+                return
+            row = {"step": float(state.global_step), **{n: float(v) for n, v in logs.items() if isinstance(v, int | float)}}
+            run.curve.append(row)
+            with (run.job.unfinished / CURVE).open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+            for name, value in row.items():
+                if self.writer is not None:
+                    self.writer.add_scalar(name, value, state.global_step)
+            if run.job.notify is not None:
+                run.job.notify(_line(row, run.settings.steps))
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if self.writer is not None:
+                self.writer.close()
+
+    return Watcher()
+
+
+def _line(row: dict[str, float], steps: int) -> str:
+    shown = {
+        "reward": "reward",
+        "malformed": "turn/malformed",
+        "retrievals": "turn/retrievals",
+        "declined": "turn/declined_rate",
+        "tokens": "completions/mean_length",
+        "equal groups": "frac_reward_zero_std",
+        "seconds": "step_time",
+    }
+    told = ", ".join(f"{name} {row[key]:.2f}" for name, key in shown.items() if key in row)
+    return f"step {row['step']:.0f} of {steps}: {told}"
+
+
+def _arguments(settings: PlannerTraining, job: PlannerJob, cuda: bool) -> Any:
+    import torch
+    from trl import GRPOConfig
+
+    bf16 = settings.bf16 if settings.bf16 is not None else cuda and torch.cuda.is_bf16_supported()
+    checkpointing = settings.gradient_checkpointing if settings.gradient_checkpointing is not None else cuda
+    return GRPOConfig(
+        output_dir=str(job.unfinished),
+        max_steps=settings.steps,
+        per_device_train_batch_size=settings.questions * settings.group,
+        num_generations=settings.group,
+        max_completion_length=settings.longest,
+        temperature=settings.temperature,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=0,
+        beta=settings.beta,
+        scale_rewards="group",
+        bf16=bf16,
+        gradient_checkpointing=checkpointing,
+        use_vllm=_uses_vllm(settings, cuda),
+        vllm_mode="colocate",
+        save_strategy="steps",
+        save_steps=settings.checkpoint_every,
+        save_total_limit=2,
+        logging_steps=1,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=not cuda,
+        seed=settings.seed,
+        data_seed=settings.seed,
+    )
+
+
+def _uses_vllm(settings: PlannerTraining, cuda: bool) -> bool:
+    if settings.vllm is None:
+        from trl.import_utils import is_vllm_available
+
+        return bool(cuda and is_vllm_available())
+    if settings.vllm:
+        try:
+            import vllm  # noqa: F401
+        except ImportError as error:
+            raise ModelError(f"vLLM is not installed ({error}): pip install vllm, or train without --vllm.") from error
+    return settings.vllm
+
+
+def _lora(settings: PlannerTraining, model: Any) -> Any:
+    import re
+
+    from peft import LoraConfig
+    from torch import nn
+
+    targets: str | list[str] = "all-linear"
+    if settings.layers is not None:
+        first = model.config.get_text_config().num_hidden_layers - settings.layers
+        linear = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
+        targets = [name for name in linear if (found := re.search(r"\.(\d+)\.", name)) and int(found[1]) >= first]
+    return LoraConfig(r=settings.rank, lora_alpha=2 * settings.rank, target_modules=targets, task_type="CAUSAL_LM")
+
+
+def _told(
+    model: str | Path, settings: PlannerTraining, turns: Sequence[Query], environment: Environment, job: PlannerJob
+) -> dict[str, Any]:
+    """What a planner's folder tells of its training, and what a training must have in common with the one that it resumes."""
+    import hashlib
+
+    asked = hashlib.sha256("\n".join(f"{turn.id} {turn.question} {turn.references}" for turn in turns).encode()).hexdigest()
+    reward = {
+        name: value if isinstance(value, int | float | str) else getattr(value, "__qualname__", type(value).__name__)
+        for name, value in vars(environment.reward_settings).items()
+    }
+    base = str(Path(model).resolve()) if Path(model).is_dir() else str(model)
+    told = {"format": FORMAT, "version": VERSION, "base": base, "training": asdict(settings), "reward": reward}
+    return {**told, "turns": len(turns), "data": asked[:16], "command": job.command}
+
+
+def _check_same(path: Path, given: dict[str, Any]) -> None:
+    """Raise InputError where a training is resumed with other settings than it was started with."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} is missing or damaged ({error}): delete {path.parent} to start again.") from error
+    given = json.loads(json.dumps(given))
+    free = {"command", "checkpoint_every"}
+    was, now = ({**told, **told["training"], **told["reward"]} for told in (known, given))
+    for name in sorted((was.keys() | now.keys()) - free - {"training", "reward"}):
+        if was.get(name) != now.get(name):
+            raise InputError(
+                f"The training in {path.parent} was started with {name} = {was.get(name)!r}, not {now.get(name)!r}: give the "
+                "same, or delete it to start again."
+            )
+
+
+def _last_checkpoint(folder: Path) -> Path | None:
+    """The last whole checkpoint: its state is written last."""
+    found = {}
+    for place in folder.glob("checkpoint-*"):
+        try:
+            json.loads((place / _STATE).read_text(encoding="utf-8"))
+            found[int(place.name.rpartition("-")[2])] = place
+        except (OSError, ValueError):
+            continue
+    return found[max(found)] if found else None
+
+
+def _read_curve(path: Path, upto: int) -> list[dict[str, float]]:
+    """The figures of the steps up to a checkpoint; what came after it is trained again."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows = []
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # what a killed run was writing
+        if row["step"] <= upto:
+            rows.append(row)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return rows
+
+
+def _cannot_write(place: Path, error: Exception) -> ModelError:
+    reason = getattr(error, "strerror", None) or (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return ModelError(f"{place} cannot be written ({reason}): free space or name another folder, then --resume.")

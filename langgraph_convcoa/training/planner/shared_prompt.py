@@ -1,0 +1,155 @@
+"""GRPO with each prompt read once: the completions of a group share its keys and values, in sampling and in the gradient.
+
+A plan's prompt is several times as long as the plan, so that reading it for every completion of a group would be most of a
+step. Log-probabilities and gradients are the same as without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import DynamicCache, DynamicLayer
+from trl import GRPOTrainer
+
+
+class SharedPromptTrainer(GRPOTrainer):  # type: ignore[misc]
+    """TRL's trainer, which reads a prompt that several completions have in common once.
+
+    On several processes, with gradient checkpointing, or with another sampler (vLLM), it is TRL's as it is.
+    """
+
+    @property
+    def shares(self) -> bool:
+        """Whether prompts are read once."""
+        several = self.accelerator.num_processes > 1
+        return not (several or self.args.gradient_checkpointing or self.use_vllm or self.use_transformers_continuous_batching)
+
+    def create_model_card(self, *_given: Any, **_named: Any) -> None:
+        """None at a checkpoint."""
+
+    def _generate_single_turn(self, *given: Any, **named: Any) -> Any:
+        with _reading_once(self.model) if self.shares else nullcontext():
+            return super()._generate_single_turn(*given, **named)
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        compute_aux_loss: bool = False,
+        **pictures: Any,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        end = input_ids.size(1) - logits_to_keep - 1
+        first, of_row = _distinct(input_ids[:, : end + 1], attention_mask[:, : end + 1])
+        whole = batch_size is None or batch_size >= len(input_ids)
+        if not self.shares or not whole or compute_aux_loss or len(first) == len(input_ids) or end < 1:
+            found: tuple[Tensor, Tensor | None, Tensor | None] = super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy, compute_aux_loss, **pictures
+            )
+            return found
+        cache = DynamicCache(config=model.config)
+        with self.accelerator.autocast():
+            model(
+                input_ids=input_ids[first, :end],
+                attention_mask=attention_mask[first, :end],
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+            cache.batch_select_indices(of_row)
+            # The last token of the prompt goes with the completion, whose first token it tells.
+            rest = input_ids[:, end:]
+            labels = rest.masked_fill(attention_mask[:, end:] == 0, -100)
+            outputs = model(
+                input_ids=rest, attention_mask=attention_mask, past_key_values=cache, labels=labels, fused_lm_head=True
+            )
+        entropies = outputs.entropy[:, -logits_to_keep:] if compute_entropy else None
+        return outputs.log_probs[:, -logits_to_keep:], entropies, None
+
+
+def _distinct(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The first row of each kind, and of each row which kind it is."""
+    kinds, of_row = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
+    places = torch.arange(len(ids), device=ids.device)
+    first = torch.full((len(kinds),), len(ids), device=ids.device).scatter_reduce(0, of_row, places, "amin")
+    return first, of_row
+
+
+@contextmanager
+def _reading_once(model: Any) -> Iterator[None]:
+    """Let a model's `generate` read equal prompts once."""
+    model.generate = partial(_generate, model, model.generate)
+    try:
+        yield
+    finally:
+        del model.generate
+
+
+def _generate(
+    model: Any,
+    generate: Callable[..., Tensor],
+    *,
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    generation_config: Any,
+    **more: Any,
+) -> Tensor:
+    cache = DynamicCache(config=model.config)
+    plain = all(type(layer) is DynamicLayer for layer in cache.layers)
+    if not plain or input_ids.size(1) < 2 or generation_config.max_new_tokens is None:
+        return generate(input_ids=input_ids, attention_mask=attention_mask, generation_config=generation_config, **more)
+    first, of_row = _distinct(input_ids, attention_mask)
+    seen = attention_mask[first, :-1]
+    model(
+        input_ids=input_ids[first, :-1],
+        attention_mask=seen,
+        position_ids=(seen.cumsum(-1) - 1).clamp(min=0),
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    room = generation_config.max_new_tokens + 1
+    held: list[Any] = cache.layers
+    cache.layers = [_Roomy(layer.keys, layer.values, of_row, room) for layer in held]
+    return generate(
+        input_ids=input_ids,
+        attention_mask=attention_mask,
+        past_key_values=cache,
+        generation_config=generation_config,
+        **more,
+    )
+
+
+class _Roomy(DynamicLayer):  # type: ignore[no-untyped-call]
+    """Keys and values with room for more, which need not be copied for each new token."""
+
+    def __init__(self, keys: Tensor, values: Tensor, of_row: Tensor, room: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.lazy_initialization(keys, values)
+        self._length = keys.size(-2)
+        self._rooms = [
+            torch.cat([held[of_row], held.new_zeros(len(of_row), held.size(1), room, held.size(3))], dim=-2)
+            for held in (keys, values)
+        ]
+        self._show()
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        more = key_states.size(-2)
+        for room, states in zip(self._rooms, (key_states, value_states), strict=True):
+            room[:, :, self._length : self._length + more] = states
+        self._length += more
+        self._show()
+        return self._show()
+
+    def _show(self) -> tuple[Tensor, Tensor]:
+        keys, values = (room[:, :, : self._length] for room in self._rooms)
+        self.keys, self.values = keys, values
+        return keys, values
