@@ -25,6 +25,7 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.graph.follow import GraphFollower
     from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower
+    from langgraph_convcoa.retrieval.searcher import Scoring
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 """Passages by their numbers in a view."""
@@ -66,6 +67,7 @@ class Asked(NamedTuple):
     filter: Filter | None = None
     lexical: bool = False  # Whether words count.
     readout: Vectors | None = None  # What trained weights multiply with windows in place of the states, (q, d).
+    scoring: Scoring | None = None  # How passages are scored, and which may be returned.
 
     def one(self, row: int) -> Asked:
         """One of the questions."""
@@ -157,6 +159,10 @@ class Corpus(Protocol):
         before, after = live[max(0, place - count) : place][::-1], live[place + 1 : place + 1 + count]
         return _until_gone(view, before.tolist()), _until_gone(view, after.tolist())
 
+    def certifies(self, view: View) -> bool:
+        """Whether the best passages of a view are certainly the best of the corpus."""
+        return self.complete
+
     @abstractmethod
     def add_documents(
         self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
@@ -182,6 +188,10 @@ class Corpus(Protocol):
 
     def compact(self) -> None:
         """Free the space of what was deleted, where it takes any."""
+        return
+
+    def close(self) -> None:
+        """End the processes and connections that it holds, where it holds any."""
         return
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:

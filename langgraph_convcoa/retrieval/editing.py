@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from langchain_core.documents import Document
 from langchain_core.indexing import DeleteResponse, DocumentIndex, UpsertResponse
@@ -131,6 +132,16 @@ class EditableRetriever(DocumentIndex):
     def get(self, ids: Sequence[str], /, **kwargs: Any) -> list[Document]:
         """`get_by_ids`, as LangChain's `DocumentIndex` names it."""
         return self.get_by_ids(ids)
+
+    def close(self) -> None:
+        """End the processes and connections that the corpus holds, where it holds any; `with` a retriever does it too."""
+        self.corpus.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
     def compact(self) -> None:
         """Free the space of deleted documents in an index on disk; in memory there is none to free."""

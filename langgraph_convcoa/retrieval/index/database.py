@@ -255,6 +255,11 @@ class Transaction:
                 found[name][2].append(key)
         return [*found.values()]
 
+    def names(self) -> Iterator[str]:
+        """The ids of documents and of their passages, some more than once."""
+        for pair in self._connection.execute("SELECT id, document FROM passages"):
+            yield from pair
+
     def counts(self) -> tuple[int, int]:
         """How many documents and passages there are."""
         documents, passages = self._connection.execute("SELECT count(DISTINCT document), count(*) FROM passages").fetchone()

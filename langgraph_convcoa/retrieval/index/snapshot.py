@@ -124,17 +124,7 @@ class Snapshot:
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Raise RetrievalError for an encoder that is not the one the index was built with."""
-        head = self.head
-        if _without_arithmetic(encoder.name) != _without_arithmetic(head.encoder):
-            raise RetrievalError(
-                f"The index {self.folder} was built with the encoder {head.encoder!r}, not {encoder.name!r}; "
-                "give the encoder that it was built with."
-            )
-        if encoder.dimension != head.dimension:
-            raise RetrievalError(
-                f"The encoder {encoder.name!r} gives vectors of length {encoder.dimension}, and the index {self.folder} "
-                f"holds vectors of length {head.dimension}; give the encoder that it was built with."
-            )
+        check_encoder(encoder, str(self.folder), self.head.encoder, self.head.dimension)
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers, with their windows; StaleSnapshot where one has been deleted since."""
@@ -188,6 +178,20 @@ class Snapshot:
                 raise damaged(self.folder, "its patterns and passages do not agree")
 
 
+def check_encoder(encoder: Encoder, folder: str, name: str, dimension: int) -> None:
+    """Raise RetrievalError for an encoder that is not that of this name, which an index was built with."""
+    if without_arithmetic(encoder.name) != without_arithmetic(name):
+        raise RetrievalError(
+            f"The index {folder} was built with the encoder {name!r}, not {encoder.name!r}; "
+            "give the encoder that it was built with."
+        )
+    if encoder.dimension != dimension:
+        raise RetrievalError(
+            f"The encoder {encoder.name!r} gives vectors of length {encoder.dimension}, and the index {folder} "
+            f"holds vectors of length {dimension}; give the encoder that it was built with."
+        )
+
+
 def rows_checksum(rows: npt.NDArray[Any], before: int = 0) -> int:
     """CRC-32 of rows, after what `before` is the checksum of."""
     return zlib.crc32(rows.reshape(-1).view(np.uint8).data, before)
@@ -212,6 +216,6 @@ def _mapped(file: Path, head: Head) -> npt.NDArray[Any]:
     return np.memmap(file, dtype=dtype, mode="r", shape=shape).view(np.ndarray)
 
 
-def _without_arithmetic(name: str) -> str:
+def without_arithmetic(name: str) -> str:
     """An encoder's name but for what it computes in: a machine may open and add to what another one built."""
     return re.sub(r"\|(?:float32|bfloat16|int8)\|", "|", name)

@@ -49,6 +49,15 @@ class Queries:
         """Whether there are weights."""
         return self.association is not None
 
+    def part(self, rows: slice) -> Queries:
+        """Some of them."""
+        return Queries(self.states[rows], self.readout[rows], None if self.association is None else self.association[rows])
+
+    def reach(self, passage_weight: float) -> npt.NDArray[np.float64]:
+        """The greatest score that each may have with patterns of length 1, (q,)."""
+        lengths = [np.linalg.norm(vectors.astype(np.float64), axis=1) for vectors in (self.states, self.readout)]
+        return np.asarray(passage_weight * lengths[0] + lengths[1])
+
 
 @dataclass(frozen=True, eq=False)
 class Terms:
@@ -60,26 +69,18 @@ class Terms:
     extra: Vectors | None  # (q, n), added to each passage's score.
 
 
-@dataclass(frozen=True, eq=False)
-class FirstPass:
-    """Bounds of all passages, and the products that they come from."""
-
-    bounds: Vectors  # No score is above its bound, (q, n); -infinity where not allowed.
-    products: Vectors | None  # <x, y_0> and b of every row, (N, q), of allowed blocks only; None for int8.
-
-
-def first_pass(patterns: Patterns, queries: Queries, terms: Terms, each: Each) -> FirstPass:
-    """Bound every score by w <x, y_0> + max_j b_j + extra.
+def first_pass(patterns: Patterns, queries: Queries, terms: Terms, each: Each) -> Vectors:
+    """Bound every score by w <x, y_0> + max_j b_j + extra, (q, n); -infinity where not allowed.
 
     int8 patterns are multiplied with int8 queries x^; the bound is then wider by |x - x^| (w |y_0| + max_j |y_j|).
     """
     task = (_Coarse if patterns.dtype == "int8" else _Full)(patterns, queries, terms)
     each(task.bound_block, task.blocks())
-    return FirstPass(task.bounds, task.products)
+    return task.bounds
 
 
 class _Full:
-    """Products in float32, kept for the exact scores."""
+    """Products in float32."""
 
     # A block's products stay in one core's cache: fewer rows a block the more queries there are.
     block_products, most_rows = 131_072, 16_384
@@ -88,14 +89,12 @@ class _Full:
         self.patterns, self.terms = patterns, terms
         self.count = len(queries.states)
         self.bounds = np.empty((self.count, patterns.n), dtype=np.float32)
-        self.products: Vectors | None = None
         self.extra = None if terms.extra is None else terms.extra.T
         self.denied = None if terms.allowed is None else ~terms.allowed
         self.scratch = Scratch()
         self._prepare(queries)
 
     def _prepare(self, queries: Queries) -> None:
-        self.products = np.empty((len(self.patterns.values), self.count), dtype=np.float32)
         self.readout = queries.readout
         self.states = queries.states if queries.trained else None
 
@@ -129,8 +128,8 @@ class _Full:
         self.bounds[:, a:b] = best.T
 
     def _multiply(self, start: int, stop: int, firsts: Numbers) -> tuple[Vectors, Vectors]:
-        assert self.products is not None
-        out, values = self.products[start:stop], self.patterns.values[start:stop]
+        values = self.patterns.values[start:stop]
+        out: Vectors = self.scratch.take("products", (len(values), self.count), np.float32)
         if self.count > _SINGLY:
             np.matmul(values, self.readout.T, out=out)
         else:
@@ -138,9 +137,7 @@ class _Full:
                 out[:, column] = values @ query
         if self.states is None:
             return out, out.take(firsts, axis=0)
-        whole: Vectors = values.take(firsts, axis=0) @ self.states.T
-        out[firsts] = whole
-        return out, whole
+        return out, values.take(firsts, axis=0) @ self.states.T
 
     def _combine(self, best: Vectors, whole: Vectors, a: int, b: int) -> Vectors:
         whole *= np.float32(self.terms.passage_weight)
@@ -149,7 +146,7 @@ class _Full:
 
 
 class _Coarse(_Full):
-    """Products of int8 with int8, not kept."""
+    """Products of int8 with int8."""
 
     # The products take so little time that starting each step of each block shows: larger blocks, in the cache of all cores.
     block_products, most_rows = 262_144, 131_072

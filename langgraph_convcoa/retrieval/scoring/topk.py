@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.scoring.bounds import FirstPass, Queries, Terms, first_pass
+from langgraph_convcoa.retrieval.scoring.bounds import Queries, Terms, first_pass
 from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns
 from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
@@ -29,7 +29,7 @@ _SHARE = 16
 _COPIED_BYTES = 16 * 2**20
 # So many sets at a time show their best bound first; only the sets of the best groups are compared one by one.
 _GROUP = 16
-# How far float32 may put a bound below a score.
+# How far float32 may put a bound below a score, relative to the lengths multiplied.
 _ROUNDING = 1e-6
 # How many products are laid out side by side at a time.
 _AT_ONCE = 2_000_000
@@ -51,7 +51,7 @@ class Ranking:
 
 def search(
     patterns: Patterns,
-    states: Vectors,
+    states: Vectors | Queries,
     *,
     k: int,
     beta: float = 10.0,
@@ -67,7 +67,9 @@ def search(
     scored in the order of their bounds until the k-th score is above every bound left. int8 patterns are first multiplied
     with the query rounded to int8, their bounds widened by what that can change, and the sets then scored without it.
 
-    Only passages that `allowed` (n,) names are returned; `extra` (q, n), such as BM25, is added to the scores.
+    Only passages that `allowed` (n,) names are returned; `extra` (q, n), such as BM25, is added to the scores. Queries that
+    were made of states by the weights may be given in place of both. A score depends on the passage and the query alone, to
+    the last bit, wherever and among whichever others the passage stands.
 
     Raises:
         InputError: k, beta or the weight is out of range.
@@ -83,24 +85,27 @@ def search(
         ([1], [1.6], True)
     """
     check_settings(k, beta, passage_weight)
-    states = np.ascontiguousarray(states, dtype=np.float32)
-    _check_arrays(patterns, states, allowed, extra, weights)
+    vectors = states.states if isinstance(states, Queries) else np.ascontiguousarray(states, dtype=np.float32)
+    _check_arrays(patterns, vectors, allowed, extra, weights)
     pool = patterns.n if allowed is None else int(allowed.sum())
     if pool == 0:
-        return [Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), True, 0) for _ in states]
+        return [Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), True, 0) for _ in vectors]
+    # Of all at once: what a row of a product is depends, in its last bit, on how many there are.
+    queries = states if isinstance(states, Queries) else Queries.of(vectors, weights)
     added = None if extra is None else np.ascontiguousarray(extra, dtype=np.float32)
     terms = Terms(beta, float(passage_weight), allowed, added)
     if allowed is not None and _few(patterns, pool):
         chosen = np.flatnonzero(allowed)
         terms = replace(terms, allowed=None, extra=None if terms.extra is None else terms.extra[:, chosen])
-        found = _search(patterns.select(chosen), Queries.of(states, weights), terms, k, pool)
+        found = _search(patterns.select(chosen), queries, terms, k, pool)
         return [replace(ranking, indices=chosen[ranking.indices]) for ranking in found]
     rankings: list[Ranking] = []
     budget = max(_PRODUCT_BYTES, patterns.values.nbytes // _SHARE)
     step = min(_QUERIES, max(1, budget // (4 * len(patterns.values))))
-    for start in range(0, len(states), step):
-        part = terms if terms.extra is None else replace(terms, extra=terms.extra[start : start + step])
-        rankings += _search(patterns, Queries.of(states[start : start + step], weights), part, k, pool)
+    for start in range(0, len(vectors), step):
+        rows = slice(start, start + step)
+        part = terms if terms.extra is None else replace(terms, extra=terms.extra[rows])
+        rankings += _search(patterns, queries.part(rows), part, k, pool)
     return rankings
 
 
@@ -157,10 +162,10 @@ def _few(patterns: Patterns, pool: int) -> bool:
 def _search(patterns: Patterns, queries: Queries, terms: Terms, k: int, pool: int) -> list[Ranking]:
     found: dict[int, Ranking] = {}
     with workers(parallel=patterns.values.size > _WORTH_THREADS) as each:
-        first = first_pass(patterns, queries, terms, each)
+        bounds = first_pass(patterns, queries, terms, each)
 
         def rank(which: Rows) -> None:
-            found.update(_rank(patterns, queries, terms, first, which, min(k, pool), pool))
+            found.update(_rank(patterns, queries, terms, bounds, which, min(k, pool), pool))
 
         numbers = np.arange(len(queries.states))
         each(rank, [numbers[start : start + _TOGETHER] for start in range(0, len(numbers), _TOGETHER)])
@@ -168,28 +173,28 @@ def _search(patterns: Patterns, queries: Queries, terms: Terms, k: int, pool: in
 
 
 def _rank(
-    patterns: Patterns, queries: Queries, terms: Terms, first: FirstPass, which: Rows, k: int, pool: int
+    patterns: Patterns, queries: Queries, terms: Terms, bounded: Vectors, which: Rows, k: int, pool: int
 ) -> dict[int, Ranking]:
     """Score sets in the order of their bounds until no bound left reaches the k-th score."""
     # Few more than k can be needed; rounded queries leave the bounds wider.
-    wanted = min(pool, 2 * k + 32 if first.products is None else k + k // 2 + 32)
+    wanted = min(pool, 2 * k + 32 if patterns.dtype == "int8" else k + k // 2 + 32)
     found: dict[int, Ranking] = {}
+    rounding = _ROUNDING * np.maximum(1.0, queries.reach(terms.passage_weight))
     while len(which):
-        chosen, bounds, left = _best(first.bounds[which], wanted)
+        chosen, bounds, left = _best(bounded[which], wanted)
         if wanted == pool:
             left[:] = -math.inf
         wide = np.repeat(which[:, None], chosen.shape[1], axis=1)
         scores = np.full(chosen.shape, -math.inf)
-        scores[:, :k] = _exact_scores(
-            patterns, queries, terms, first.products, wide[:, :k].ravel(), chosen[:, :k].ravel()
-        ).reshape(-1, k)
+        best = _exact_scores(patterns, queries, terms, wide[:, :k].ravel(), chosen[:, :k].ravel())
+        scores[:, :k] = best.reshape(-1, k)
         # The k-th score can only rise: of the rest, those matter whose bound is above it.
         least = scores[:, :k].min(axis=1)
-        least -= _ROUNDING * np.maximum(1.0, np.abs(least))
+        least -= rounding[which] * np.maximum(1.0, np.abs(least))
         more = bounds >= least[:, None]
         more[:, :k] = False
         if more.any():
-            scores[more] = _exact_scores(patterns, queries, terms, first.products, wide[more], chosen[more])
+            scores[more] = _exact_scores(patterns, queries, terms, wide[more], chosen[more])
         needed = k + more.sum(axis=1)
         # Equal scores in the order of the numbers.
         most = int(needed.max())
@@ -197,7 +202,7 @@ def _rank(
         last = np.take_along_axis(scores, order[:, -1:], axis=1)[:, 0]
         next_bound = np.concatenate([bounds, left[:, None]], axis=1)[np.arange(len(which)), needed]
         # Strictly above, so that rounding never decides between equal scores.
-        done = last > next_bound + _ROUNDING * np.maximum(1.0, np.abs(last))
+        done = last > next_bound + rounding[which] * np.maximum(1.0, np.abs(last))
         for place in np.flatnonzero(done):
             picks = order[place]
             found[int(which[place])] = Ranking(chosen[place][picks], scores[place][picks], True, int(needed[place]))
@@ -235,19 +240,17 @@ def _largest(values: Vectors, count: int) -> Rows:
     return np.take_along_axis(places, order, axis=1)
 
 
-def _exact_scores(
-    patterns: Patterns, queries: Queries, terms: Terms, products: Vectors | None, which: Rows, sets: Rows
-) -> npt.NDArray[np.float64]:
+def _exact_scores(patterns: Patterns, queries: Queries, terms: Terms, which: Rows, sets: Rows) -> npt.NDArray[np.float64]:
     """The second pass: w <x, y_0> + sum_j sparsemax(beta a)_j b_j + extra, of m pairs of a query and a passage.
 
-    The pairs of one query stand together. `products` are <x, y_0> and b of every row, (N, q), where the first pass kept them.
+    The pairs of one query stand together.
     """
     sizes = patterns.offsets[sets + 1] - patterns.offsets[sets]
     scores = np.empty(len(sets), dtype=np.float64)
     step = max(1, _AT_ONCE // int(sizes.max(initial=1)))
     for start in range(0, len(sets), step):
         part = slice(start, start + step)
-        scores[part] = _score(patterns, queries, terms, products, which[part], sets[part], sizes[part])
+        scores[part] = _score(patterns, queries, terms, which[part], sets[part], sizes[part])
     if terms.extra is not None:
         scores += terms.extra[which, sets]
     # A bound that is NaN comes before all others, so that such a set is always among those scored.
@@ -260,26 +263,21 @@ def _exact_scores(
 
 
 def _score(
-    patterns: Patterns, queries: Queries, terms: Terms, products: Vectors | None, which: Rows, sets: Rows, sizes: Rows
+    patterns: Patterns, queries: Queries, terms: Terms, which: Rows, sets: Rows, sizes: Rows
 ) -> npt.NDArray[np.float64]:
     columns = np.arange(int(sizes.max()))
     mask = columns < sizes[:, None]
-    # Places past a set's end repeat its first row, which is sure to have products.
-    rows = patterns.offsets[sets][:, None] + columns * mask
-    vectors = [] if products is not None else [queries.states, *([queries.readout] if queries.trained else [])]
-    if queries.association is not None:
-        vectors.append(queries.association)
-    tables = _recompute(patterns, vectors, rows, mask, which) if vectors else []
-    if products is not None:
-        tables.insert(0, products[rows, which[:, None]].astype(np.float64))
-    whole, association = tables[0][:, 0], tables[-1][:, 1:]
-    readout = tables[1 if products is None and queries.trained else 0][:, 1:]
+    rows = patterns.offsets[sets][:, None] + columns
+    vectors = [queries.states] if queries.association is None else [queries.states, queries.readout, queries.association]
+    tables = _products(patterns, vectors, rows, mask, which)
+    whole, readout, association = tables[0][:, 0], tables[len(vectors) > 1][:, 1:], tables[-1][:, 1:]
     weights = sparsemax(association, beta=terms.beta, mask=mask[:, 1:])
-    scores: npt.NDArray[np.float64] = terms.passage_weight * whole + (weights * readout).sum(axis=-1)
+    # One after another, so that the places of longer sets change nothing.
+    scores: npt.NDArray[np.float64] = terms.passage_weight * whole + (weights * readout).cumsum(axis=-1)[:, -1]
     return scores
 
 
-def _recompute(
+def _products(
     patterns: Patterns, vectors: list[Vectors], rows: Rows, mask: npt.NDArray[np.bool_], which: Rows
 ) -> list[npt.NDArray[np.float64]]:
     """Products of each pair's rows with its query's vectors, (m, rows); 0 where masked."""
@@ -302,4 +300,6 @@ def _row_products(patterns: Patterns, queries: Vectors, rows: Rows) -> npt.NDArr
     """Exact products of the stored patterns of some rows with queries (p, d): (len(rows), p)."""
     if patterns.scales is not None:
         return IntegerQueries.exact(queries).exact_products(patterns.values[rows], patterns.scales[rows])
-    return np.asarray(patterns.take(rows) @ queries.T, dtype=np.float64)
+    # Row by row: those of a matrix product depend, in their last bits, on where a row stands.
+    values = patterns.take(rows).astype(np.float64)
+    return np.stack([np.einsum("nd,d->n", values, query) for query in queries.astype(np.float64)], axis=1)

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa import HopfieldRetriever
-from langgraph_convcoa.retrieval.index.snapshot import _without_arithmetic
+from langgraph_convcoa.retrieval.index.snapshot import without_arithmetic
 
 TEXTS = ["The Hopfield network was described in 1982.", "Sparsemax was introduced in 2016."]
 
@@ -41,4 +41,4 @@ def test_an_index_moves_between_machines_with_and_without_bfloat16(
     ],
 )
 def test_only_the_arithmetic_may_differ(one: str, other: str, same: bool) -> None:
-    assert (_without_arithmetic(one) == _without_arithmetic(other)) is same
+    assert (without_arithmetic(one) == without_arithmetic(other)) is same

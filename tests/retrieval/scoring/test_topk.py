@@ -1,3 +1,4 @@
+import itertools
 import math
 import random
 
@@ -128,7 +129,8 @@ def test_bounds_of_int8_queries_are_never_below_those_of_the_stored_patterns():
         for block in task.blocks():
             task.bound_block(block)
     exact = decoded.values.astype(np.float64) @ states.T.astype(np.float64)
-    np.testing.assert_allclose(full.products, exact, atol=1e-6)
+    best = [exact[a] + exact[a + 1 : b].max(axis=0) for a, b in itertools.pairwise(decoded.offsets)]
+    np.testing.assert_allclose(full.bounds.T, best, atol=1e-6)
     gap = coarse.bounds - full.bounds
     assert gap.min() >= 0
     assert gap.max() < 0.1
@@ -202,8 +204,27 @@ def test_threads_and_blocks_change_nothing(monkeypatch):
         found = search(patterns, states, k=30)
         for one, other in zip(expected, found, strict=True):
             np.testing.assert_array_equal(one.indices, other.indices)
-            np.testing.assert_allclose(one.scores, other.scores, atol=1e-6)
+            np.testing.assert_array_equal(one.scores, other.scores)
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("dtype", PATTERN_TYPES)
+def test_a_score_is_that_of_the_passage_wherever_it_stands(dtype, trained):
+    rng = np.random.default_rng(7)
+    patterns, states = make_patterns(rng, 700, 384, 12, dtype=dtype), unit(rng.standard_normal((3, 384)))
+    weights = make_weights(rng, 384) if trained else None
+    queries = scoring_bounds.Queries.of(states, weights)
+    everything = search(patterns, queries, k=700)
+    for size in (1, 2, 3, 50, 699):
+        some = rng.permutation(700)[:size]
+        for ranking, full in zip(search(patterns.select(some), queries, k=size), everything, strict=True):
+            scores = dict(zip(full.indices.tolist(), full.scores.tolist(), strict=True))
+            assert [scores[number] for number in some[ranking.indices].tolist()] == ranking.scores.tolist()
+        (alone,) = search(patterns.select(some), queries.part(slice(1, 2)), k=1)
+        assert alone.scores[0] == max(
+            score for index, score in zip(everything[1].indices, everything[1].scores, strict=True) if index in some
+        )
 
 
 @pytest.mark.parametrize("share", [0.005, 0.5])
