@@ -53,7 +53,6 @@ def train_planner(
         _turn("NAME", 'Writes the second call: "extractive" (no model), "base" (--model as it is) or a chat model.'),
     ] = "extractive",
     base_url: BaseUrl = None,
-    sample: Annotated[int | None, _turn("N", "Questions of each data set, the first; all by default.", min=1)] = None,
     weights: Annotated[
         str,
         _reward("A=X,B=Y", "Other weights than the paper's: of final, kept, hallucinated, retrieval, malformed."),
@@ -134,7 +133,7 @@ def train_planner(
     told = command_line(ctx, "train-planner", data, out)
     job = PlannerJob(out, resume=resume, logs=logs, command=told, notify=lambda line: errors.out(line))
     job.check()
-    queries, retriever = _turns(data, sample, docs, index)
+    queries, retriever = _turns(data, docs, index)
     context: dict[str, Any] = {} if evidence else dict(PAPER_FORM)
     if k is not None:
         context["k"] = k
@@ -143,9 +142,7 @@ def train_planner(
     _report(out, curve, as_json)
 
 
-def _turns(
-    data: list[Path], sample: int | None, docs: str | None, index: Path | None
-) -> tuple[list[Query], HopfieldRetriever]:
+def _turns(data: list[Path], docs: str | None, index: Path | None) -> tuple[list[Query], HopfieldRetriever]:
     """The turns of the training parts, and what is searched: the data's own passages where no documents are named."""
     from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retriever
     from langgraph_convcoa.datasets.read import load_dataset
@@ -157,7 +154,7 @@ def _turns(
     passages: dict[str, Document] = {}
     for path in data:
         dataset = split_part(load_dataset(path, passages="required" if own else "optional"), "train").dataset
-        queries += dataset.queries[:sample]
+        queries += dataset.queries
         passages |= {str(document.id): document for document in dataset.corpus}
     if own:
         return queries, HopfieldRetriever.from_documents(list(passages.values()), cache=open_cache(), progress=True)

@@ -6,12 +6,14 @@ import asyncio
 import json
 import logging
 import math
+import random
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
@@ -25,6 +27,7 @@ _log = logging.getLogger(__name__)
 CONFIG, CURVE = "planner.json", "training.jsonl"
 FORMAT, VERSION = "langgraph_convcoa planner", 1
 _STATE = "trainer_state.json"
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -113,10 +116,9 @@ class PlannerJob:
                 f"{self.unfinished} holds an unfinished training: resume it (--resume), or delete it to start again."
             )
         try:
-            self.unfinished.mkdir(parents=True, exist_ok=True)
-            probe = self.unfinished / ".probe"
-            probe.touch()
-            probe.unlink()
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.out.parent):
+                pass
         except OSError as error:
             raise ModelError(
                 f"The planner cannot be written to {self.out} ({error.strerror}): name another folder."
@@ -133,7 +135,8 @@ def train_planner(
     """Train the planner of a graph on whole turns, and save it where the job says.
 
     Args:
-        queries: The turns, each with the data's earlier turns as its history; those without a known answer are left out.
+        queries: The turns, each with the data's earlier turns as its history; those without a known answer are left out. Where
+            there are more than are trained on, as many as needed are drawn.
         environment: Plays and rewards the plans.
         model: A causal language model with a chat template, by name or folder; it is not changed. "smollm2" is the small one
             that ships as a package.
@@ -150,18 +153,40 @@ def train_planner(
         KeyboardInterrupt: Ctrl-C, after the step under way and its checkpoint.
     """
     chosen = settings or PlannerTraining()
-    job.check()
     turns = playable(queries)
+    from accelerate import PartialState
+
+    processes = PartialState()
+    wanted = chosen.steps * chosen.questions * processes.num_processes
+    if wanted < len(turns):
+        turns = _order(turns, wanted, chosen.seed)
+    if processes.is_main_process:
+        job.check()
+        _prepare(job, _told(model, chosen, turns, environment, job))
+    processes.wait_for_everyone()
+    # All epochs as one, in an order of our own: TRL draws that of each epoch anew, which a resumed training would begin again.
+    rows = _order(asyncio.run(_rows(environment, turns)), wanted, chosen.seed)
+    return _Run(environment, turns, chosen, job).go(rows, model)
+
+
+def _order(items: Sequence[_Item], wanted: int, seed: int) -> list[_Item]:
+    """So many items, all of them in an order that is drawn before any is there again."""
+    draws = random.Random(seed)  # noqa: S311 - a draw, not a secret
+    order: list[_Item] = []
+    while len(order) < wanted:
+        order += draws.sample(items, len(items))
+    return order[:wanted]
+
+
+def _prepare(job: PlannerJob, told: dict[str, Any]) -> None:
+    """The folder of the unfinished training: as it is where it is resumed, else new."""
     if job.resume and _last_checkpoint(job.unfinished) is not None:
-        _check_same(job.unfinished / CONFIG, _told(model, chosen, turns, environment, job))
-    else:
-        # Of a folder without a whole checkpoint nothing can be resumed.
-        shutil.rmtree(job.unfinished)
-        job.unfinished.mkdir()
-        (job.unfinished / CONFIG).write_text(json.dumps(_told(model, chosen, turns, environment, job)), encoding="utf-8")
-    rows = asyncio.run(_rows(environment, turns))
-    run = _Run(environment, turns, chosen, job)
-    return run.go(rows, model)
+        _check_same(job.unfinished / CONFIG, told)
+        return
+    # Of a folder without a whole checkpoint nothing can be resumed.
+    shutil.rmtree(job.unfinished, ignore_errors=True)
+    job.unfinished.mkdir()
+    (job.unfinished / CONFIG).write_text(json.dumps(told), encoding="utf-8")
 
 
 async def _rows(environment: Environment, turns: Sequence[Query]) -> list[dict[str, Any]]:
@@ -177,17 +202,18 @@ class _Run:
     def __init__(self, environment: Environment, turns: Sequence[Query], settings: PlannerTraining, job: PlannerJob) -> None:
         self.environment, self.turns, self.settings, self.job = environment, turns, settings, job
         self.curve: list[dict[str, float]] = []
-        self.lost: Exception | None = None
 
     def go(self, rows: list[dict[str, Any]], model: str | Path) -> list[dict[str, float]]:
         import torch
         from datasets import Dataset
-        from transformers import PrinterCallback
+        from transformers import PrinterCallback, set_seed
 
         from langgraph_convcoa.training.planner.shared_prompt import SharedPromptTrainer
 
         cuda = torch.cuda.is_available()
         policy, tokenizer = load_base(model, dtype="auto" if cuda else "float32")
+        # TRL draws the adapter before it sets its own seed.
+        set_seed(self.settings.seed)
         with interruptions() as interrupted:
             trainer = SharedPromptTrainer(
                 model=policy,
@@ -330,6 +356,7 @@ def _arguments(settings: PlannerTraining, job: PlannerJob, cuda: bool) -> Any:
         logging_steps=1,
         report_to="none",
         disable_tqdm=True,
+        shuffle_dataset=False,
         use_cpu=not cuda,
         seed=settings.seed,
         data_seed=settings.seed,

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from trl import GRPOTrainer
 
@@ -47,32 +48,42 @@ class SharedPromptTrainer(GRPOTrainer):  # type: ignore[misc]
         compute_aux_loss: bool = False,
         **pictures: Any,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        end = input_ids.size(1) - logits_to_keep - 1
-        first, of_row = _distinct(input_ids[:, : end + 1], attention_mask[:, : end + 1])
+        prompt = input_ids.size(1) - logits_to_keep
+        first, of_row = _distinct(input_ids[:, :prompt], attention_mask[:, :prompt])
         whole = batch_size is None or batch_size >= len(input_ids)
-        if not self.shares or not whole or compute_aux_loss or len(first) == len(input_ids) or end < 1:
+        if not self.shares or not whole or compute_aux_loss or len(first) == len(input_ids):
             found: tuple[Tensor, Tensor | None, Tensor | None] = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy, compute_aux_loss, **pictures
             )
             return found
-        cache = DynamicCache(config=model.config)
+        logs: list[Tensor] = []
+        entropies: list[Tensor] = []
+        places = [(of_row == kind).nonzero().flatten() for kind in range(len(first))]
         with self.accelerator.autocast():
-            model(
-                input_ids=input_ids[first, :end],
-                attention_mask=attention_mask[first, :end],
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            )
-            cache.batch_select_indices(of_row)
-            # The last token of the prompt goes with the completion, whose first token it tells.
-            rest = input_ids[:, end:]
-            labels = rest.masked_fill(attention_mask[:, end:] == 0, -100)
-            outputs = model(
-                input_ids=rest, attention_mask=attention_mask, past_key_values=cache, labels=labels, fused_lm_head=True
-            )
-        entropies = outputs.entropy[:, -logits_to_keep:] if compute_entropy else None
-        return outputs.log_probs[:, -logits_to_keep:], entropies, None
+            for rows in places:
+                outputs = _of_group(model, input_ids[rows], attention_mask[rows], prompt)
+                # What is left out behind the longest completion of a group is padding.
+                missing = (0, logits_to_keep - outputs.log_probs.size(1))
+                logs.append(functional.pad(outputs.log_probs, missing))
+                if compute_entropy:
+                    entropies.append(functional.pad(outputs.entropy, missing))
+        back = torch.cat(places).argsort()
+        return torch.cat(logs)[back], torch.cat(entropies)[back] if compute_entropy else None, None
+
+
+def _of_group(model: Any, ids: Tensor, mask: Tensor, prompt: int) -> Any:
+    """What the fused head tells of each completion of one prompt, up to the longest, all in the gradient."""
+    begin = int(mask[0, :prompt].argmax())
+    end = prompt + int(mask[:, prompt:].sum(1).max())
+    ids, mask = ids[:, begin:end], mask[:, begin:end]
+    # The last token of the prompt goes with the completion, whose first token it tells.
+    known = prompt - begin - 1
+    cache = DynamicCache(config=model.config)
+    if known:
+        model(input_ids=ids[:1, :known], past_key_values=cache, use_cache=True, logits_to_keep=1)
+        cache.batch_repeat_interleave(len(ids))
+    labels = ids[:, known:].masked_fill(mask[:, known:] == 0, -100)
+    return model(input_ids=ids[:, known:], attention_mask=mask, past_key_values=cache, labels=labels, fused_lm_head=True)
 
 
 def _distinct(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
