@@ -35,16 +35,19 @@ def open_retriever(
     chosen: dict[str, Any] = {} if graph is None else {"graph": graph}
     from langgraph_convcoa.retrieval.documents.load import load_documents
     from langgraph_convcoa.retrieval.index.database import is_index
+    from langgraph_convcoa.retrieval.shards.names import is_sharded
 
     documents = None
     if is_web(docs):
         documents = list(web_documents(docs, max_bytes=int(max_mb * 1e6), cache=cache, progress=progress))
-    elif not is_index(docs):
+    elif not is_index(docs) and not is_sharded(docs):
         documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
     # After the documents, since it takes seconds that a wrong path should not.
     from langgraph_convcoa.retrieval.progress import LongWork
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
+    if documents is None and not is_index(docs):
+        return HopfieldRetriever.from_shards(docs, k=k, **chosen)
     if documents is None:
         return HopfieldRetriever.from_pretrained(docs, k=k, **chosen)
     store = open_cache() if cache else None
@@ -74,8 +77,9 @@ def documents_of(docs: str | None, index: Path | None) -> str:
     if docs:
         raise InputError("--docs and --index cannot be used together: give the documents, or an index of them")
     from langgraph_convcoa.retrieval.index.database import is_index
+    from langgraph_convcoa.retrieval.shards.names import is_sharded
 
-    if not is_index(index):
+    if not is_index(index) and not is_sharded(index):
         raise InputError(f"{index} holds no index: make one with convcoa index PATH --out {index}")
     return str(index)
 

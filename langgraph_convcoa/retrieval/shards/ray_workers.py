@@ -38,14 +38,19 @@ class RayWorkers:
         if not self._mine:
             return
         # Without them it would listen on every interface.
-        own = {"_node_ip_address": "127.0.0.1", "include_dashboard": False} if self.local else {"address": address}
+        own = (
+            {"address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False}
+            if self.local
+            else {"address": address}
+        )
         before = {name: os.environ.get(name) for name in _QUIET}
         os.environ.update({name: value for name, value in _QUIET.items() if before[name] is None})
         try:
             self.ray.init(**own, log_to_driver=False, logging_level="error", namespace="langgraph_convcoa")
         except Exception as error:
+            self.ray.shutdown()
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-            raise RetrievalError(f"Ray cannot be used at {address or 'this machine'}: {reason}.") from error
+            raise RetrievalError(f"Ray cannot be used at {address or 'this machine'}: {reason.rstrip('.')}.") from error
         finally:
             for name, value in before.items():
                 if value is None:

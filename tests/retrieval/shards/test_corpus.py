@@ -13,8 +13,8 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.shards.choice import is_sharded, shard_folders, shard_path
 from langgraph_convcoa.retrieval.shards.corpus import ShardedCorpus
+from langgraph_convcoa.retrieval.shards.names import is_sharded, shard_folders, shard_path
 from langgraph_convcoa.retrieval.shards.workers import ShardError
 from tests.retrieval.conftest import BagOfWords
 from tests.retrieval.shards.local import LocalWorker, make_documents, whole
