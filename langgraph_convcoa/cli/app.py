@@ -33,11 +33,13 @@ _COMMANDS = (
     "index",
     "train",
     "train-reader",
+    "warm-start",
     "train-planner",
     "evaluate",
     "bench",
     "threads",
 )
+_FOLDERS = {"warm-start": "planner.", "train-planner": "planner."}
 # A garbage collection after so many new objects: with 700, as is usual, a command would spend a fifth of its start on them.
 _NEW_OBJECTS = 50_000
 
@@ -105,7 +107,7 @@ app = typer.Typer(
 def _command(name: str) -> Any:
     """A command, or a group of them, from the module of its name."""
     home = name.replace("-", "_")
-    module = import_module(f"langgraph_convcoa.cli.{home}")
+    module = import_module(f"langgraph_convcoa.cli.{_FOLDERS.get(name, '')}{home}")
     if (commands := getattr(module, "app", None)) is not None:
         group = get_group(commands)
         group.name = name

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from langchain_core.documents import Document
     from langchain_core.messages import BaseMessage
 
+    from langgraph_convcoa.datasets.queries import Dataset
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
     from langgraph_convcoa.retrieval.progress import Progress
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -53,6 +54,17 @@ def open_retriever(
     store = open_cache() if cache else None
     advice = LongWork(f"This takes over a minute. To ask again without it: convcoa index {docs} --out DIR")
     return HopfieldRetriever.from_documents(documents, k=k, cache=store, progress=advice if progress else False, **chosen)
+
+
+def searched(dataset: Dataset, docs: str | None, index: Path | None, *, cache: bool = True) -> HopfieldRetriever:
+    """What a data set's questions are looked up in: the documents or the index that is named, else its own passages."""
+    if path := documents_of(docs, index):
+        return open_retriever(path, cache=cache, progress=True)
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+    if not dataset.corpus:
+        raise InputError(f"{dataset.name} has no passages to search: name documents with --docs, or an index with --index")
+    return HopfieldRetriever.from_documents(dataset.corpus, cache=open_cache() if cache else None, progress=True)
 
 
 def is_web(source: str) -> bool:

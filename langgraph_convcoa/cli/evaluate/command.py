@@ -1,6 +1,6 @@
 """`convcoa evaluate`: the measurements of retrieval, costs, verification and memory.
 
-`qa` has those of answers, `reader` those of graph readers, `blind` people's judgements of them.
+`qa` has those of answers, `reader` those of graph readers, `planner` those of planners, `blind` people's judgements of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import typer
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
 from langgraph_convcoa.cli.evaluate.blind import blind, blind_score
+from langgraph_convcoa.cli.evaluate.planner import planner
 from langgraph_convcoa.cli.evaluate.qa import METHODS_HELP, qa
 from langgraph_convcoa.cli.evaluate.reader import reader
 from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, names_of, option
@@ -120,6 +121,7 @@ def retrieval(
 app.command(epilog=RETRIEVAL_HELP)(retrieval)
 app.command(epilog=METHODS_HELP)(qa)
 app.command()(reader)
+app.command()(planner)
 app.command()(blind)
 app.command("blind-score")(blind_score)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -193,6 +194,22 @@ class RunFolder:
 
     def _unwritable(self, error: OSError) -> InputError:
         return InputError(f"the run cannot be kept in {self.path} ({error.strerror or error}): name another folder with --out")
+
+
+def read_run(path: str | Path) -> tuple[list[Answered], list[str]]:
+    """The answers of a run, and the texts of the model's replies; nothing is written. InputError where there is no run."""
+    place = Path(path)
+    try:
+        lines = (place / _ANSWERS).read_text(encoding="utf-8").splitlines()
+        answers = [Answered.from_dict(json.loads(line)) for line in lines]
+        if not (place / _REPLIES).is_file():
+            raise ValueError(f"it has no {_REPLIES}")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(
+            f"{place} holds no run of convcoa evaluate qa ({_first_line(error)}): name a run's folder."
+        ) from error
+    with closing(ReplyCache(place / _REPLIES)) as replies:
+        return answers, list(replies.texts())
 
 
 def _first_line(error: Exception) -> str:

@@ -7,7 +7,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,6 +66,15 @@ class ReplyCache(BaseCache):
         """How many replies there are."""
         with self._lock:
             return int(self._file.execute("SELECT count(*) FROM replies").fetchone()[0])
+
+    def texts(self) -> Iterator[str]:
+        """What the model wrote, reply by reply; of one that is a tool call its arguments."""
+        with self._lock:
+            rows = self._file.execute("SELECT reply FROM replies ORDER BY came").fetchall()
+        for (reply,) in rows:
+            for message in messages_from_dict(json.loads(reply)):
+                calls = message.tool_calls if isinstance(message, AIMessage) else []
+                yield message.text or (json.dumps(calls[0]["args"], ensure_ascii=False) if calls else "")
 
     def close(self) -> None:
         """Close the file."""

@@ -201,17 +201,24 @@ async def turn_reward(
         InputError: No reference is known, or a judge or a further reward gives no finite number.
     """
     settings = settings or RewardSettings()
-    if not any(reference.strip() for reference in references):
-        raise InputError(f"No answer to {question[:80]!r} is known, so that R_final means nothing: leave the question out.")
-    answer = output["answer"]
-    if callable(settings.match):
-        matched = await _number(settings.match(question, answer, references), "the judge")
-    else:
-        matched = match_of(answer, references, settings.match, settings.least_f1)
+    matched = await answer_matches(output["answer"], question, references, settings)
     own = 0.0
     if settings.own is not None:
         own = await _number(settings.own(plan, output, references), "the further reward")
     return reward_of(plan, output, matched, settings, own=own)
+
+
+async def answer_matches(answer: str, question: str, references: Sequence[str], settings: RewardSettings) -> float:
+    """How well an answer matches by what the settings say, in [0, 1].
+
+    Raises:
+        InputError: No reference is known, or a judge gives no finite number.
+    """
+    if not any(reference.strip() for reference in references):
+        raise InputError(f"No answer to {question[:80]!r} is known, so that R_final means nothing: leave the question out.")
+    if callable(settings.match):
+        return await _number(settings.match(question, answer, references), "the judge")
+    return match_of(answer, references, settings.match, settings.least_f1)
 
 
 def match_of(answer: str, references: Sequence[str], match: Match = "cover_em", least_f1: float = 0.5) -> float:
