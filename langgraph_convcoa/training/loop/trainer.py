@@ -148,7 +148,7 @@ class _Run(Generic[Module, Item]):
     given_device: str | torch.device | None
 
     def __post_init__(self) -> None:
-        self.processes = _processes()
+        self.processes = processes_of_training()
         self.device = self.processes.device if self.given_device is None else torch.device(self.given_device)
         self.module = self.module.to(self.device)
         self.optimizer = _optimizer(self.module, self.settings, self.rates)
@@ -263,7 +263,8 @@ def _optimizer(module: nn.Module, settings: TrainingSettings, rates: Mapping[str
     )
 
 
-def _processes() -> PartialState:
+def processes_of_training() -> PartialState:
+    """The processes that train together, one where `accelerate launch` started none; RetrievalError without accelerate."""
     try:
         from accelerate import PartialState
         from accelerate.utils import parse_flag_from_env

@@ -18,16 +18,16 @@ _ADAPTER = "adapter_config.json"
 _PAD = "<|endoftext|>"
 
 
-def package(name: str) -> Any:
-    """A package of the extra `grpo`.
+def require(*packages: str) -> None:
+    """Raise ModelError where a package of the extra `grpo` is not installed; none is imported."""
+    if missing := [name for name in packages if find_spec(name) is None]:
+        raise ModelError(f'Training a planner needs {missing[0]}: pip install "langgraph-convcoa[grpo]".')
 
-    Raises:
-        ModelError: It is not installed.
-    """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ModelError(f'Training a planner needs {name} ({error}): pip install "langgraph-convcoa[grpo]".') from error
+
+def package(name: str) -> Any:
+    """A package of the extra `grpo`, imported; ModelError where it is not installed."""
+    require(name)
+    return import_module(name)
 
 
 def is_adapter(folder: str | Path) -> bool:

@@ -19,7 +19,8 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.training.loop.interruption import interruptions
-from langgraph_convcoa.training.planner.base_model import load_base, package
+from langgraph_convcoa.training.loop.trainer import processes_of_training
+from langgraph_convcoa.training.planner.base_model import load_base, require
 from langgraph_convcoa.training.planner.reward import mean_figures
 from langgraph_convcoa.training.planner.turn import Environment, playable
 
@@ -103,10 +104,10 @@ class PlannerJob:
 
     def check(self) -> None:
         """Check before anything is loaded: the packages, the planner's place, and what unfinished training is there."""
-        for name in ("trl", "peft", "accelerate", "datasets"):
-            package(name)
-        if self.logs is not None:
-            package("tensorboard")
+        require("trl", "peft", "accelerate", "datasets", *(["tensorboard"] if self.logs is not None else []))
+        if not processes_of_training().is_main_process:
+            # What the first process has made by now is no unfinished training.
+            return
         if self.out.exists() and not self.out.is_dir():
             raise ModelError(f"A planner cannot be written to {self.out}: name a folder for it.")
         if self.out.is_dir() and any(self.out.iterdir()) and not (self.out / CONFIG).is_file():
@@ -154,14 +155,12 @@ def train_planner(
     """
     chosen = settings or PlannerTraining()
     turns = playable(queries)
-    from accelerate import PartialState
-
-    processes = PartialState()
+    processes = processes_of_training()
     wanted = chosen.steps * chosen.questions * processes.num_processes
     if wanted < len(turns):
         turns = _order(turns, wanted, chosen.seed)
+    job.check()
     if processes.is_main_process:
-        job.check()
         _prepare(job, _told(model, chosen, turns, environment, job))
     processes.wait_for_everyone()
     # All epochs as one, in an order of our own: TRL draws that of each epoch anew, which a resumed training would begin again.

@@ -35,14 +35,15 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_a_model_that_cannot_be_asked_is_told(tmp_path: Path, adapter: Path) -> None:
+def test_a_model_that_cannot_be_asked_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no chat template"):
         load_base(tiny_policy(tmp_path / "plain", chat=False))
     with pytest.raises(ModelError, match="from the folder"):
         (tmp_path / "empty").mkdir()
         load_base(tmp_path / "empty")
+    (tmp_path / "empty" / "adapter_config.json").touch()
     with pytest.raises(InputError, match="merge it first"):
-        load_base(adapter)
+        load_base(tmp_path / "empty")
     with pytest.raises(InputError, match="holds no adapter"):
         merge_planner(tmp_path / "plain", tmp_path / "out")
 
@@ -53,6 +54,7 @@ def test_smollm2_that_is_not_installed_says_what_to_install(tmp_path: Path, monk
         local_smollm2(tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_a_merged_model_says_what_the_adapter_says(base: Path, adapter: Path, tmp_path: Path) -> None:
     from peft import PeftModel
 
@@ -68,6 +70,7 @@ def test_a_merged_model_says_what_the_adapter_says(base: Path, adapter: Path, tm
     assert tokenizer.chat_template
 
 
+@pytest.mark.slow
 def test_a_graph_takes_an_adapter_of_a_local_model(base: Path, adapter: Path, tmp_path: Path) -> None:
     plain, adapted = (load_chat_model(f"huggingface:{base}", adapter=one, max_new_tokens=1) for one in (None, adapter))
     one, other = (dict(model.llm.pipeline.model.named_parameters()) for model in (plain, adapted))  # type: ignore[attr-defined]
@@ -81,6 +84,7 @@ def test_a_graph_takes_an_adapter_of_a_local_model(base: Path, adapter: Path, tm
         build_graph(adapter=adapter, retriever=Library())
 
 
+@pytest.mark.slow
 def test_the_beginning_that_a_template_writes_is_not_written_twice(base: Path, tmp_path: Path) -> None:
     """Llama's tokenizers put a token in front of each text, and its template has that token too."""
     from tokenizers.processors import TemplateProcessing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,9 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return found
 
 
-def test_what_cannot_be_trained_with_is_told(base: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_trained_with_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no question with an answer"):
-        train_planner([Query("1", "Why?")], Letters(), base, PlannerJob(tmp_path / "out"))
+        train_planner([Query("1", "Why?")], Letters(), "a model", PlannerJob(tmp_path / "out"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").touch()
     with pytest.raises(ModelError, match="holds other files"):
@@ -106,16 +107,25 @@ def test_a_toy_policy_learns_the_plan_that_earns_more(base: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_training_that_was_killed_ends_with_the_weights_of_one_that_was_not(base: Path, tmp_path: Path) -> None:
+def test_a_training_that_was_stopped_and_killed_ends_with_the_weights_of_one_that_was_not(base: Path, tmp_path: Path) -> None:
+    def stopped(line: str) -> None:
+        if line.startswith("step 1 "):
+            signal.raise_signal(signal.SIGINT)
+
     def killed(line: str) -> None:
-        if line.startswith("step 3 "):
+        if line.startswith("step 5 "):
             raise KeyboardInterrupt
 
-    run(base, tmp_path / "whole", steps=4, checkpoint_every=2)
+    few: dict[str, Any] = {"steps": 6, "checkpoint_every": 4}
+    run(base, tmp_path / "whole", **few)
     with pytest.raises(KeyboardInterrupt):
-        run(base, tmp_path / "out", steps=4, checkpoint_every=2, notify=killed)
-    curve = run(base, tmp_path / "out", steps=4, checkpoint_every=2, resume=True)
-    assert [row["step"] for row in curve] == [1, 2, 3, 4]
+        run(base, tmp_path / "out", **few, notify=stopped)
+    # Ctrl-C is heeded at the end of the step under way, with a checkpoint.
+    assert [place.name for place in (tmp_path / "out.training").glob("checkpoint-*")] == ["checkpoint-2"]
+    with pytest.raises(KeyboardInterrupt):
+        run(base, tmp_path / "out", **few, notify=killed, resume=True)
+    curve = run(base, tmp_path / "out", **few, resume=True)
+    assert [row["step"] for row in curve] == [1, 2, 3, 4, 5, 6]
     one, other = weights(tmp_path / "whole"), weights(tmp_path / "out")
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -141,7 +151,8 @@ def test_the_prompt_that_is_trained_on_is_the_one_that_runs(
 
     monkeypatch.setattr(SharedPromptTrainer, "_generate_single_turn", seen)
     # Plans are so short that the graph's own environment finds each malformed: all groups are equal.
-    curve = run(base, tmp_path / "out", Environment(Library()), steps=1)
+    curve = run(base, tmp_path / "out", Environment(Library()), steps=1, logs=tmp_path / "logs")
+    assert len(list((tmp_path / "logs").glob("events.*"))) == 1
     assert curve[0]["turn/malformed"] == curve[0]["frac_reward_zero_std"] == 1
     assert curve[0]["reward"] == -2
     assert not any(bool(value.any()) for name, value in weights(tmp_path / "out").items() if "lora_B" in name)
