@@ -169,3 +169,43 @@ def question(
     from langgraph_convcoa.evaluation.bench.question import bench_question
 
     print_report(bench_question(passages, turns=turns, runs=runs, commands=commands, progress=True), as_json)
+
+
+@app.command()
+def engine(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Folder of queries.jsonl and corpus.jsonl.")],
+    to: Annotated[str, option("URL", "The engine, with a collection that is made for this.")],
+    candidates: Annotated[str, option("N,M", "Numbers of candidates that are compared.")] = "25,50,100,200",
+    split: Annotated[str | None, option("NAME", "Only queries of this split.")] = None,
+    questions: Annotated[int | None, option("N", "Only the first N questions.", min=1)] = None,
+    distractors: Annotated[str | None, option("FILE:N", "More passages to search: the first N of a corpus file.")] = None,
+    as_json: AsJson = False,
+    no_cache: NoCache = False,
+) -> None:
+    """Compare the rankings of an engine with those of the exact search over the same passages, which it is given first.
+
+    With `exact=0` in the address, few passages are found by the engine's HNSW index as well.
+
+    [bold]Examples[/bold]
+      convcoa bench engine data/mtrag --to "postgresql://localhost/docs?collection=compared&exact=0"
+      convcoa bench engine data/squad2 --split dev --questions 500 --to "postgresql://localhost/docs?collection=compared"
+    """
+    from langgraph_convcoa.cli.documents import open_cache
+    from langgraph_convcoa.datasets.passages import load_distractors
+    from langgraph_convcoa.datasets.read import load_dataset
+    from langgraph_convcoa.evaluation.bench.engine import compare_engine
+    from langgraph_convcoa.retrieval.engine.choose import open_engine
+
+    numbers = names_of(candidates)
+    if not all(number.isdecimal() for number in numbers):
+        raise InputError(f"--candidates takes whole numbers, not {candidates!r}.")
+    report = compare_engine(
+        load_dataset(data, split=split),
+        open_engine(to),
+        candidates=[int(number) for number in numbers],
+        questions=questions,
+        distractors=load_distractors(distractors) if distractors else (),
+        cache=None if no_cache else open_cache(),
+        progress=True,
+    )
+    print_report(report, as_json)

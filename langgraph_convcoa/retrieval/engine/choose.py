@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from langgraph_convcoa.errors import InputError
@@ -10,6 +11,7 @@ from langgraph_convcoa.retrieval.engine.base import Engine
 SCHEMES = ("postgresql", "postgres")
 """Schemes of addresses of engines."""
 
+_OURS = ("collection", "tenant", "exact", "build_memory")
 _FORM = "postgresql://user@host:5432/database?collection=NAME&tenant=NAME"
 
 
@@ -27,7 +29,8 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
     """The engine that an address names; nothing is asked of its server yet.
 
     Args:
-        address: postgresql://user@host:5432/database, with `collection` and `tenant` among what stands behind a question mark.
+        address: postgresql://user@host:5432/database, with `collection`, `tenant` and what else of `PostgresEngine` differs
+            (`exact`, `build_memory`) behind a question mark.
         collection: In place of the address's.
         tenant: In place of the address's; "default" where neither says.
         timeout: Seconds until an answer, or an error.
@@ -48,7 +51,7 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
     except ValueError:
         # What is malformed may be a password: nothing of it is shown.
         raise InputError(f"The address of the engine cannot be read; write it {_FORM}.") from None
-    ours = {name: value for name, value in options if name in ("collection", "tenant")}
+    ours = {name: value for name, value in options if name in _OURS}
     named = ours.get("collection", "") if collection is None else collection
     if not named:
         raise InputError(f"The address of the engine names no collection; write it {_FORM}.")
@@ -57,4 +60,9 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
     whose = ours.get("tenant", "default") if tenant is None else tenant
     from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
 
-    return PostgresEngine(plain, collection=named, tenant=whose, timeout=timeout)
+    more: dict[str, Any] = {name: value for name, value in ours.items() if name == "build_memory"}
+    if "exact" in ours:
+        if not ours["exact"].isdecimal():
+            raise InputError("`exact` in the address of the engine must be a number of passages.")
+        more["exact"] = int(ours["exact"])
+    return PostgresEngine(plain, collection=named, tenant=whose, timeout=timeout, **more)

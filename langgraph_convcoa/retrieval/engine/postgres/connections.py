@@ -59,6 +59,11 @@ class Connections:
         self.__dict__.update(state)
         self._clear()
 
+    def __del__(self) -> None:
+        # Nobody asks any more.
+        with contextlib.suppress(Exception):
+            self.close()
+
     def run(self, work: Callable[[Rows], _Result], *, timeout: float | None = None) -> _Result:
         """What `work` returns, done in one transaction, within the time-out.
 

@@ -1,0 +1,245 @@
+"""The retriever over an engine: the same ranking as over the same documents in memory, and documents that change."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.indexing import InMemoryRecordManager, index
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+from langgraph_convcoa import build_graph
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.engine.choose import open_engine
+from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests.fake_encoder import WordEncoder
+from tests.fakes import ScriptedModel, documents, node, plan
+
+_ENCODER = WordEncoder()
+_SYLLABLES = [a + b + c for a in "bdfgkm" for b in "aeiou" for c in ("nt", "rk", "st")]
+LONG = Document(
+    "One apple fell on the roof. " * 60 + "\n\n" + "Two pears fell on the grass. " * 60, id="book", metadata={"page": 4}
+)
+
+
+def made_up(count: int) -> list[Document]:
+    rng = random.Random(1)
+
+    def sentence() -> str:
+        return " ".join(rng.choices(_SYLLABLES, k=7)).capitalize()
+
+    return [
+        Document(
+            ". ".join(sentence() for _ in range(rng.randint(1, 8))) + ".",
+            id=f"d{number}",
+            metadata={"year": 2000 + number % 20, "title": rng.choice(_SYLLABLES)} if number % 3 else {},
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def shared(pgvector: str) -> tuple[str, HopfieldRetriever]:
+    """An engine that was filled, and the same in memory."""
+    address, there = f"{pgvector}?collection=shared", [*made_up(120), LONG]
+    HopfieldRetriever.from_engine(address, encoder=_ENCODER).add_documents(there)
+    return address, HopfieldRetriever.from_documents(there, encoder=_ENCODER, graph=None)
+
+
+@pytest.fixture
+def retriever(address: str) -> HopfieldRetriever:
+    return HopfieldRetriever.from_engine(address, encoder=_ENCODER, k=5)
+
+
+def found(documents: list[Document]) -> list[tuple[str | None, float]]:
+    return [(document.id, round(document.metadata["score"], 5)) for document in documents]
+
+
+@pytest.mark.parametrize("exact", ["", "&exact=0"], ids=["compared", "hnsw"])
+def test_passages_and_scores_are_those_of_a_search_of_everything(shared, exact):
+    address, memory = shared
+    engine = HopfieldRetriever.from_engine(address + exact, encoder=_ENCODER)
+    rng = random.Random(2)
+    for number in range(15):
+        words = [" ".join(rng.choices(_SYLLABLES, k=4)) for _ in range(3)]
+        options = {"k": 1 + number, "history": [(words[1], words[2])] if number % 2 else None}
+        options |= {"filter": {"year": {"$gte": 2012}}} if number % 3 == 0 else {}
+        options |= {"score_threshold": 0.3} if number % 5 == 0 else {}
+        ours, expected = engine.invoke(words[0], **options), memory.invoke(words[0], **options)
+        assert found(ours) == found(expected), options
+        for one, other in zip(ours, expected, strict=True):
+            assert (one.page_content, one.metadata) == (other.page_content, other.metadata)
+            assert one.metadata["quote"] == other.metadata["quote"]
+            assert (one.metadata["certified"], other.metadata["certified"]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"lexical_weight": 0.0}, {"passage_weight": 0.0, "beta": math.inf}, {"lexical_history": 0.0}]
+)
+def test_settings_of_the_score_count_as_elsewhere(shared, settings):
+    address, memory = shared
+    engine = HopfieldRetriever.from_engine(address, encoder=_ENCODER, **settings)
+    asked = {"history": [("bant dark", "gost")], "k": 8}
+    assert found(engine.invoke("kark mest", **asked)) == found(memory.model_copy(update=settings).invoke("kark mest", **asked))
+
+
+async def test_it_is_asked_asynchronously_and_in_batches(shared):
+    address, memory = shared
+    engine = HopfieldRetriever.from_engine(address, encoder=_ENCODER, k=4)
+    assert found(await engine.ainvoke("bant dark")) == found(memory.invoke("bant dark", k=4))
+    queries, histories = ["bant dark", "gost mest"], [None, [("kark", "")]]
+    ours, expected = (one.search_batch(queries, histories, 4) for one in (engine, memory))
+    assert [[(name, round(score, 5)) for name, score in row] for row in ours] == [
+        [(name, round(score, 5)) for name, score in row] for row in expected
+    ]
+
+
+def test_parts_come_with_those_beside_them(shared):
+    address, memory = shared
+    engine = HopfieldRetriever.from_engine(address, encoder=_ENCODER)
+    for k in (1, 2):
+        ours, expected = (one.invoke("two pears and an apple", k=k, neighbours=1) for one in (engine, memory))
+        assert any("part" in one.metadata for one in ours) or k == 2, "of two that stand side by side neither comes twice"
+        assert [(one.page_content, one.metadata["start"], one.metadata.get("part")) for one in ours] == [
+            (one.page_content, one.metadata["start"], one.metadata.get("part")) for one in expected
+        ]
+
+
+def test_documents_are_added_updated_and_deleted_as_elsewhere(retriever):
+    assert retriever.add_documents([Document("Ada wrote it.", id="a"), LONG, Document("  ", id="empty")]) == ["a", "book"]
+    encoded = len(_ENCODER.encoded)
+    assert retriever.add_documents([Document("Ada wrote it.", id="a"), LONG]) == ["a", "book"]
+    assert len(_ENCODER.encoded) == encoded, "what is there is not encoded again"
+    with pytest.raises(RetrievalError, match="there already with another content"):
+        retriever.add_documents([Document("Grace wrote it.", id="a")])
+    assert retriever.update([Document("Grace wrote it.", id="a")]) == ["a"]
+    assert [one.page_content for one in retriever.get_by_ids(["a", "nothing"])] == ["Grace wrote it."]
+    memory = HopfieldRetriever.from_documents([LONG], encoder=_ENCODER, graph=None)
+    assert retriever.get_by_ids(["book"]) == memory.get_by_ids(["book"])
+    assert retriever.get_by_ids(["book#2"])[0].metadata["document_id"] == "book"
+    with pytest.raises(InputError, match="is a passage of 'book', which can only be deleted as a whole"):
+        retriever.delete(["a", "book#1"])
+    assert len(retriever.corpus) > 2
+    assert retriever.delete(["book", "nothing"])["succeeded"] == ["book"]
+    retriever.compact()
+    assert (len(retriever.corpus), [one.id for one in retriever.invoke("apple")]) == (1, ["a"])
+
+
+def test_langchains_indexing_keeps_it_in_step(retriever):
+    records = InMemoryRecordManager("test")
+    records.create_schema()
+    texts = [Document(f"The text {name}.", metadata={"source": name}) for name in "abc"]
+    options = {"cleanup": "full", "source_id_key": "source", "key_encoder": "sha256"}
+    assert index(texts, records, retriever, **options)["num_added"] == 3
+    assert index(texts[1:], records, retriever, **options)["num_deleted"] == 1
+    assert sorted(one.page_content for one in retriever.invoke("text")) == ["The text b.", "The text c."]
+
+
+def test_an_engine_with_nothing_in_it_finds_nothing(retriever):
+    with pytest.raises(RetrievalError, match="is not there; add documents"):
+        retriever.invoke("text")
+    assert (retriever.delete(["a"])["num_deleted"], retriever.get_by_ids(["a"])) == (0, [])
+    retriever.add_documents([Document("One.", id="a")])
+    retriever.delete(["a"])
+    assert retriever.invoke("text") == []
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (Document("text", id="a\0b"), "NUL"),
+        (Document("text", id="a\ud800"), "half a character"),
+        (Document("text", id="x" * 1001), "1 to 1,000 bytes"),
+        (Document("text", id="a", metadata={"n": math.nan}), "cannot be stored"),
+        (Document("text", id="a", metadata={"n": {1, 2}}), "cannot be stored"),
+        (Document("text", id="a", metadata={"n": ["\0"]}), "NUL"),
+        (Document("word " * 10_000_000, id="a"), "has 50,000,000 characters"),
+    ],
+    ids=["nul", "surrogate", "long id", "nan", "set", "nul in metadata", "50 MB"],
+)
+def test_what_an_engine_cannot_hold_is_said_before_anything_is_written(retriever, document, message):
+    with pytest.raises(InputError, match=message):
+        retriever.add_documents([Document("fine", id="fine"), document])
+    assert len(retriever.corpus) == 0
+
+
+def test_ids_and_names_with_quotes_are_held(retriever):
+    names = ["it's", 'a "b"', "'; DROP TABLE x; --", "%s", "{passages}", "ünï", "back\\slash"]
+    retriever.add_documents([Document(f"Text {n}.", id=name, metadata={name: name}) for n, name in enumerate(names)])
+    for name in names:
+        assert [one.id for one in retriever.invoke("text", filter={name: name})] == [name]
+        assert [one.id for one in retriever.get_by_ids([name])] == [name]
+    assert retriever.delete(names)["num_deleted"] == len(names)
+
+
+def test_a_function_is_no_filter_of_an_engine_and_other_settings_are_checked(retriever, address, tmp_path):
+    retriever.add_documents([Document("text", id="a")])
+    with pytest.raises(InputError, match="must be a mapping"):
+        retriever.invoke("text", filter=lambda passage: True)
+    with pytest.raises(InputError, match="over an engine, which keeps the documents"):
+        retriever.save_pretrained(tmp_path / "index")
+    with pytest.raises(InputError, match="candidates must be"):
+        HopfieldRetriever.from_engine(address, encoder=_ENCODER, candidates=0)
+    with pytest.raises(InputError, match="not the address of an engine"):
+        HopfieldRetriever.from_engine("indexes/manuals", encoder=_ENCODER)
+
+
+def test_each_tenant_has_its_own_words_and_documents(address):
+    one, other = (HopfieldRetriever.from_engine(address, tenant=name, encoder=_ENCODER) for name in ("one", "other"))
+    one.add_documents([Document("apple pear", id="a")])
+    other.add_documents([Document("apple fig", id="a"), Document("apple", id="b")])
+    assert [doc.page_content for doc in one.invoke("apple fig")] == ["apple pear"]
+    memory = HopfieldRetriever.from_texts(["apple pear"], ids=["a"], encoder=_ENCODER)
+    assert found(one.invoke("apple fig")) == found(memory.invoke("apple fig"))
+
+
+def test_another_encoder_is_refused_before_it_is_asked(retriever, address):
+    class Other(WordEncoder):
+        name = "others"
+
+    retriever.add_documents([Document("text", id="a")])
+    other = HopfieldRetriever.from_engine(address, encoder=Other())
+    for ask in (lambda: other.invoke("text"), lambda: other.add_documents([Document("more", id="b")]), other.check_encoder):
+        with pytest.raises(RetrievalError, match="was encoded by 'words'"):
+            ask()
+    assert len(retriever.corpus) == 1
+
+
+def test_in_a_turn_an_engine_that_fails_costs_its_items_and_no_more(address, connection):
+    retriever = HopfieldRetriever.from_engine(address, timeout=0.5, encoder=_ENCODER)
+    retriever.add_documents(documents())
+    engine = open_engine(address)
+    chain = plan(node("Who described the Hopfield network?"), node("When?", "In 1982.", action="tool"), final="In 1982.")
+    table = f"convcoa_{engine.collection}_passages"
+    graph = build_graph(model=ScriptedModel(by_prompt=lambda prompt: chain), retriever=retriever).compile()
+    with connection.transaction():
+        connection.execute(f"LOCK TABLE {table}")
+        out = graph.invoke({"question": "Who described the Hopfield network?"})
+    assert out["chain"][0]["status"] == "failed"
+    assert "did not answer within 0.5 s" in out["chain"][0]["reason"]
+    assert out["answer"]
+    assert graph.invoke({"question": "Who described the Hopfield network?"})["chain"][0]["status"] != "failed"
+
+
+class TestEngineRetriever(RetrieversIntegrationTests):
+    """LangChain's standard suite."""
+
+    @pytest.fixture(autouse=True)
+    def filled(self, pgvector: str) -> None:
+        type(self).address = f"{pgvector}?collection=standard"
+        HopfieldRetriever.from_engine(self.address, encoder=_ENCODER).update(documents())
+
+    @property
+    def retriever_constructor(self):
+        return HopfieldRetriever
+
+    @property
+    def retriever_constructor_params(self):
+        return {"corpus": EngineCorpus(open_engine(self.address)), "encoder": _ENCODER}
+
+    @property
+    def retriever_query_example(self):
+        return "Who described the Hopfield network?"
