@@ -201,7 +201,7 @@ def engine(
         raise InputError(f"--candidates takes whole numbers, not {candidates!r}.")
     report = compare_engine(
         load_dataset(data, split=split),
-        open_engine(to),
+        open_engine(to, timeout=120),
         candidates=[int(number) for number in numbers],
         questions=questions,
         distractors=load_distractors(distractors) if distractors else (),

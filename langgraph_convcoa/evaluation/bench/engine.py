@@ -90,8 +90,6 @@ def compare_engine(
         raise InputError("The numbers of candidates must be at least 1.")
     pool = passage_pool(dataset, distractors)
     passages, asked = pool.passages, pool.queries[:questions]
-    if not asked:
-        raise InputError(f"No question of {dataset.name} has a gold passage among its passages.")
     exact = HopfieldRetriever.from_documents(passages, encoder=encoder, cache=cache, progress=progress, k=_K, graph=None)
     HopfieldRetriever(corpus=EngineCorpus(engine), encoder=exact.encoder).update(passages, cache=cache)
     assert isinstance(exact.corpus, MemoryCorpus)

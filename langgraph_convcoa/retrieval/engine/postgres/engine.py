@@ -40,7 +40,7 @@ _BROADEST = 1_000
 # Of a word that stands in more passages, those count in which it weighs most; with a filter more of them are looked at.
 _POSTINGS, _POSTINGS_FILTERED = 1_000, 50_000
 # Writing takes longer than a search: so many seconds more a passage, most of them for the HNSW index.
-_WRITING = 0.05
+_WRITING = 0.2
 _LONGEST_TENANT = 200
 
 
@@ -55,7 +55,7 @@ class PostgresEngine(Engine):
             ~/.pgpass.
         collection: Up to 40 lower-case letters, digits and _.
         tenant: Whose passages these are; those of others are neither seen nor changed.
-        timeout: Seconds until an answer; writing a passage may take 0.05 s more each. `settle` has none.
+        timeout: Seconds until an answer; writing a passage may take 0.2 s more each. `settle` has none.
         exact: Up to so many passages are searched without the HNSW index.
         build_memory: The server's maintenance_work_mem while it builds an index.
     """
@@ -175,6 +175,7 @@ class PostgresEngine(Engine):
 
     def settle(self) -> None:
         with self._connections.session() as connection:
+            connection.add_notice_handler(_noticed)
             cursor = connection.cursor()
             # Two that end at once take turns.
             cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", [self.collection])
@@ -365,6 +366,12 @@ _FOLDED = (
     "WITH gone AS (DELETE FROM {totals} RETURNING tenant, passages, filled, words) INSERT INTO {totals} "
     "SELECT tenant, sum(passages), sum(filled), sum(words) FROM gone GROUP BY tenant",
 )
+
+
+def _noticed(notice: Any) -> None:
+    """Pass on that an index does not fit the memory for building it, which makes that many times as slow."""
+    if "maintenance_work_mem" in (message := str(notice.message_primary)):
+        _LOGGER.warning("PostgreSQL: %s; give more as `build_memory`.", message)
 
 
 def check_tenant(tenant: str) -> str:

@@ -4,7 +4,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
@@ -54,7 +54,7 @@ def asked(connection: Any, condition: Any, metadata: list[dict[str, Any]]) -> li
     return [row[0] for row in rows]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(metadata=_METADATA, condition=_FILTERS)
 def test_a_filter_means_the_same_in_the_engine_as_here(connection, metadata, condition):
     try:

@@ -329,7 +329,7 @@ def test_an_engine_that_is_busy_is_given_up_and_works_again_later(engine, connec
         connection.execute(f"LOCK TABLE {engine._sql.tables['passages']}")
         for ask in (lambda: impatient.search(axis(0), 1), lambda: impatient.put([passage("y")])):
             start = time.monotonic()
-            with pytest.raises(RetrievalError, match=r"did not answer within 0\.5"):
+            with pytest.raises(RetrievalError, match="did not answer within"):
                 ask()
             assert time.monotonic() - start < 5
     assert impatient.search(axis(0), 1) == [["x"]]
