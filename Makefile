@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo serve test test-slow fuzz lint types doctest validate check lines bench docs pictures notebooks format clean help bench-load
+.PHONY: demo serve test test-slow fuzz lint types doctest validate check lines bench docs pictures notebooks format clean help bench-load bench-loading
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -72,6 +72,11 @@ bench-load: $(VENV)/.dev ## Turns a second of 50 conversations, over HTTP too; t
 	$(BIN)/python -m tests.benchmarks.load turns
 	$(BIN)/python -m tests.benchmarks.load serve
 	$(BIN)/python -m tests.benchmarks.load memory
+
+bench-loading: $(VENV)/.dev ## Loading into PostgreSQL with pgvector against its fastest path alone, with Ray, and killed 20 times.
+	$(BIN)/python -m tests.benchmarks.loading throughput
+	$(BIN)/python -m tests.benchmarks.loading ray
+	$(BIN)/python -m tests.benchmarks.loading kills
 
 format: $(VENV)/.dev ## Mend style and formatting.
 	$(BIN)/ruff check --fix .

@@ -56,5 +56,6 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         "LANGSMITH_API_KEY",
         "LANGCHAIN_TRACING_V2",
         "CONVCOA_MODEL",
+        "CONVCOA_INDEX",
     ):
         monkeypatch.delenv(name, raising=False)

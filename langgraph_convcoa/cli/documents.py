@@ -8,8 +8,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors.redaction import redact
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -31,8 +33,19 @@ def open_retriever(
     max_mb: float = 50.0,
     cache: bool = True,
     progress: bool = False,
+    collection: str | None = None,
+    tenant: str | None = None,
 ) -> HopfieldRetriever:
-    """A retriever over the documents, or the index, at a path; "demo" is the demonstration's where no such path exists."""
+    """A retriever over the documents, or the index, at a path; "demo" is the demonstration's where no such path exists.
+
+    The path may be the address of an engine, whose collection and tenant may be named beside it.
+    """
+    if is_engine(docs):
+        from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+
+        return HopfieldRetriever.from_engine(docs, collection=collection, tenant=tenant, k=k)
+    if collection or tenant:
+        raise InputError(f"--{'collection' if collection else 'tenant'} is of an engine: name its address, as --index URL")
     chosen: dict[str, Any] = {} if graph is None else {"graph": graph}
     from langgraph_convcoa.retrieval.documents.load import load_documents
     from langgraph_convcoa.retrieval.index.database import is_index
@@ -56,7 +69,7 @@ def open_retriever(
     return HopfieldRetriever.from_documents(documents, k=k, cache=store, progress=advice if progress else False, **chosen)
 
 
-def searched(dataset: Dataset, docs: str | None, index: Path | None, *, cache: bool = True) -> HopfieldRetriever:
+def searched(dataset: Dataset, docs: str | None, index: str | None, *, cache: bool = True) -> HopfieldRetriever:
     """What a data set's questions are looked up in: the documents or the index that is named, else its own passages."""
     if path := documents_of(docs, index):
         return open_retriever(path, cache=cache, progress=True)
@@ -65,6 +78,31 @@ def searched(dataset: Dataset, docs: str | None, index: Path | None, *, cache: b
     if not dataset.corpus:
         raise InputError(f"{dataset.name} has no passages to search: name documents with --docs, or an index with --index")
     return HopfieldRetriever.from_documents(dataset.corpus, cache=open_cache() if cache else None, progress=True)
+
+
+def is_engine(source: str) -> bool:
+    """Whether this is the address of an engine."""
+    if "://" not in source:
+        # Without the import, which takes a while.
+        return False
+    from langgraph_convcoa.retrieval.engine.choose import is_engine as is_address
+
+    return is_address(source)
+
+
+def place_of(source: str, collection: str | None = None, tenant: str | None = None) -> str:
+    """Documents as they may be kept or shown: the address of an engine without user, password and options.
+
+    Example:
+        >>> place_of("postgresql://ana:pw@db.example.org/docs?collection=manuals&sslmode=require")
+        'postgresql://db.example.org/docs?collection=manuals&tenant=default'
+    """
+    if not is_engine(source):
+        return source
+    parts = urlsplit(source)
+    options = dict(parse_qsl(parts.query))
+    whose = {"collection": collection or options.get("collection", ""), "tenant": tenant or options.get("tenant", "default")}
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=urlencode(whose), fragment=""))
 
 
 def is_web(source: str) -> bool:
@@ -82,18 +120,24 @@ def web_documents(
     return iter_pages(address, most=most or MOST_PAGES, max_bytes=max_bytes, cache=kept, progress=progress)
 
 
-def documents_of(docs: str | None, index: Path | None) -> str:
-    """The path that `--docs` or `--index` names; nothing where neither is given."""
+def documents_of(docs: str | None, index: str | None) -> str:
+    """The path or address that `--docs` or `--index` names; nothing where neither is given."""
     if index is None:
         return docs or ""
     if docs:
         raise InputError("--docs and --index cannot be used together: give the documents, or an index of them")
+    if is_engine(index):
+        return index
+    if "://" in index:
+        from langgraph_convcoa.retrieval.engine.choose import SCHEMES
+
+        raise InputError(f"{redact(index)} is the address of no engine: those begin with {' or '.join(SCHEMES)}")
     from langgraph_convcoa.retrieval.index.database import is_index
     from langgraph_convcoa.retrieval.shards.names import is_sharded
 
     if not is_index(index) and not is_sharded(index):
         raise InputError(f"{index} holds no index: make one with convcoa index PATH --out {index}")
-    return str(index)
+    return index
 
 
 def documents_path(docs: str) -> Path:

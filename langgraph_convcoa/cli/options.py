@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -16,6 +17,8 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.errors.redaction import redact
 
 DEFAULT_MAX_MB = 50.0
+INDEX_VARIABLE = "CONVCOA_INDEX"
+"""Names an index, so that the password of an engine's address need not stand among the arguments, which others can see."""
 
 
 def option(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
@@ -44,7 +47,14 @@ Docs = Annotated[
         'of a sitemap; "demo" for the documents of the demonstration.',
     ),
 ]
-IndexFolder = Annotated[Path | None, option("DIR", "An index that `convcoa index` made, instead of --docs.", "--index")]
+IndexPlace = Annotated[
+    str | None,
+    option("DIR|URL", "An index that `convcoa index` made, a folder or an engine's address, instead of --docs.", "--index"),
+]
+EngineCollection = Annotated[
+    str | None, option("NAME", "The collection of an engine, in place of its address's.", "--collection")
+]
+Tenant = Annotated[str | None, option("NAME", "Whose passages of an engine, in place of its address's.", "--tenant")]
 Model = Annotated[
     str | None,
     option(
@@ -78,7 +88,9 @@ class ConversationOptions:
     """The options of a conversation: its sources, its model, and where it is kept."""
 
     docs: Docs = None
-    index: IndexFolder = None
+    index: IndexPlace = None
+    collection: EngineCollection = None
+    tenant: Tenant = None
     data: Annotated[
         list[str] | None,
         option(
@@ -141,7 +153,7 @@ class ConversationOptions:
         self.check_sources()
         if self.approve and not sys.stdin.isatty():
             raise InputError("--approve asks at the terminal: run it there, or in a program with the setting `approve`")
-        if not (self.index or self.docs or self.data or self.web):
+        if not (self.docs or named_index(self.docs, self.index) or self.data or self.web):
             raise InputError(
                 f"nothing to look things up in: write convcoa {command} --docs PATH (--docs demo for the demonstration's), "
                 "--data TABLES, or --web"
@@ -153,6 +165,11 @@ class ConversationOptions:
             raise InputError("--search needs --web: it says how the web is searched")
         if self.base_url and not self.model:
             raise InputError("--base-url needs --model: give the name under which that server knows its model")
+
+
+def named_index(docs: object, index: str | None) -> str | None:
+    """The index that `--index` names, or the environment's CONVCOA_INDEX where documents are not named either."""
+    return index or (None if docs else os.environ.get(INDEX_VARIABLE)) or None
 
 
 Settings = TypeVar("Settings")

@@ -8,14 +8,32 @@ from typing import Annotated
 import typer
 
 from langgraph_convcoa.cli.console import citation_line, consoles, path_line, print_json
-from langgraph_convcoa.cli.documents import open_retriever, read_history
-from langgraph_convcoa.cli.options import DEFAULT_MAX_MB, AsJson, Graph, MaxMb, NoCache, option, proper_text
+from langgraph_convcoa.cli.documents import documents_of, open_retriever, read_history
+from langgraph_convcoa.cli.options import (
+    DEFAULT_MAX_MB,
+    AsJson,
+    EngineCollection,
+    Graph,
+    MaxMb,
+    NoCache,
+    Tenant,
+    named_index,
+    option,
+    proper_text,
+)
 from langgraph_convcoa.errors import InputError
 
 
 def search(
-    path: Annotated[str, typer.Argument(help='File or folder of documents, an index, or "demo".')],
-    query: Annotated[str, typer.Argument(help="What to look for.")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PATH]",
+            help='File or folder of documents, an index, the address of an engine, or "demo".',
+            show_default=False,
+        ),
+    ],
+    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="What to look for.", show_default=False)] = None,
     k: Annotated[int, option("N", "How many passages.", "-k", "--k", min=1, max=100)] = 5,
     history: Annotated[
         Path | None,
@@ -25,23 +43,42 @@ def search(
         bool, option(None, "Search all of an index that keeps a graph for approximate search.", "--exact")
     ] = False,
     graph: Graph = None,
+    collection: EngineCollection = None,
+    tenant: Tenant = None,
     as_json: AsJson = False,
     max_mb: MaxMb = DEFAULT_MAX_MB,
     no_cache: NoCache = False,
 ) -> None:
     """Find the passages that fit a question best, without answering it.
 
+    Without PATH the index that CONVCOA_INDEX names is searched.
+
     [bold]Examples[/bold]
       convcoa search demo "capacity of a Hopfield network" -k 3
       convcoa search papers.index "who wrote it?"
       convcoa search archive.index "who wrote it?" --exact
       convcoa search papers.index "when was the author of the first paper born?" --graph
+      CONVCOA_INDEX=postgresql://me@db/docs?collection=papers convcoa search "who wrote it?"
       convcoa search papers/ "when was it published?" --history turns.json --json
     """
+    if query is None:
+        query, named = path, named_index(None, None)
+        if named is None:
+            raise InputError(f'nothing to search: write convcoa search PATH "{query[:100]}", or set CONVCOA_INDEX')
+        path = documents_of(None, named)
     if not query.strip():
         raise InputError("the query is empty: write what to look for")
     turns = read_history(history) if history else []
-    retriever = open_retriever(path, k=k, graph=graph, max_mb=max_mb, cache=not no_cache, progress=True)
+    retriever = open_retriever(
+        path,
+        k=k,
+        graph=graph,
+        max_mb=max_mb,
+        cache=not no_cache,
+        progress=True,
+        collection=collection,
+        tenant=tenant,
+    )
     if exact:
         retriever = retriever.model_copy(update={"approximate": None})
     found = retriever.invoke(proper_text(query), history=turns)

@@ -6,17 +6,19 @@ import ipaddress
 import re
 import threading
 import webbrowser
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import parse_qsl, urlsplit
 
 import typer
 
-from langgraph_convcoa.cli.documents import is_web
-from langgraph_convcoa.cli.options import ConversationOptions, grouped, option
+from langgraph_convcoa.cli.documents import documents_of, is_engine, is_web, place_of
+from langgraph_convcoa.cli.options import ConversationOptions, grouped, named_index, option
 from langgraph_convcoa.cli.session import Basis, open_basis, open_documents
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.storage import data_folder, default_store
 
 if TYPE_CHECKING:
@@ -161,19 +163,30 @@ def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
     from langgraph_convcoa.server.collections import Collection
 
     shown: dict[str, Collection] = {}
-    given = [*(options.docs or []), *([str(options.index)] if options.index else [])]
+    index = named_index(options.docs, options.index)
+    given = [*(options.docs or []), *([documents_of(None, index)] if index else [])]
     for text in given:
         name, _, path = text.partition("=")
-        if not path or Path(text).exists() or is_web(text):
-            name, path = text if text == "demo" or is_web(text) else Path(text).expanduser().resolve().name, text
-        path = path if is_web(path) else str(Path(path).expanduser())
+        if not path or Path(text).exists() or is_web(text) or is_engine(text):
+            name, path = _name_of(text, options), text
+        path = path if is_web(path) or is_engine(path) else str(Path(path).expanduser())
         identity = re.sub(r"[^\w.-]+", "-", name.lower()).strip("-") or "documents"
         if identity in shown:
-            raise InputError(f"two collections are called {name!r}: give one another name, as in --docs NAME={path}")
-        shown[identity] = Collection(identity, name, basis.fingerprint(path), open_documents(path, options))
+            raise InputError(f"two collections are called {name!r}: give one another name, as in --docs NAME={redact(path)}")
+        place = place_of(path, options.collection, options.tenant)
+        # Several may be named, of which some are of engines.
+        engine = options if is_engine(path) else replace(options, collection=None, tenant=None)
+        shown[identity] = Collection(identity, name, basis.fingerprint(place), open_documents(path, engine))
     if not shown and (options.data or options.web):
         shown["sources"] = Collection("sources", "Tables and the web", basis.fingerprint(""))
     return [*shown.values()]
+
+
+def _name_of(text: str, options: ServeOptions) -> str:
+    """What a collection of documents is called where it is given no name."""
+    if is_engine(text):
+        return dict(parse_qsl(urlsplit(place_of(text, options.collection)).query)).get("collection", "documents")
+    return text if text == "demo" or is_web(text) else Path(text).expanduser().resolve().name
 
 
 class _Indexes:

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from langgraph_convcoa.cli.documents import cache_folder, documents_of, open_retriever
-from langgraph_convcoa.cli.options import ConversationOptions
+from langgraph_convcoa.cli.documents import cache_folder, documents_of, open_retriever, place_of
+from langgraph_convcoa.cli.options import ConversationOptions, named_index
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.storage import default_store, open_store
 from langgraph_convcoa.storage.base import ConversationStore, thread_name
@@ -152,7 +152,8 @@ class Basis:
         from langgraph_convcoa.graph import build_graph
 
         actions = list(self.tables)
-        if retriever is not None:
+        # An engine does not list its documents.
+        if retriever is not None and retriever.corpus.complete:
             from langgraph_convcoa.actions.overview.action import Overview
 
             actions.append(Overview(retriever))
@@ -198,10 +199,11 @@ def open_sources(options: ConversationOptions, command: str) -> Opened:
     What can go wrong fast is tried before the documents are encoded.
     """
     options.check(command)
-    docs = documents_of(options.docs, options.index)
+    docs = documents_of(options.docs, named_index(options.docs, options.index))
     # A thread with a name is kept in the user's own store where no other is given.
     basis = open_basis(options, default_store() if options.thread is not None and options.store is None else options.store)
-    return basis.over(docs, open_documents(docs, options) if docs else None)
+    place = place_of(docs, options.collection, options.tenant)
+    return basis.over(place, open_documents(docs, options) if docs else None)
 
 
 def open_basis(options: ConversationOptions, where: str | Path | None) -> Basis:
@@ -231,7 +233,15 @@ def open_basis(options: ConversationOptions, where: str | Path | None) -> Basis:
 
 def open_documents(docs: str, options: ConversationOptions) -> HopfieldRetriever:
     """A retriever over the documents, or the index, at a path; their encoding is shown."""
-    retriever = open_retriever(docs, graph=options.graph, max_mb=options.max_mb, cache=not options.no_cache, progress=True)
+    retriever = open_retriever(
+        docs,
+        graph=options.graph,
+        max_mb=options.max_mb,
+        cache=not options.no_cache,
+        progress=True,
+        collection=options.collection,
+        tenant=options.tenant,
+    )
     # An encoder that does not fit is refused now, and loading it takes nothing from the time of the first look-up.
     retriever.check_encoder()
     return retriever

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from langgraph_convcoa.cli.console import print_report
-from langgraph_convcoa.cli.options import AsJson, Docs, IndexFolder, NoCache, Plot, option
+from langgraph_convcoa.cli.options import AsJson, Docs, IndexPlace, NoCache, Plot, option
 
 
 def planner(
@@ -18,7 +18,7 @@ def planner(
     ],
     baseline: Annotated[str | None, option("MODEL", "Test the others against this one; the first without it.")] = None,
     docs: Docs = None,
-    index: IndexFolder = None,
+    index: IndexPlace = None,
     sample: Annotated[int, option("N", "About how many questions, in whole conversations that are drawn.", min=1)] = 150,
     split: Annotated[str, option("NAME", "Their split, or all; dev is what training leaves out.")] = "dev",
     match: Annotated[str, option("em|cover_em|f1", "When an answer counts as right.")] = "cover_em",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from langgraph_convcoa.cli.console import print_report, warn
-from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retriever
-from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexFolder, PassageCount, names_of, option, panel
+from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retriever, place_of
+from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexPlace, PassageCount, names_of, option, panel
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods
 from langgraph_convcoa.text.terminal import printable
@@ -60,7 +60,7 @@ def qa(
     ] = None,
     base_url: BaseUrl = None,
     docs: Docs = None,
-    index: IndexFolder = None,
+    index: IndexPlace = None,
     k: PassageCount = None,
     as_json: AsJson = False,
     sample: Annotated[int, _Sample] = 1000,
@@ -147,7 +147,7 @@ def qa(
         split=part,
         sample=sample,
         seed=seed,
-        retriever=(path, lambda k: open_retriever(path, k=k, max_mb=_MAX_MB, progress=True)) if path else None,
+        retriever=(place_of(path), lambda k: open_retriever(path, k=k, max_mb=_MAX_MB, progress=True)) if path else None,
         sweeps=sweep or (),
         prices=_prices(prices),
         timeout=timeout,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexFolder, names_of, option, panel
+from langgraph_convcoa.cli.options import AsJson, BaseUrl, Docs, IndexPlace, names_of, option, panel
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def train_planner(
         Path | None, option("DIR", "Write a planner's whole model into --out instead: its adapter in the model's weights.")
     ] = None,
     docs: Docs = None,
-    index: IndexFolder = None,
+    index: IndexPlace = None,
     k: Annotated[int | None, _turn("N", "Passages a sub-question.", "-k", "--k", min=1, max=100)] = None,
     evidence: Annotated[
         bool,
@@ -142,7 +142,7 @@ def train_planner(
     _report(out, curve, as_json)
 
 
-def _turns(data: list[Path], docs: str | None, index: Path | None) -> tuple[list[Query], HopfieldRetriever]:
+def _turns(data: list[Path], docs: str | None, index: str | None) -> tuple[list[Query], HopfieldRetriever]:
     """The turns of the training parts, and what is searched: the data's own passages where no documents are named."""
     from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retriever
     from langgraph_convcoa.datasets.read import load_dataset

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from langgraph_convcoa.cli.options import AsJson, Docs, IndexFolder, NoCache, option, panel
+from langgraph_convcoa.cli.options import AsJson, Docs, IndexPlace, NoCache, option, panel
 
 _kept, _length, _run = map(panel, ("Which plans are kept", "Length", "The run"))
 
@@ -25,7 +25,7 @@ def warm_start(
     model: Annotated[str, option("NAME", "Causal language model of Hugging Face, by name or folder; it is not changed.")],
     out: Annotated[Path, option("DIR", "Folder of the trained model, for convcoa train-planner --model.")],
     docs: Docs = None,
-    index: IndexFolder = None,
+    index: IndexPlace = None,
     least: Annotated[float, _kept("R", "The reward that a plan's turn must have earned; 0.5 by default.")] = 0.5,
     best: Annotated[int, _kept("N", "The best plans of a turn, where there are several; 1 by default.", min=1)] = 1,
     epochs: Annotated[int, _length("N", "How often each plan is seen; 3 by default.", min=1)] = 3,

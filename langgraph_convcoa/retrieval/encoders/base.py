@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -50,6 +51,16 @@ class Encoder(Protocol):
     def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
         """Vectors (n, d) of passages."""
         ...
+
+
+def without_arithmetic(name: str) -> str:
+    """An encoder's name but for what it computes in: a machine may open and add to what another one built.
+
+    Example:
+        >>> without_arithmetic("sentence-transformers/all-MiniLM-L6-v2|bfloat16|256")
+        'sentence-transformers/all-MiniLM-L6-v2|256'
+    """
+    return re.sub(r"\|(?:float32|bfloat16|int8)\|", "|", name)
 
 
 def normalised(vectors: npt.ArrayLike, count: int, dimension: int | None, name: str) -> Vectors:

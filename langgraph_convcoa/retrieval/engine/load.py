@@ -81,7 +81,8 @@ def load_into(
         How many documents were added, updated and unchanged, and how many passages were written.
 
     Raises:
-        InputError: A document cannot be stored; batches before that of this document stay, and nothing of it is written.
+        InputError: A document cannot be stored. Nothing is written where the documents are a list; else batches before that
+            of this document stay, and nothing of its own.
         RetrievalError: The collection is of another encoder, a document cannot be encoded, or the engine refuses.
 
     Example:
@@ -94,6 +95,10 @@ def load_into(
         >>> load_into(engine, [Document("Ada wrote it.", id="a"), Document("It was in 1842.", id="b")], encoder)
         Loaded(added=0, updated=1, unchanged=1, passages=1)
     """
+    if isinstance(documents, list | tuple):
+        # All of them are there to be looked at before anything is written.
+        for document in checked_documents(_each(documents)):
+            check_document(document)
     engine.open(encoder.dimension, encoder.name, create=True)
     loaded = Loaded()
     total = len(documents) if isinstance(documents, Sized) else None

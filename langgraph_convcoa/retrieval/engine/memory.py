@@ -10,7 +10,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
 from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage, search_vectors
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
 
@@ -39,6 +39,7 @@ class MemoryEngine(Engine):
         return self._name
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
+        encoder = without_arithmetic(encoder)
         if self._encoder is None:
             if not create:
                 raise RetrievalError(f"{self._name} has no documents: load some.")

@@ -54,7 +54,7 @@ def ray_load(
         open_engine: Opens the engine in each process, such as a `functools.partial` of `choose.open_engine`.
         read: Gives the documents, in another process; it is called with a function to which it tells what cannot be read.
         encoder: The one of the collection; workers rebuild it from its settings, or get a copy.
-        address: Of a Ray cluster, such as "ray://head:10001" or "auto", or "local".
+        address: "local", or that of a Ray cluster that this machine is one of, such as "auto" or "head:6379".
         workers: How many; when None one a GPU, or one a processor but one, which reads.
         cache: The file of a `PatternCache`, where all workers are on this machine.
         progress: A bar, a callback or nothing, in documents.
@@ -64,14 +64,14 @@ def ray_load(
         InputError: Ray is not installed or not there, has no processors to give, or a document cannot be stored.
         RetrievalError: As `load_into`, or a worker died again and again.
     """
-    if find_spec("ray") is None:
-        raise InputError('loading with Ray needs the extra ray: pip install "langgraph-convcoa[ray]"')
+    check_ray()
     engine = open_engine()
     # Before the seconds that Ray takes.
     engine.open(encoder.dimension, encoder.name, create=True)
     tell = told or (lambda name, reason: logging.getLogger(__name__).warning("skipped: %s %s", name, reason))
     loaded = Loaded()
     with (
+        _no_warnings(),
         _ray(address, workers) as (number, resources),
         loading_elsewhere(engine),
         track(progress, None, "Loading") as advance,
@@ -88,6 +88,12 @@ def ray_load(
                 tell(name, reason)
             advance(int(row["given"]))
     return loaded
+
+
+def check_ray() -> None:
+    """Raise InputError where Ray Data is not installed; it is not imported."""
+    if any(find_spec(name) is None for name in ("ray", "pyarrow", "pandas")):
+        raise InputError('loading with Ray needs the extra ray: pip install "langgraph-convcoa[ray]"')
 
 
 class BatchLoader:
@@ -150,6 +156,17 @@ def _has_gpu() -> bool:
 
 
 @contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Ray warns of what it does by itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # It sets filters of its own when it is imported.
+
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
 def _ray(address: str, workers: int | None) -> Iterator[tuple[int, dict[str, float]]]:
     """Ray for the time of a run: how many workers there are to be, and what each of them takes."""
     import ray
@@ -206,9 +223,7 @@ def _results(
             compute=ray.data.ActorPoolStrategy(size=number, max_tasks_in_flight_per_actor=2),
             **resources,
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield from dataset.iter_rows()
+        yield from dataset.iter_rows()
     except (RayError, RuntimeError) as error:
         known = _cause(error)
         if known is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.corpus import Listed, Numbers, Passage, StaleSnapshot, read
-from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.base import Encoder, without_arithmetic
 from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.index.database import STORED_TYPES, Block, Head, Keys, damaged, reading
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
@@ -214,8 +213,3 @@ def _mapped(file: Path, head: Head) -> npt.NDArray[Any]:
         return np.zeros(shape, dtype=dtype)
     # As a plain array: every slice of a memmap is a memmap, which is slow to make.
     return np.memmap(file, dtype=dtype, mode="r", shape=shape).view(np.ndarray)
-
-
-def without_arithmetic(name: str) -> str:
-    """An encoder's name but for what it computes in: a machine may open and add to what another one built."""
-    return re.sub(r"\|(?:float32|bfloat16|int8)\|", "|", name)

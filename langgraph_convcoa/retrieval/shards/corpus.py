@@ -15,9 +15,9 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.changes import distinct
 from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Passage, View
+from langgraph_convcoa.retrieval.encoders.base import without_arithmetic
 from langgraph_convcoa.retrieval.hybrid.bm25 import Statistics, weighted_words
 from langgraph_convcoa.retrieval.hybrid.turn_words import turn_words
-from langgraph_convcoa.retrieval.index.snapshot import without_arithmetic
 from langgraph_convcoa.retrieval.scoring.bounds import Queries
 from langgraph_convcoa.retrieval.searcher import lexical_weights
 from langgraph_convcoa.retrieval.shards.best import Best, BestWords, Kind, check_owner, document_of, united_best

@@ -172,6 +172,9 @@ def test_what_cannot_be_stored_is_told_before_anything_of_its_batch_is_written(b
     engine, encoder = MemoryEngine(), WordEncoder()
     with pytest.raises(InputError, match=said):
         load_into(engine, [*some(80), bad], encoder)
+    assert engine.count() == 0
+    with pytest.raises(InputError, match=said):
+        load_into(engine, iter([*some(80), bad]), encoder)
     assert set(engine.digests([f"d{number}" for number in range(80)])) == {f"d{number}" for number in range(BATCH)}
 
 

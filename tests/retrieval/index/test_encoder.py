@@ -8,7 +8,7 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa import HopfieldRetriever
-from langgraph_convcoa.retrieval.index.snapshot import without_arithmetic
+from langgraph_convcoa.retrieval.encoders.base import without_arithmetic
 
 TEXTS = ["The Hopfield network was described in 1982.", "Sparsemax was introduced in 2016."]
 

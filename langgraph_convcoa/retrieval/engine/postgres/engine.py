@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
 from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage, check_text
 from langgraph_convcoa.retrieval.engine.postgres.conditions import Condition, condition_of
 from langgraph_convcoa.retrieval.engine.postgres.connections import Connections, Rows, set_local
@@ -87,6 +87,7 @@ class PostgresEngine(Engine):
         return f"PostgresEngine(collection={self.collection!r}, tenant={self.tenant!r})"
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
+        encoder = without_arithmetic(encoder)
         if self._opened == (dimension, encoder):
             return
 

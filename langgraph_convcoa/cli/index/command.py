@@ -1,10 +1,12 @@
-"""`convcoa index`: documents into an index on disk."""
+"""The command: what is read, and the folder that it goes into."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,12 +15,13 @@ import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json, warn
 from langgraph_convcoa.cli.documents import documents_path, is_web, web_documents
-from langgraph_convcoa.cli.options import AsJson, option
+from langgraph_convcoa.cli.options import INDEX_VARIABLE, AsJson, EngineCollection, Tenant, option
 from langgraph_convcoa.errors import InputError, one_of
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
 
+    from langgraph_convcoa.retrieval.documents.load import Told
     from langgraph_convcoa.retrieval.encoders.base import Encoder
     from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings
     from langgraph_convcoa.retrieval.index.index import Index
@@ -35,7 +38,23 @@ def index(
         list[str],
         typer.Argument(metavar="PATH...", help="Files and folders of documents, addresses of web pages or of a sitemap."),
     ],
-    out: Annotated[Path, option("DIR", "Folder of the index.")],
+    out: Annotated[Path | None, option("DIR", "Folder of the index.")] = None,
+    to: Annotated[
+        str | None,
+        option(
+            "URL", "An engine to load into instead, such as postgresql://user@host/database?collection=NAME; or CONVCOA_INDEX."
+        ),
+    ] = None,
+    collection: EngineCollection = None,
+    tenant: Tenant = None,
+    ray: Annotated[
+        str | None,
+        option("ADDRESS", 'Load into the engine with workers of this machine, "local", or of its Ray cluster (extra `ray`).'),
+    ] = None,
+    workers: Annotated[int | None, option("N", "Of Ray; one a GPU, or one a processor, when left out.", min=1)] = None,
+    cache: Annotated[
+        Path | None, option("FILE", "Keep what was encoded for an engine in this file too, for another run.")
+    ] = None,
     dtype: Annotated[
         str | None,
         option(
@@ -94,7 +113,8 @@ def index(
     """Read documents into an index, which can be searched at once, again and again.
 
     Run it again after a stop and it continues where it was; documents that have changed are replaced, and those that are gone
-    from PATH stay, but for --prune. With several PATHs the ids of the documents begin with the PATH.
+    from PATH stay, but for --prune. With several PATHs the ids of the documents begin with the PATH. So it is with an engine
+    (--to), into which several commands may load at a time.
 
     [bold]Examples[/bold]
       convcoa index papers/ --out papers.index
@@ -105,18 +125,42 @@ def index(
       convcoa index notes/ --out notes.index --prune --watch
       convcoa index https://example.org/sitemap.xml --out site.index
       convcoa index wiki.tsv --passages --out wiki.index --dtype int8 --approximate
+      convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki"
+      convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki" --ray local --workers 4
       convcoa index archive/ --out archive.shards --shards 4
       convcoa search papers.index "who introduced it?"
     """
+    address = to or (None if out is not None else os.environ.get(INDEX_VARIABLE))
+    if (out is None) == (address is None):
+        raise InputError("an index needs one place: --out DIR for a folder, or --to URL for an engine")
+    of_folder: dict[str, object] = {"dtype": dtype, "approximate": approximate, "windows": windows, "graph": graph}
+    of_folder |= {"prune": prune or None, "watch": watch or None, "shards": shards}
+    of_engine: dict[str, object] = {"collection": collection, "tenant": tenant, "ray": ray, "workers": workers, "cache": cache}
+    place, other = ("an index in a folder (--out DIR)", "an engine (--to URL)")
+    if wrong := [name for name, value in (of_folder if out is None else of_engine).items() if value is not None]:
+        raise InputError(f"--{wrong[0]} is of {place if out is None else other}, not of {other if out is None else place}")
+    text = partial(read_all, tuple(paths), passages, int(max_mb * 1e6), max_pages)
+    if address is not None:
+        from langgraph_convcoa.cli.index.engine import index_into_engine
+
+        index_into_engine(
+            text,
+            address,
+            collection=collection,
+            tenant=tenant,
+            ray=ray,
+            workers=workers,
+            cache=cache,
+            as_json=as_json,
+        )
+        return
+    assert out is not None
     if shards is not None and (approximate or graph or prune or watch):
         raise InputError("--shards goes without --approximate, --graph, --prune and --watch")
     stored = None if dtype is None else one_of("--dtype", dtype, DTYPES)
     kind = None if windows is None else one_of("--windows", windows, WINDOW_KINDS)
-    files, read_now, documents = None, set[str](), _documents(paths, int(max_mb * 1e6), max_pages)
-    if passages:
-        from langgraph_convcoa.datasets.passages import stream_passages
-
-        documents = chain.from_iterable(map(stream_passages, map(Path, paths)))
+    files, read_now = None, set[str]()
+    documents: Iterator[Document] = text()
     # Before the index is made, so that a wrong path makes none.
     if watch:
         files = _watched(paths, passages, int(max_mb * 1e6))
@@ -269,7 +313,15 @@ def _prefix(path: str) -> str:
     return "" if prefix == "." else prefix
 
 
-def _documents(paths: Sequence[str], max_bytes: int, max_pages: int | None) -> Iterator[Document]:
+def read_all(
+    paths: Sequence[str], passages: bool, max_bytes: int, max_pages: int | None, told: Told | None = None
+) -> Generator[Document]:
+    """The documents of all paths, or the passages of collections, one after another."""
+    if passages:
+        from langgraph_convcoa.datasets.passages import stream_passages
+
+        yield from chain.from_iterable(map(stream_passages, map(Path, paths)))
+        return
     from langgraph_convcoa.retrieval.documents.load import iter_documents
 
     for path in paths:
@@ -277,7 +329,7 @@ def _documents(paths: Sequence[str], max_bytes: int, max_pages: int | None) -> I
             yield from web_documents(path, max_bytes=max_bytes, progress=_say_pages(path), most=max_pages)
             continue
         place = documents_path(path)
-        found = iter_documents(place, max_bytes=max_bytes)
+        found = iter_documents(place, max_bytes=max_bytes, told=told)
         if len(paths) == 1:
             yield from found
             return

@@ -1,0 +1,213 @@
+"""Loading into an engine, measured on a PostgreSQL with pgvector of its own: `python -m tests.benchmarks.loading WHAT`.
+
+`throughput` is passages a second of `load_into`, encoding taking no time, over those of the engine's fastest path alone;
+`ray` is encoding with workers of Ray over one process, each on one thread; `kills` is a loader killed at random moments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langchain_core.documents import Document
+
+from langgraph_convcoa.retrieval.changes import entries_of
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, stored_passages
+from langgraph_convcoa.retrieval.engine.choose import open_engine
+from langgraph_convcoa.retrieval.engine.load import Loaded, load_into
+from langgraph_convcoa.retrieval.engine.ray_load import ray_load
+from langgraph_convcoa.retrieval.progress import Progress
+from tests import ROOT
+from tests.postgres_server import pgvector_server
+
+_DISTINCT = 40_000
+_SENTENCES, _WORDS = 6, 15
+
+
+class MadeUp(Encoder):
+    """Vectors of no meaning, so that encoding takes next to nothing."""
+
+    name, dimension, max_tokens = "made up", 384, 256
+
+    def __init__(self) -> None:
+        rows = np.random.default_rng(0).standard_normal((4096, self.dimension), dtype=np.float32)
+        self._rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def count_tokens(self, text: str) -> int:
+        return text.count(" ") * 3 // 2 + 2
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return self.encode_passages(texts)
+
+    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+        keys = np.array([zlib.crc32(text.encode()) for text in texts], dtype=np.int64)
+        found = self._rows[keys % len(self._rows)] + np.float32(0.5) * self._rows[keys // len(self._rows) % len(self._rows)]
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+@cache
+def _texts(count: int) -> list[str]:
+    chance = random.Random(18)
+    known = (ROOT / "langgraph_convcoa" / "text" / "english_words.txt").read_text(encoding="utf-8").split()
+    weights = [*accumulate(1 / (rank + 10) for rank in range(len(known)))]
+    texts = []
+    for _ in range(count):
+        words = chance.choices(known, cum_weights=weights, k=_SENTENCES * _WORDS)
+        parts = [words[start : start + _WORDS] for start in range(0, len(words), _WORDS)]
+        texts.append(" ".join(f"{' '.join(part).capitalize()}." for part in parts))
+    return texts
+
+
+def documents(count: int, distinct: int = _DISTINCT) -> Iterator[Document]:
+    """Documents of one passage of about 90 English words; after `distinct` their texts come again."""
+    texts = _texts(min(count, distinct))
+    for number in range(count):
+        place = number % len(texts)
+        yield Document(texts[place], id=f"d{number}", metadata={"title": f"Title {place}"})
+
+
+def throughput(address: str, count: int, cached: bool) -> dict[str, Any]:
+    """Seconds of both, in one run; `settled` are those of the indexes that searches need, which the engine builds last."""
+    encoder: Encoder = MadeUp()
+    with tempfile.TemporaryDirectory() as folder:
+        cache = PatternCache(Path(folder, "patterns.sqlite")) if cached else None
+        prepared = stored_passages(entries_of(documents(min(count, _DISTINCT))), encoder, cache=cache)
+
+        def again(size: int = 256) -> Iterator[list[StoredPassage]]:
+            for start in range(0, count, size):
+                numbers = range(start, min(start + size, count))
+                yield [replace(prepared[i % len(prepared)], id=f"d{i}", document=f"d{i}") for i in numbers]
+
+        alone = _Watched(open_engine(address, collection="alone"))
+        alone.engine.open(encoder.dimension, encoder.name, create=True)
+        begun = _now()
+        sum(alone.bulk(again()))
+        bulk = alone.times(begun)
+        whole = _Watched(open_engine(address, collection="whole"))
+        begun = _now()
+        assert load_into(whole, documents(count), encoder, cache=cache) == Loaded(count, 0, 0, count)  # type: ignore[arg-type]
+        load = whole.times(begun)
+        begun = time.perf_counter()
+        assert load_into(whole, documents(count), encoder, cache=cache).unchanged == count  # type: ignore[arg-type]
+        second = time.perf_counter() - begun
+    return {
+        "passages": count,
+        "windows a passage": len(prepared[0].spans),
+        "bulk alone, s": bulk,
+        "load, s": load,
+        "ratio while writing": bulk["written"] / load["written"],
+        "ratio in all": bulk["all"] / load["all"],
+        "passages a second": count / load["written"],
+        "run again with nothing to do, s": second,
+        "load average": os.getloadavg(),
+    }
+
+
+class _Watched:
+    """An engine, and when it had written everything and begun to settle."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._written = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
+        for size in self.engine.bulk(batches):
+            self._written = time.perf_counter()
+            yield size
+
+    def times(self, begun: tuple[float, float]) -> dict[str, float]:
+        (start, before), (end, after) = begun, _now()
+        seconds = {"written": self._written - start, "settled": end - self._written, "all": end - start}
+        return {**seconds, "processor, without the server's": after - before}
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def ray(address: str, count: int, workers: int, runs: int) -> dict[str, Any]:
+    """Passages a second from the first that is written to the last, of one process and of workers, in alternation."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    rates: dict[str, list[float]] = {"one process": [], f"{workers} workers": []}
+    stored: dict[str, Any] = {}
+    for run in range(runs):
+        for what, number in (("one process", 0), (f"{workers} workers", workers)):
+            collection = f"ray_{run}_{number}"
+            opened = partial(open_engine, address, collection=collection)
+            seen: list[tuple[float, int]] = []
+
+            def note(done: int, _total: int, seen: list[tuple[float, int]] = seen) -> None:
+                seen.append((time.perf_counter(), done))
+
+            encoder = SentenceTransformerEncoder()
+            if number:
+                ray_load(opened, partial(_read, count=count), encoder, workers=number, progress=note)
+            else:
+                load_into(opened(), documents(count, count), encoder, progress=note)
+            (start, first), (end, last) = seen[0], seen[-1]
+            rates[what].append((last - first) / (end - start))
+            stored[what] = contents(opened(), [f"d{i}" for i in range(count)])
+    one, many = rates.values()
+    same = len({json.dumps(one, sort_keys=True) for one in stored.values()}) == 1
+    return {
+        "passages": count,
+        "passages a second": rates,
+        "best over best": max(many) / max(one),
+        "run by run": [b / a for a, b in zip(one, many, strict=True)],
+        "equal": same,
+        "load average": os.getloadavg(),
+    }
+
+
+def _read(told: Any, count: int) -> Iterator[Document]:
+    return documents(count, count)
+
+
+def contents(engine: Engine, names: Sequence[str]) -> dict[str, list[Any]]:
+    """All that is stored of some documents."""
+    engine.open(SentenceTransformerEncoder().dimension, SentenceTransformerEncoder().name)
+    found = {}
+    ids = [part for parts in engine.parts(names).values() for part in parts]
+    for start in range(0, len(ids), 1000):
+        for one in engine.patterns(ids[start : start + 1000]):
+            sums = zlib.crc32(np.asarray(one.vectors).tobytes())
+            found[one.id] = [one.document, one.text, dict(one.terms), one.digest.hex(), sums]
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["throughput", "ray", "kills"])
+    parser.add_argument("--passages", type=int)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--cached", action="store_true", help="throughput: vectors from a PatternCache in a file")
+    given = parser.parse_args()
+    with pgvector_server() as server:
+        if given.what == "throughput":
+            report = throughput(server, given.passages or 200_000, given.cached)
+        elif given.what == "ray":
+            report = ray(server, given.passages or 3_000, given.workers, given.runs)
+        else:
+            from tests.retrieval.engine.killed import killed
+
+            report = killed(server, given.passages or 2_000, 20)
+    print(json.dumps(report, indent=2))

@@ -1,0 +1,141 @@
+"""Documents into an engine and out of it by the command line: `index --to`, `--index URL`, CONVCOA_INDEX."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from langgraph_convcoa.cli.documents import place_of
+from langgraph_convcoa.cli.options import INDEX_VARIABLE
+from langgraph_convcoa.cli.serve import ServeOptions, _collections
+from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
+from tests.cli.test_app import convcoa, docs, encoder, error_of
+from tests.fake_encoder import WordEncoder
+
+__all__ = ["docs", "encoder"]
+
+PASSWORD = "secret-p4ss"
+ADDRESS = f"postgresql://me:{PASSWORD}@db.example.org/docs?collection=papers"
+QUESTION = "Who introduced sparsemax?"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str | None, str | None], MemoryEngine]:
+    """The engines that were opened, by collection and tenant where these were given beside the address."""
+    engines: dict[tuple[str | None, str | None], MemoryEngine] = {}
+
+    def open_engine(address: str, *, collection: Any = None, tenant: Any = None, timeout: float = 10.0) -> MemoryEngine:
+        assert address == ADDRESS
+        return engines.setdefault((collection, tenant), MemoryEngine())
+
+    for module in ("engine.choose", "retriever"):
+        monkeypatch.setattr(f"langgraph_convcoa.retrieval.{module}.open_engine", open_engine)
+    return engines
+
+
+@pytest.fixture
+def loaded(opened: dict[Any, MemoryEngine], docs: Path) -> MemoryEngine:
+    result = convcoa("index", docs, "--to", ADDRESS)
+    assert result.exit_code == 0, result.output
+    return opened[None, None]
+
+
+def test_documents_are_loaded_and_only_what_has_changed_is_encoded_again(
+    loaded: MemoryEngine, docs: Path, encoder: WordEncoder
+) -> None:
+    assert loaded.count() == 2
+    (docs / "sparsemax.txt").write_text("Sparsemax was introduced in 2016.")
+    (docs / "new.txt").write_text("Entmax came later.")
+    encoder.encoded.clear()
+    report = json.loads(convcoa("index", docs, "--to", ADDRESS, "--json").stdout)
+    place = "postgresql://db.example.org/docs?collection=papers&tenant=default"
+    assert report == {"index": place, "added": 1, "updated": 1, "unchanged": 1, "written": 2, "passages": 3}
+    assert not any("Hopfield" in text for text in encoder.encoded)
+    result = convcoa("index", docs, "--to", ADDRESS)
+    assert result.stdout == f"{place}: 0 documents added, 0 updated, 3 unchanged; 0 passages written, 3 there\n"
+
+
+@pytest.mark.parametrize("what", ["search", "ask", "docs", "chat", "search-named", "ask-named"])
+def test_an_engine_stands_where_an_index_stands(loaded: MemoryEngine, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    if what.endswith("-named"):
+        monkeypatch.setenv(INDEX_VARIABLE, ADDRESS)
+    result = {
+        "search": lambda: convcoa("search", ADDRESS, QUESTION, "--json"),
+        "ask": lambda: convcoa("ask", QUESTION, "--index", ADDRESS, "--json"),
+        "docs": lambda: convcoa("ask", QUESTION, "--docs", ADDRESS, "--json"),
+        "chat": lambda: convcoa("chat", "--index", ADDRESS, "--json", input=QUESTION),
+        "search-named": lambda: convcoa("search", QUESTION, "--json"),
+        "ask-named": lambda: convcoa("ask", QUESTION, "--json"),
+    }[what]()
+    assert result.exit_code == 0, result.output
+    assert "Martins" in result.stdout
+    assert PASSWORD not in result.output
+
+
+def test_collection_and_tenant_are_named_beside_the_address(opened: dict[Any, MemoryEngine], docs: Path) -> None:
+    convcoa("index", docs, "--to", ADDRESS, "--collection", "c", "--tenant", "t")
+    assert {key: engine.count() for key, engine in opened.items()} == {("c", "t"): 2}
+    result = convcoa("ask", QUESTION, "--index", ADDRESS, "--collection", "c", "--tenant", "t", "--json")
+    assert "Martins" in result.stdout
+    # Nothing was loaded for this one.
+    assert "has no documents" in error_of(convcoa("search", ADDRESS, QUESTION, "--collection", "c", "--tenant", "other"))
+
+
+def test_documents_that_are_named_come_before_the_environment(
+    opened: dict[Any, MemoryEngine], docs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(INDEX_VARIABLE, ADDRESS)
+    assert "Martins" in convcoa("ask", QUESTION, "--docs", docs).stdout
+    assert convcoa("index", docs, "--out", tmp_path / "made").exit_code == 0
+    assert "Martins" in convcoa("ask", QUESTION, "--index", tmp_path / "made").stdout
+    assert not opened
+    assert convcoa("index", docs).exit_code == 0
+    assert opened[None, None].count() == 2
+
+
+def test_what_cannot_be_done_with_an_engine_is_one_line_without_the_password(
+    opened: dict[Any, MemoryEngine], docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = f"redis://me:{PASSWORD}@db.example.org/1"
+    cases = {
+        "one place": ("index", docs, "--out", tmp_path / "made", "--to", ADDRESS),
+        "--out DIR for a folder, or --to URL": ("index", docs),
+        "--prune is of an index in a folder (--out DIR)": ("index", docs, "--to", ADDRESS, "--prune"),
+        "--windows is of an index in a folder (--out DIR)": ("index", docs, "--to", ADDRESS, "--windows", "late"),
+        "--tenant is of an engine": ("index", docs, "--out", tmp_path / "made", "--tenant", "t"),
+        "--workers are of Ray": ("index", docs, "--to", ADDRESS, "--workers", "2"),
+        "which begins with postgresql": ("index", docs, "--to", other),
+        "is the address of no engine": ("ask", "Who?", "--index", other),
+        "--collection is of an engine": ("ask", "Who?", "--docs", docs, "--collection", "c"),
+        "does not exist": ("index", tmp_path / "nowhere", "--to", ADDRESS),
+        "nothing to search": ("search", "who?"),
+    }
+    for said, arguments in cases.items():
+        error = error_of(convcoa(*arguments))
+        assert said in error
+        assert PASSWORD not in error
+    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.ray_load.find_spec", lambda _name: None)
+    missing = error_of(convcoa("index", docs, "--to", ADDRESS, "--ray", "local"))
+    assert 'pip install "langgraph-convcoa[ray]"' in missing
+    # Nothing was made, and nothing is known of them.
+    assert all(engine.count() == 0 and not engine._encoder for engine in opened.values())
+    assert not (tmp_path / "made").exists()
+
+
+def test_what_is_kept_of_an_address_has_no_secret() -> None:
+    assert place_of(ADDRESS, tenant="t") == "postgresql://db.example.org/docs?collection=papers&tenant=t"
+    assert place_of("papers/?collection=a") == "papers/?collection=a"
+
+
+def test_an_engine_is_a_collection_of_the_page(loaded: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(INDEX_VARIABLE, ADDRESS)
+    basis: Any = SimpleNamespace(fingerprint=lambda place: place)
+    [shown] = _collections(ServeOptions(), basis)
+    assert (shown.id, shown.name) == ("papers", "papers")
+    assert PASSWORD not in shown.sources
+    [shown] = _collections(ServeOptions(docs=[f"Articles={ADDRESS}"]), basis)
+    assert shown.name == "Articles"

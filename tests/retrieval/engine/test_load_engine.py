@@ -1,0 +1,86 @@
+"""Loading into a real engine, PostgreSQL with pgvector: loaders that are killed, and workers of Ray."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from langgraph_convcoa.retrieval.engine.choose import open_engine
+from langgraph_convcoa.retrieval.engine.load import Loaded, load_into
+from langgraph_convcoa.retrieval.engine.ray_load import ray_load
+from tests import ROOT
+from tests.bounds import SECONDS
+from tests.postgres_server import pgvector_server
+from tests.retrieval.engine.killed import contents, documents, encoder, killed
+
+pytestmark = pytest.mark.slow
+KILLS = 20
+
+
+@pytest.fixture(scope="module")
+def server():
+    with pgvector_server() as address:
+        yield address
+
+
+def test_a_loader_killed_at_20_random_moments_and_run_again_loses_and_doubles_nothing(server, capsys):
+    report = killed(server, 640, KILLS)
+    with capsys.disabled():
+        print(f"\n{report}")
+    assert report["kills"] >= KILLS - 2
+    assert (report["lost"], report["doubled"], report["different"]) == (0, 0, 0)
+    assert report["counted"] == report["passages"] > 640
+    # They were killed on the way, not before or after it.
+    assert len(set(report["passages after each"])) > 5
+
+
+def read(told, count):
+    told("picture.png", "is no text")
+    yield from documents(count)
+
+
+def dying(flag, address):
+    """Opens the engine in a worker; the first that writes is killed in the middle of it."""
+    engine = open_engine(address, collection="ray")
+    put = engine.put
+
+    def put_and_die(passages):
+        put(passages)
+        if passages and flag.exists():
+            flag.unlink()
+            os.kill(os.getpid(), 9)
+
+    engine.put = put_and_die
+    return engine
+
+
+def test_workers_of_ray_load_the_same_as_one_process_though_one_of_them_is_killed(server, tmp_path):
+    pytest.importorskip("ray")
+    count, told = 600, []
+    flag = tmp_path / "kill"
+    flag.touch()
+    names = [f"d{number}" for number in range(count)]
+    one = open_engine(server, collection="one")
+    done = load_into(one, documents(count), encoder())
+    options = {"workers": 2, "told": lambda *what: told.append(what)}
+    by_ray = ray_load(partial(dying, flag, server), partial(read, count=count), encoder(), **options)
+    assert not flag.exists()
+    # The batch of the worker that died was there when it came again.
+    assert by_ray == Loaded(done.added - by_ray.unchanged, 0, by_ray.unchanged, by_ray.passages)
+    assert by_ray.unchanged == 256
+    assert told == [("picture.png", "is no text")]
+    many = open_engine(server, collection="ray")
+    assert contents(many, names) == contents(one, names)
+    assert many.count() == one.count()
+    one.close()
+    many.close()
+
+
+def test_without_ray_nothing_of_it_is_imported():
+    code = "import sys, langgraph_convcoa.retrieval.engine.ray_load; print({'ray', 'pyarrow', 'pandas'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=True)
+    assert done.stdout == "set()\n"
