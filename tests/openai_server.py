@@ -35,11 +35,15 @@ class _Server(ThreadingHTTPServer):
 
 
 class OpenAIServer:
-    """Serves `script(request body) -> Reply`; as a context manager it stops itself, and drops what it still delays."""
+    """Serves `script(request body) -> Reply`; as a context manager it stops itself, and drops what it still delays.
 
-    def __init__(self, script: Script | list[Reply | str]) -> None:
+    A stream's events hold `piece` characters each; reading one takes the client a millisecond.
+    """
+
+    def __init__(self, script: Script | list[Reply | str], piece: int = 3) -> None:
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
+        self._piece = piece
         self._lock = threading.Lock()
         self._closing = threading.Event()
         if isinstance(script, list):
@@ -108,7 +112,7 @@ class OpenAIServer:
         handler.send_header("Content-Type", "text/event-stream")
         handler.end_headers()
         head["object"] = "chat.completion.chunk"
-        pieces = [reply.text[i : i + 3] for i in range(0, len(reply.text), 3)]
+        pieces = [reply.text[i : i + self._piece] for i in range(0, len(reply.text), self._piece)]
         for number, piece in enumerate(pieces):
             # The role comes once: openai's client joins what is said twice.
             delta = {"content": piece} if number else {"role": "assistant", "content": piece}

@@ -46,6 +46,10 @@ class StoreError(ConvCoAError):
     """A conversation store cannot be opened, read or written."""
 
 
+class ThreadBusyError(StoreError):
+    """Another program is in a turn of the thread."""
+
+
 def one_of(setting: str, value: str, known: Sequence[_Word]) -> _Word:
     """The value, known to be one of the words.
 

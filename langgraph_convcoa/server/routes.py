@@ -157,8 +157,7 @@ async def _count_threads(service: Service, user: str, request: Request) -> Any:
 
 
 async def _matching(service: Service, user: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    with service.store.errors():
-        found = await service.book.all(user)
+    found = await service.entries(user)
     wanted, ids, status = given.get("metadata") or {}, given.get("ids"), given.get("status")
     if not isinstance(wanted, Mapping) or not (ids is None or isinstance(ids, list)):
         raise InputError("threads are searched by metadata, an object, and ids, a list")

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from langgraph_convcoa.errors import ConvCoAError
+from langgraph_convcoa.errors import ConvCoAError, ThreadBusyError
 from langgraph_convcoa.server.wire import event, to_json
 
 PING_SECONDS = 15.0
@@ -41,6 +41,9 @@ class Run:
         self.status = "pending"
         self.output: dict[str, Any] = {}
         self.task: asyncio.Task[None] | None = None
+        self.begun = asyncio.Event()
+        """Set when the thread is the run's alone, or is not going to be."""
+        self.refused: ThreadBusyError | None = None
         self.ended = False
         self.size = 0
         self._events: deque[tuple[int, bytes]] = deque()
@@ -129,9 +132,11 @@ class Runs:
             run.updated = now()
             if self.active.get(key) is run:
                 del self.active[key]
-            self._ended[run.id] = (key, run)
-            self._forget()
+            if run.refused is None:
+                self._ended[run.id] = (key, run)
+                self._forget()
             run.end()
+            run.begun.set()
 
     def _forget(self) -> None:
         held = sum(run.size for _, run in self._ended.values())

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError
+from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError, ThreadBusyError
 from langgraph_convcoa.server.collections import Collection, Collections
 from langgraph_convcoa.server.runs import Run, Runs, now
 from langgraph_convcoa.server.threads import MOST_THREADS, ThreadBook, checked_id, checked_metadata, key_of
 from langgraph_convcoa.server.uploads import Jobs
 from langgraph_convcoa.server.wire import GRAPH, RunRequest
-from langgraph_convcoa.storage.base import ConversationStore
+from langgraph_convcoa.storage.base import TURN_WAIT_SECONDS, ConversationStore
 from langgraph_convcoa.storage.threads import rounds_of
 from langgraph_convcoa.storage.turns import INTERRUPT, OUTPUT_FIELDS, Turns, question_of
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MOST_RUNS = 200
 """At a time, of all users; beyond, a run is refused."""
 _LOCK_SECONDS = 5.0
+_REFUSE_SECONDS = 0.5
+"""How long a question waits for another server's turn of its thread, which may be ending, before it is refused."""
 _TITLE_CHARACTERS = 80
 VALUES = (*OUTPUT_FIELDS, "messages")
 
@@ -130,7 +132,21 @@ class Service:
             found = await self.book.get(user, thread)
         if found is None:
             raise Missing(f"there is no conversation {thread[:100]!r}: it was deleted, or never begun")
-        return found
+        return (await self._told_busy(user, [found]))[0]
+
+    async def entries(self, user: str) -> list[dict[str, Any]]:
+        """The entries of a user's threads, the one that was written last first."""
+        with self.store.errors():
+            return await self._told_busy(user, await self.book.all(user))
+
+    async def _told_busy(self, user: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The entries with their status now: one whose server was killed is interrupted, not busy."""
+        busy = {key_of(user, str(entry["thread_id"])): entry for entry in entries if entry["status"] == "busy"}
+        elsewhere = busy.keys() - self.runs.active.keys()
+        with self.store.errors():
+            for key in elsewhere - await self.store.taken(elsewhere):
+                busy[key]["status"] = "interrupted"
+        return entries
 
     async def update(self, user: str, thread: str, metadata: Any) -> dict[str, Any]:
         """Change a thread's metadata; its collection stays what it is."""
@@ -216,6 +232,11 @@ class Service:
             return await self._turn(user, key, entry, turns, context, request, run, kept=thread is not None)
 
         self.runs.start(key, run, work)
+        await run.begun.wait()
+        if run.refused is not None:
+            raise Busy(
+                "this conversation is answering a question on another server: wait for the answer, then ask again"
+            ) from run.refused
         return run
 
     async def _turn(
@@ -235,8 +256,14 @@ class Service:
         if run.question and not entry["metadata"].get("title"):
             entry["metadata"]["title"] = " ".join(run.question.split())[:_TITLE_CHARACTERS]
         entry["question"] = entry.get("question") or run.question
-        # Beside the turn, which need not wait for it.
-        noting = asyncio.create_task(self._note(user, entry, "busy")) if kept else None
+        noting: list[asyncio.Task[bool]] = []
+
+        def begun() -> None:
+            run.begun.set()
+            if kept:
+                # Beside the turn, which need not wait for it.
+                noting.append(asyncio.create_task(self._note(user, entry, "busy")))
+
         try:
             with self.store.errors():
                 output = await turns.run(
@@ -247,20 +274,24 @@ class Service:
                     context=context,
                     user=user or None,
                     modes=modes,
-                    wait=_LOCK_SECONDS,
+                    wait=TURN_WAIT_SECONDS if request.strategy == "enqueue" else _REFUSE_SECONDS,
+                    begun=begun,
                 )
             status = "interrupted" if INTERRUPT in output else "idle"
         except asyncio.CancelledError:
             status = "interrupted"
             raise
+        except ThreadBusyError as error:
+            run.refused = error
+            raise
         finally:
-            if noting is not None:
-                await asyncio.wait([noting])
+            if noting:
+                await asyncio.wait(noting)
                 if not await self._note(user, entry, status):
                     # It was deleted as the turn began.
                     await self._erase(key)
-                noting.result()
-            else:
+                noting[0].result()
+            elif not kept:
                 with suppress(StoreError), self.store.errors():
                     await self._erase(key)
         return output
@@ -282,10 +313,8 @@ class Service:
         return known is not None
 
     def status(self, user: str, entry: Mapping[str, Any]) -> str:
-        """A thread's status now; one whose server was killed is interrupted, not busy."""
-        if key_of(user, str(entry["thread_id"])) in self.runs.active:
-            return "busy"
-        return "interrupted" if entry["status"] == "busy" else str(entry["status"])
+        """A thread's status now."""
+        return "busy" if key_of(user, str(entry["thread_id"])) in self.runs.active else str(entry["status"])
 
     async def conversation(self, user: str, thread: str, last: int) -> dict[str, Any]:
         """A thread with the last of its rounds, as the page shows it."""

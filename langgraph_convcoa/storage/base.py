@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError
+from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError, ThreadBusyError
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -60,6 +60,10 @@ class ConversationStore:
         """The thread for one program alone: of two that both add a round to the same last one, one would be lost."""
         yield
 
+    async def taken(self, threads: Iterable[str]) -> set[str]:
+        """Those of the threads in which any program is in a turn now, as far as the store knows."""
+        return set()
+
     async def prune(self, saver: Any, thread: str) -> None:
         """Drop all checkpoints of a thread but the last; each holds the whole thread."""
 
@@ -85,9 +89,9 @@ class ConversationStore:
                 raise reported from None
             raise
 
-    def busy(self, thread: str) -> StoreError:
+    def busy(self, thread: str) -> ThreadBusyError:
         """The error for a thread that another program holds."""
-        return StoreError(
+        return ThreadBusyError(
             f"the thread {thread!r} of {self.label} is busy in another program: try again, or use another --thread"
         )
 

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError
 from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.storage.advisory import CONNECT_SECONDS, AdvisoryLocks
 from langgraph_convcoa.storage.base import ConversationStore
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.store.base import BaseStore
-    from psycopg import AsyncConnection
-    from psycopg.rows import DictRow
-    from psycopg_pool import AsyncConnectionPool
 
-_CONNECT_SECONDS = 10
-_POLL_SECONDS = 0.05
-_MOST_TURNS = 50
-"""At a time, of one program; each holds a connection."""
 _SETUP = "langgraph_convcoa setup"
 _FORM = "postgresql://user@host:5432/database, with the password in PGPASSWORD"
 
@@ -33,15 +25,15 @@ _FORM = "postgresql://user@host:5432/database, with the password in PGPASSWORD"
 class PostgresStore(ConversationStore):
     """Threads in the tables of LangGraph's `AsyncPostgresSaver`.
 
-    A turn holds an advisory lock on its thread, so that programs on any number of machines take turns; the lock ends with its
-    connection, also where the program is killed.
+    A turn holds an advisory lock on its thread, so that programs on any number of machines take turns; the lock ends with the
+    program's connection, also where the program is killed. A program takes five connections at most, however many its turns.
     The password is better kept in PGPASSWORD or ~/.pgpass than in the address, since others on the machine see a command's
     arguments.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._pool: AsyncConnectionPool[AsyncConnection[DictRow]] | None = None
+        self._locks: AdvisoryLocks | None = None
         # Host and database; neither user nor password, nor what might be one in an address that is written wrongly.
         rest = address.partition("://")[2].partition("?")[0].rpartition("@")[2]
         plain = re.fullmatch(r"[\w.,-]*(:\d+)?(/[\w.-]*)?", rest)
@@ -66,7 +58,7 @@ class PostgresStore(ConversationStore):
         if ports.replace(",", "").strip("0123456789"):
             raise malformed
         with self.errors():
-            psycopg.connect(self._address, connect_timeout=_CONNECT_SECONDS).close()
+            psycopg.connect(self._address, connect_timeout=CONNECT_SECONDS).close()
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
@@ -75,62 +67,58 @@ class PostgresStore(ConversationStore):
         from psycopg.rows import dict_row
         from psycopg_pool import AsyncConnectionPool
 
-        def pool_of(least: int, most: int) -> AsyncConnectionPool[AsyncConnection[DictRow]]:
-            return AsyncConnectionPool(
-                self._address,
-                kwargs={"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
-                min_size=least,
-                max_size=most,
-                # A chat may wait for hours between turns, longer than a server or a firewall keeps a connection.
-                check=AsyncConnectionPool.check_connection,
-                open=False,
-            )
-
-        # Apart: a turn holds its lock's connection while its steps wait for another one.
-        pool, locks = pool_of(1, 4), pool_of(0, _MOST_TURNS)
+        pool = AsyncConnectionPool(
+            self._address,
+            kwargs={"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
+            min_size=1,
+            max_size=2,  # The saver uses one at a time.
+            # A chat may wait for hours between turns, longer than a server or a firewall keeps a connection.
+            check=AsyncConnectionPool.check_connection,
+            open=False,
+        )
         try:
             with self.errors():
-                async with pool, locks:
-                    self._pool = locks
-                    saver = AsyncPostgresSaver(pool)
-                    async with self._locked(_SETUP, _CONNECT_SECONDS * 6):
+                async with pool, AdvisoryLocks(self._address, self._lost) as self._locks:
+                    saver: AsyncPostgresSaver = AsyncPostgresSaver(pool)  # type: ignore[arg-type]
+                    async with self._setting_up():
                         await saver.setup()
                     yield saver
         finally:
-            self._pool = None
+            self._locks = None
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[BaseStore]:
         from langgraph.store.postgres.aio import AsyncPostgresStore
+        from psycopg_pool import AsyncConnectionPool
 
+        config: Any = {"min_size": 1, "max_size": 2, "check": AsyncConnectionPool.check_connection}
         with self.errors():
-            async with AsyncPostgresStore.from_conn_string(self._address) as store:
-                async with self._locked(_SETUP, _CONNECT_SECONDS * 6):
+            async with AsyncPostgresStore.from_conn_string(self._address, pool_config=config) as store:
+                async with self._setting_up():
                     await store.setup()
                 yield store
 
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
-        """The thread for this program alone, by an advisory lock."""
-        async with self._locked(f"langgraph_convcoa turn\0{thread}", wait, thread):
+        """The thread for this turn alone, by an advisory lock."""
+        async with self._opened_locks.held(_turn_of(thread), wait, lambda: self.busy(thread)):
             yield
 
-    @asynccontextmanager
-    async def _locked(self, name: str, wait: float, thread: str = "") -> AsyncIterator[None]:
-        assert self._pool is not None, "the store is not open"
-        key = int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8], "big", signed=True)
-        end = time.monotonic() + wait
-        async with self._pool.connection() as connection:
-            # Polled: one that waits inside the server holds a snapshot, for which an index made by `setup` would wait in turn.
-            while not await _succeeds(connection, "SELECT pg_try_advisory_lock(%s) AS ok", key):
-                if time.monotonic() > end:
-                    raise self.busy(thread) if thread else StoreError(f"{self.label} is busy: try again")
-                await asyncio.sleep(_POLL_SECONDS)
-            try:
-                yield
-            finally:
-                if not connection.closed:
-                    await _succeeds(connection, "SELECT pg_advisory_unlock(%s) AS ok", key)
+    async def taken(self, threads: Iterable[str]) -> set[str]:
+        names = {_turn_of(thread): thread for thread in threads}
+        return {names[name] for name in await self._opened_locks.taken([*names])} if names else set()
+
+    @property
+    def _opened_locks(self) -> AdvisoryLocks:
+        assert self._locks is not None, "the store is not open"
+        return self._locks
+
+    def _setting_up(self) -> AbstractAsyncContextManager[None]:
+        busy = StoreError(f"{self.label} is busy: try again")
+        return self._opened_locks.held(_SETUP, CONNECT_SECONDS * 6, lambda: busy)
+
+    def _lost(self) -> StoreError:
+        return StoreError(f"the connection to {self.label} was lost in the middle of the turn: ask again, and it is resumed")
 
     # `scrub` does nothing: reusing the space of deleted rows (VACUUM) is up to the server's administrator.
     async def prune(self, saver: Any, thread: str) -> None:
@@ -153,6 +141,5 @@ class PostgresStore(ConversationStore):
         )
 
 
-async def _succeeds(connection: AsyncConnection[DictRow], query: str, key: int) -> bool:
-    row = await (await connection.execute(query.encode(), (key,))).fetchone()
-    return bool(row and row["ok"])
+def _turn_of(thread: str) -> str:
+    return f"langgraph_convcoa turn\0{thread}"

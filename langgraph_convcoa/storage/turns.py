@@ -14,6 +14,7 @@ from langgraph_convcoa.storage.base import FORMAT, TURN_WAIT_SECONDS, Conversati
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.types import StateSnapshot
 
@@ -26,6 +27,8 @@ INTERRUPT = "__interrupt__"
 SOURCES_KEY = "convcoa_sources"
 """In the metadata of every checkpoint: a fingerprint of the documents, tables and web search of the turn."""
 _FORMAT_KEY = "convcoa_format"
+_NEXT = "branch:to:"
+"""How LangGraph names the channel of a node that is to run next."""
 _MODES = ("messages", "custom", "values")
 _LOGGER = logging.getLogger(__name__)
 
@@ -60,6 +63,20 @@ def question_of(given: Mapping[str, Any]) -> str:
         return str(question)
     messages: Sequence[Any] = given.get("messages") or ()
     return str(messages[-1].text) if messages and messages[-1].type == "human" else ""
+
+
+def _open_turn(stored: CheckpointTuple) -> bool:
+    """Whether a checkpoint is other than that of a finished turn."""
+    values = stored.checkpoint["channel_values"]
+    asked = values.get("asked_message_id") or any(name.startswith(_NEXT) for name in values)
+    return bool(stored.pending_writes or asked or stored.metadata.get(_FORMAT_KEY) != FORMAT)
+
+
+def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> bool:
+    """Whether the message that an input asks is the one that was answered last, known by its id."""
+    asked, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
+    last = next((message for message in reversed(kept) if message.type == "human"), None)
+    return bool(asked and last is not None and last.id and getattr(asked[-1], "id", None) == last.id)
 
 
 class Turns:
@@ -110,8 +127,12 @@ class Turns:
         user: str | None = None,
         modes: Sequence[str] = _MODES,
         wait: float = TURN_WAIT_SECONDS,
+        begun: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
         """Run one turn, or resume the one that was interrupted; model calls whose results are stored are not made again.
+
+        A message with an id may be sent again by whoever did not get its answer: a turn that it began is resumed, of one that
+        was answered last the answer is given again.
 
         Args:
             thread: Its name as it is stored.
@@ -123,25 +144,40 @@ class Turns:
             user: Whose thread it is, where a server has authenticated the user.
             modes: The stream modes that are seen.
             wait: Seconds to wait for another program's turn of the thread.
+            begun: Called when the thread is this turn's alone.
 
         Returns:
             `answer`, `citations`, `chain`, `knowledge_set` and `usage`, or under `__interrupt__` what the turn waits for.
 
         Raises:
             InputError: There is no interrupted turn to resume. Whatever is raised, the thread stays as it was.
+            ThreadBusyError: Another program's turn of the thread took longer than that.
         """
         config = config_of(thread, self._sources)
         if user is not None:
             config["configurable"]["langgraph_auth_user_id"] = user
         question = None if given is None else question_of(given)
         async with self.store.turn(thread, wait):
+            begun()
             try:
                 unfinished = ""
+                stored = answered = await self._stored(thread)
                 # Read once where there is nothing to resume, since that takes the longer the longer the conversation is.
-                if await self._has_open_turn(thread):
-                    if (settled := await self._settled(thread, config)) is not None and settled[0] == question:
-                        return settled[1]
-                    unfinished = self.resumable(await self.snapshot(thread))
+                if stored is not None and (start := stored.checkpoint["channel_values"].get("__start__")) is not None:
+                    # Killed before its first step: its snapshot would look finished where that step's result is stored.
+                    answered = None
+                    unfinished = question_of(start) if stored.metadata.get(SOURCES_KEY, "") == self._sources else ""
+                elif stored is not None and _open_turn(stored):
+                    settled = await self._settled(thread, config)
+                    answered = await self._stored(thread) if settled is not None and settled == question else None
+                    unfinished = "" if answered else self.resumable(await self.snapshot(thread))
+                elif stored is None or given is None or not _answered(stored, given):
+                    answered = None
+                if answered is not None:
+                    values = answered.checkpoint["channel_values"]
+                    if see is not None and "values" in modes:
+                        see("values", values)
+                    return {name: values[name] for name in OUTPUT_FIELDS if name in values}
                 if question is None and not unfinished:
                     raise InputError("there is no interrupted turn to resume: ask a question")
                 again = unfinished and question in (None, unfinished)
@@ -158,18 +194,14 @@ class Turns:
                 raise
             return output
 
-    async def _has_open_turn(self, thread: str) -> bool:
-        """Whether the thread's last checkpoint is other than that of a finished turn; cheaper than `snapshot`."""
+    async def _stored(self, thread: str) -> CheckpointTuple | None:
+        """A thread's last checkpoint; cheaper than `snapshot`."""
         with self._readable(thread):
-            stored = await self.saver.aget_tuple(config_of(thread))
-            if stored is None:
-                return False
-            values = stored.checkpoint["channel_values"]
-            asked = values.get("asked_message_id") or "question" in values or "__start__" in values
-            return bool(stored.pending_writes or asked or stored.metadata.get(_FORMAT_KEY) != FORMAT)
+            found: CheckpointTuple | None = await self.saver.aget_tuple(config_of(thread))
+            return found
 
-    async def _settled(self, thread: str, config: RunnableConfig) -> tuple[str, dict[str, Any]] | None:
-        """Where a program was killed between a turn's last step and its last checkpoint, write that: (question, output).
+    async def _settled(self, thread: str, config: RunnableConfig) -> str | None:
+        """Where a program was killed between a turn's last step and its last checkpoint, write that, and give its question.
 
         LangGraph drops the results of steps that no checkpoint holds yet when a new input comes; this turn is answered.
         """
@@ -177,9 +209,9 @@ class Turns:
         stored = await self.saver.aget_tuple(config)
         if snapshot.next or unfinished_question(snapshot) or stored is None or not stored.pending_writes:
             return None
-        output = await self._streamed(None, config)
+        await self._streamed(None, config)
         await self._prune(thread)
-        return str(snapshot.values.get("asked") or ""), output
+        return str(snapshot.values.get("asked") or "")
 
     async def _streamed(
         self,

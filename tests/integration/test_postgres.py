@@ -12,7 +12,7 @@ import pytest
 
 from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.errors import StoreError
+from langgraph_convcoa.errors import StoreError, ThreadBusyError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.server.threads import ThreadBook
 from langgraph_convcoa.storage import open_store
@@ -153,3 +153,52 @@ def test_a_server_that_stops_and_returns_is_a_store_error_and_then_none(address:
         with psycopg.connect(address, autocommit=True) as connection:
             connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         assert len(conversation.ask("Who introduced sparsemax?")["knowledge_set"]["Contextual knowledge set"]) == 2
+
+
+async def test_a_turn_whose_lock_is_lost_is_ended_at_once_and_can_be_resumed(address: str) -> None:
+    """Another program may have the thread by then."""
+    import psycopg
+
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    store, other = open_store(address), open_store(address)
+    async with store.opened(), store.book() as book, asyncio.timeout(SECONDS):
+        threads = ThreadBook(book)
+        with pytest.raises(StoreError, match="ask again, and it is resumed"):
+            async with store.turn("lost", SECONDS):
+                async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+                    await connection.execute(end.encode())
+                await asyncio.sleep(SECONDS)
+        # Everything is reached anew.
+        await threads.create("ann", "after", {})
+        assert await threads.get("ann", "after") is not None
+        async with other.opened(), other.turn("lost", SECONDS):
+            assert await store.taken(["lost", "free"]) == {"lost"}
+            with pytest.raises(ThreadBusyError):
+                async with store.turn("lost", 0.1):
+                    pass
+            async with store.turn("free", 0):
+                pass
+        assert await store.taken(["lost", "free"]) == set()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), store.turn("cancelled", SECONDS):
+                await asyncio.sleep(SECONDS)
+        assert await store.taken(["cancelled"]) == set()
+
+
+async def test_a_program_takes_one_connection_for_all_its_locks(address: str) -> None:
+    import psycopg
+
+    store = open_store(address)
+    async with store.opened(), asyncio.timeout(SECONDS):
+        all_there = asyncio.Barrier(301)
+
+        async def turn(number: int) -> None:
+            async with store.turn(f"many {number}", SECONDS):
+                await all_there.wait()
+
+        turns = [asyncio.create_task(turn(number)) for number in range(300)]
+        await all_there.wait()
+        await asyncio.gather(*turns)
+        with psycopg.connect(address) as connection:
+            [(count,)] = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader'").fetchall()
+    assert count <= 5

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -21,10 +23,29 @@ def context() -> ForkServerContext:
     preload = [
         *("tests.integration.turns", "langgraph_convcoa.reasoning.chat_model", "langgraph_convcoa.storage.sqlite"),
         *("langgraph.checkpoint.sqlite.aio", "langchain_openai", "openai.resources.beta.beta"),
-        *("anyio._backends._asyncio", "httpcore2", "filelock"),
+        *("anyio._backends._asyncio", "httpcore2", "filelock", "tests.fake_encoder", "langgraph.store.postgres.aio"),
+        *("langgraph.checkpoint.postgres.aio", "psycopg_pool", "uvicorn.lifespan.on", "uvicorn.protocols.http.auto"),
+        *("langgraph_convcoa.cli.serve", "langgraph_convcoa.server.app", "langgraph_convcoa.retrieval.index.index"),
+        *("langgraph_convcoa.graph", "langgraph_convcoa.actions.overview.action", "multipart"),
     ]
     processes.set_forkserver_preload(preload)
     return processes
+
+
+def serve(words: list[str], environment: dict[str, str], log: str) -> None:
+    """`convcoa serve` with an encoder that takes no time, in this process."""
+    from langgraph_convcoa.cli.app import main
+    from langgraph_convcoa.retrieval import retriever
+    from tests.fake_encoder import WordEncoder
+
+    with Path(log).open("ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.environ.update(environment)
+    encoder = WordEncoder()
+    retriever.as_encoder = lambda _encoder: encoder
+    sys.argv = ["convcoa", "serve", *words]
+    main()
 
 
 def one_turn(store: str, base_url: str, model: str, question: str, ready: Connection) -> None:

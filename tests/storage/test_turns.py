@@ -1,0 +1,107 @@
+"""A turn that ends at any write to its store and is asked again: one round, and no call that was stored is made again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.storage.base import ConversationStore
+from langgraph_convcoa.storage.threads import rounds_of
+from langgraph_convcoa.storage.turns import Turns
+from tests.fakes import KeywordRetriever, ScriptedModel, direct
+
+QUESTION = "When was the Hopfield network described?"
+ANSWER = "John Hopfield described the Hopfield network in 1982 [1]."
+
+
+class Killed(Exception):
+    """In place of the end of the process."""
+
+
+class Dying(InMemorySaver):
+    """Fails at one of its writes and from then on, as for a process that is killed there."""
+
+    left = 10**6
+
+    async def aput(self, *given: Any, **more: Any) -> Any:
+        self._live()
+        return await super().aput(*given, **more)
+
+    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        self._live()
+        await super().aput_writes(config, writes, task_id, task_path)
+
+    def _live(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+
+class Store(ConversationStore):
+    def __init__(self, saver: InMemorySaver) -> None:
+        self.saver = saver
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[InMemorySaver]:
+        yield self.saver
+
+
+def turns(saver: InMemorySaver, model: ScriptedModel) -> Turns:
+    graph = build_graph(model=model, retriever=KeywordRetriever())
+    return Turns(graph.compile(checkpointer=saver), Store(saver))
+
+
+@pytest.mark.parametrize("form", ["messages", "question"])
+async def test_a_turn_that_is_killed_at_any_write_is_one_round_when_it_is_asked_again(form: str) -> None:
+    planned = repeatable = whole = 0
+    for writes in range(40):
+        saver, model = Dying(), ScriptedModel(by_prompt=lambda _: direct(ANSWER))
+        given: dict[str, Any] = (
+            {"messages": [HumanMessage(QUESTION, id="q1")]} if form == "messages" else {"question": QUESTION}
+        )
+        saver.left = writes
+        try:
+            await turns(saver, model).run("t", given)
+            whole = writes
+        except Killed:
+            pass
+        saver.left = 10**6
+        if whole and form == "question":
+            break  # What was answered is another question, where nothing tells them apart.
+        before = len(model.prompts)
+        stored = any(path.endswith(" plan") for held in saver.writes.values() for *_, path in held.values())
+        output = await turns(saver, model).run("t", given)
+        assert output["answer"] == ANSWER
+        [one] = rounds_of((await turns(saver, model).snapshot("t")).values)
+        assert one["original_question"] == QUESTION
+        if stored:
+            repeatable += 1
+            assert len(model.prompts) == before, f"after {writes} writes a stored call was repeated"
+        planned += before
+        if whole:
+            break
+    assert whole > 10
+    assert planned >= repeatable > 0
+
+
+async def test_a_message_that_was_answered_is_answered_again_and_a_new_one_is_a_new_round() -> None:
+    model = ScriptedModel(by_prompt=lambda _: direct(ANSWER))
+    talk = turns(InMemorySaver(), model)
+    seen: list[tuple[str, Any]] = []
+    for _ in range(3):
+        output = await talk.run("t", {"messages": [HumanMessage(QUESTION, id="q1")]}, lambda *part: seen.append(part))
+        assert output["answer"] == ANSWER
+        assert seen[-1][0] == "values"
+        assert seen[-1][1]["answer"] == ANSWER
+    assert len(model.prompts) == 1
+    output = await talk.run("t", {"messages": [HumanMessage(QUESTION, id="q2")]})
+    assert len(output["knowledge_set"]["Contextual knowledge set"]) == 2
+    with pytest.raises(InputError, match="no interrupted turn"):
+        await talk.run("t", None)
