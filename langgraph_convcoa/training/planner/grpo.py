@@ -25,7 +25,7 @@ from langgraph_convcoa.training.planner.reward import mean_figures
 from langgraph_convcoa.training.planner.turn import Environment, playable
 
 _log = logging.getLogger(__name__)
-CONFIG, CURVE = "planner.json", "training.jsonl"
+CONFIG, CURVE, PLANS = "planner.json", "training.jsonl", "plans.jsonl"
 FORMAT, VERSION = "langgraph_convcoa planner", 1
 _STATE = "trainer_state.json"
 _Item = TypeVar("_Item")
@@ -227,7 +227,9 @@ class _Run:
             trainer.remove_callback(PrinterCallback)
             last = _last_checkpoint(self.job.unfinished) if self.job.resume else None
             if last is not None:
-                self.curve = _read_curve(self.job.unfinished / CURVE, int(last.name.rpartition("-")[2]))
+                done = int(last.name.rpartition("-")[2])
+                self.curve = _read_curve(self.job.unfinished / CURVE, done)
+                _read_curve(self.job.unfinished / PLANS, done)
             try:
                 trainer.train(resume_from_checkpoint=None if last is None else str(last))
             except OSError as error:
@@ -247,6 +249,7 @@ class _Run:
         prompts: Sequence[Any],
         completions: Sequence[Any],
         turn: Sequence[int],
+        trainer_state: Any,
         log_metric: Callable[[str, float], None],
         **_others: Any,
     ) -> list[float | None]:
@@ -261,6 +264,14 @@ class _Run:
             log_metric(f"turn/{name}", value)
         log_metric("turn/unrewarded", 1 - len(known) / len(rewards))
         log_metric("seconds/turns", perf_counter() - begin)
+        if trainer_state.is_world_process_zero:
+            with (self.job.unfinished / PLANS).open("a", encoding="utf-8") as stream:
+                for number, plan, reward in zip(turn, plans, rewards, strict=True):
+                    told: dict[str, Any] = (
+                        {"reward": None} if reward is None else {"reward": reward.total, "fault": reward.fault}
+                    )
+                    row = {"step": trainer_state.global_step + 1, "id": self.turns[number].id, **told, "plan": plan}
+                    stream.write(json.dumps(row, ensure_ascii=False) + "\n")
         return [None if reward is None else reward.total for reward in rewards]
 
     def _save(self, trainer: Any, tokenizer: Any, model: str | Path) -> None:
@@ -271,6 +282,7 @@ class _Run:
                 tokenizer.save_pretrained(partial)
                 (partial / CONFIG).write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
                 (partial / CURVE).write_text("".join(json.dumps(row) + "\n" for row in self.curve), encoding="utf-8")
+                shutil.copy(self.job.unfinished / PLANS, partial / PLANS)
         except OSError as error:
             raise _cannot_write(self.job.out, error) from error
         shutil.rmtree(self.job.unfinished, ignore_errors=True)
@@ -435,7 +447,7 @@ def _last_checkpoint(folder: Path) -> Path | None:
 
 
 def _read_curve(path: Path, upto: int) -> list[dict[str, float]]:
-    """The figures of the steps up to a checkpoint; what came after it is trained again."""
+    """The rows of the steps up to a checkpoint, the others removed; what came after it is trained again."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     rows = []
     for line in lines:
@@ -445,7 +457,7 @@ def _read_curve(path: Path, upto: int) -> list[dict[str, float]]:
             continue  # what a killed run was writing
         if row["step"] <= upto:
             rows.append(row)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return rows
 
 

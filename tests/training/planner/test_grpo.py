@@ -126,6 +126,8 @@ def test_a_training_that_was_stopped_and_killed_ends_with_the_weights_of_one_tha
         run(base, tmp_path / "out", **few, notify=killed, resume=True)
     curve = run(base, tmp_path / "out", **few, resume=True)
     assert [row["step"] for row in curve] == [1, 2, 3, 4, 5, 6]
+    plans = [json.loads(line) for line in (tmp_path / "out" / "plans.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in plans] == [step for step in range(1, 7) for _ in range(4)]
     one, other = weights(tmp_path / "whole"), weights(tmp_path / "out")
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -153,6 +155,9 @@ def test_the_prompt_that_is_trained_on_is_the_one_that_runs(
     # Plans are so short that the graph's own environment finds each malformed: all groups are equal.
     curve = run(base, tmp_path / "out", Environment(Library()), steps=1, logs=tmp_path / "logs")
     assert len(list((tmp_path / "logs").glob("events.*"))) == 1
+    plans = [json.loads(line) for line in (tmp_path / "out" / "plans.jsonl").read_text().splitlines()]
+    assert [(row["step"], row["reward"], row["fault"]) for row in plans] == [(1, -2, "no JSON")] * 4
+    assert {row["id"] for row in plans} == {turn.id for turn in TURNS}
     assert curve[0]["turn/malformed"] == curve[0]["frac_reward_zero_std"] == 1
     assert curve[0]["reward"] == -2
     assert not any(bool(value.any()) for name, value in weights(tmp_path / "out").items() if "lora_B" in name)
