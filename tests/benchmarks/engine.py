@@ -138,6 +138,8 @@ def load(engine: Engine, made: MadeUp) -> None:
     engine.open(DIMENSION, Given.name, create=True)
     there = engine.count()
     if there >= made.passages:
+        # It may have been stopped while its indexes were built.
+        engine.settle()
         return
     start = time.perf_counter()
     writing = 0.0

@@ -19,6 +19,7 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
+from langgraph_convcoa.retrieval.engine.load import load_into
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -91,7 +92,7 @@ def compare_engine(
     pool = passage_pool(dataset, distractors)
     passages, asked = pool.passages, pool.queries[:questions]
     exact = HopfieldRetriever.from_documents(passages, encoder=encoder, cache=cache, progress=progress, k=_K, graph=None)
-    HopfieldRetriever(corpus=EngineCorpus(engine), encoder=exact.encoder).update(passages, cache=cache)
+    load_into(engine, passages, exact.encoder, cache=cache)
     assert isinstance(exact.corpus, MemoryCorpus)
     owners = {str(p.id): str(p.metadata.get("document_id") or p.id) for p in exact.corpus.snapshot().passages}
     wanted = _rankings(exact, asked)
