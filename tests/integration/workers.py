@@ -135,13 +135,15 @@ class Workers:
         found: dict[str, tuple[int, set[str]]] = {}
         query = (
             "SELECT thread_id, task_path, CASE WHEN channel = 'asked' THEN blob END FROM checkpoint_writes"
-            " WHERE channel <> '__error__'"
+            " WHERE channel <> '__error__' ORDER BY thread_id, checkpoint_id"
         )
         async with await psycopg.AsyncConnection.connect(self.address) as connection:
             rows = await (await connection.execute(query)).fetchall()
         for thread, path, asked in rows:
             number, nodes = found.get(thread, (-1, set()))
             if asked is not None:
+                # A turn whose worker was killed before it could prune has left its steps before those of this one.
+                nodes = set()
                 number = int(re.findall(NUMBER, bytes(asked).decode("utf-8", "replace"))[-1][1])
             found[thread] = number, nodes | {path.rpartition(" ")[2]}
         held = {(name, number, node) for name, (number, nodes) in found.items() for node in nodes & {"plan", "correct"}}
