@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 import numpy as np
@@ -14,6 +14,7 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalis
 from langgraph_convcoa.retrieval.graph.index import GraphIndex
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.text.words import content_words, words
+from tests.milvus_file import milvus_file
 
 
 class BagOfWords(Encoder):
@@ -60,6 +61,13 @@ class BagOfWords(Encoder):
 @pytest.fixture
 def encoder() -> BagOfWords:
     return BagOfWords()
+
+
+@pytest.fixture(scope="session")
+def milvus() -> Iterator[str]:
+    """The URL of a Milvus in a file, without a collection."""
+    with milvus_file() as url:
+        yield url
 
 
 def same_links(one, other):

@@ -7,8 +7,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.engine.base import Engine
+from langgraph_convcoa.retrieval.engine.milvus import connections as milvus
 
-SCHEMES = ("postgresql", "postgres")
+SCHEMES = ("postgresql", "postgres", *milvus.SCHEMES)
 """Schemes of addresses of engines."""
 
 _OURS = ("collection", "tenant", "exact", "build_memory")
@@ -30,7 +31,8 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
 
     Args:
         address: postgresql://user@host:5432/database, with `collection`, `tenant` and what else of `PostgresEngine` differs
-            (`exact`, `build_memory`) behind a question mark.
+            (`exact`, `build_memory`) behind a question mark; milvus://user@host:19530/database, milvuss:// for TLS, or
+            milvus+file:///folder/name.db, with `collection` and `tenant`.
         collection: In place of the address's.
         tenant: In place of the address's; "default" where neither says.
         timeout: Seconds until an answer, or an error.
@@ -51,13 +53,18 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
     except ValueError:
         # What is malformed may be a password: nothing of it is shown.
         raise InputError(f"The address of the engine cannot be read; write it {_FORM}.") from None
-    ours = {name: value for name, value in options if name in _OURS}
+    names = _OURS[:2] if parts.scheme in milvus.SCHEMES else _OURS
+    ours = {name: value for name, value in options if name in names}
     named = ours.get("collection", "") if collection is None else collection
     if not named:
         raise InputError(f"The address of the engine names no collection; write it {_FORM}.")
     rest = urlencode([(name, value) for name, value in options if name not in ours])
     plain = urlunsplit(parts._replace(query=rest))
     whose = ours.get("tenant", "default") if tenant is None else tenant
+    if parts.scheme in milvus.SCHEMES:
+        from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine
+
+        return MilvusEngine(plain, collection=named, tenant=whose, timeout=timeout)
     from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
 
     more: dict[str, Any] = {name: value for name, value in ours.items() if name == "build_memory"}

@@ -1,0 +1,1 @@
+"""The engine Milvus, on servers of its own or in a file."""

@@ -1,0 +1,161 @@
+"""What is Milvus's own: no transactions, addresses, and how it fails."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.engine.choose import open_engine
+from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine
+from tests.retrieval.engine.test_protocol import DIMENSION, axis, contents, passage
+
+
+@pytest.fixture(scope="module")
+def address(milvus: str) -> str:
+    return f"{milvus}?collection=own"
+
+
+@pytest.fixture(scope="module")
+def engine(address: str) -> MilvusEngine:
+    engine = open_engine(address)
+    assert isinstance(engine, MilvusEngine)
+    engine.open(DIMENSION, "test", create=True)
+    return engine
+
+
+def test_killed_between_any_two_writes_and_put_again_nothing_is_left_and_no_half_document_has_a_digest(engine, monkeypatch):
+    old = [passage("x", "x", words="old one"), passage("x#2", "x", words="old two", axis=1), passage("x#3", "x", axis=2)]
+    new = [passage("x", "x", words="new one", axis=4, lang="en"), passage("x#2", "x", words="new two", axis=5)]
+    engine.put(new)
+    whole = contents(engine, ["x"])
+    ask, steps = engine._connections._asked, 0
+
+    def killed(method: str, arguments: Any, *more: Any) -> Any:
+        nonlocal left
+        if method in ("upsert", "delete"):
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+        return ask(method, arguments, *more)
+
+    while True:
+        engine.put(old)
+        left = steps
+        with monkeypatch.context() as patch:
+            patch.setattr(engine._connections, "_asked", killed)
+            try:
+                engine.put(new)
+                break
+            except KeyboardInterrupt:
+                pass
+        engine._counted = {}
+        # The old document is whole, or has no digest, so that it is loaded again.
+        if "x" in engine.digests(["x"]):
+            assert steps == 0
+            assert len(engine.parts(["x"])["x"]) == 3
+        # Whatever is found has the metadata that the filter asks for.
+        named = engine.search(axis(4), 5, {"lang": "en"})[0]
+        assert all(one.metadata == {"lang": "en"} for one in engine.patterns(named))
+        engine.put(new)
+        assert contents(engine, ["x"]) == whole
+        assert set(engine.search(axis(0), 10)[0]) == {"x", "x#2"}
+        steps += 1
+    assert steps == 6
+    assert contents(engine, ["x"]) == whole
+    engine.delete(["x"])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"long": "x" * 40_000}, "texts in the metadata of the passage 'y' are too long"),
+        ({"many": list(range(5_000))}, "too many entries in its metadata"),
+        ({"large": 10**400}, "beyond 1.8e308"),
+    ],
+)
+def test_what_milvus_cannot_hold_is_said_before_anything_is_written(engine, metadata, message):
+    with pytest.raises(InputError, match=message):
+        engine.put([passage("z"), passage("y", **metadata)])
+    assert engine.count() == 0
+
+
+def test_a_version_that_is_not_known_and_a_collection_of_another_program_are_refused(address, engine, monkeypatch):
+    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.milvus.schema.SCHEMA_VERSION", 99)
+    with pytest.raises(RetrievalError, match="is of version 1, and this library reads version 99"):
+        open_engine(address).open(DIMENSION, "test", create=True)
+    with pytest.raises(RetrievalError, match="version 1"):
+        engine.put([passage("x")])
+    assert engine.count() == 0
+    with pytest.raises(InputError, match="vectors of 2 to 12,000 numbers here, not 20000"):
+        open_engine(address, collection="large").open(20_000, "test", create=True)
+    client = engine._connections._client
+    assert client is not None
+    client.create_collection("convcoa_foreign_passages", dimension=4)
+    with pytest.raises(RetrievalError, match="not made by this library"):
+        open_engine(address, collection="foreign").open(DIMENSION, "test", create=True)
+
+
+def test_a_pickled_engine_has_a_client_of_its_own(engine):
+    copy = pickle.loads(pickle.dumps(engine))
+    assert copy.count() == 0
+    assert copy._connections._client is not engine._connections._client
+    copy.close()
+    assert copy.count() == engine.count() == 0
+    copy.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("milvus://u:hunter22@localhost/x", "names no collection"),
+        ("milvus://u:hunter22@localhost:12x/x?collection=c", "cannot be read"),
+        ("milvus://u:hunter22@[::1/x?collection=c", "cannot be read"),
+        ("milvus://u:hunter22@localhost/x/y?collection=c", "cannot be read"),
+        ("milvuss://u:hunter22@/x?collection=c", "cannot be read"),
+        ("milvus://u:hunter22@localhost/x?collection=c&nonsense=hunter22", "cannot be read"),
+        ("milvus://u:hunter22@localhost/x?collection=c&exact=0", "cannot be read"),
+        ("milvus+file:///tmp/hunter22?collection=c", "cannot be read"),
+        ("milvus://u:hunter22@localhost/x?collection=Dr%20o%27p", "cannot be used"),
+        ("milvus://u:hunter22@localhost/x?collection=c&tenant=", "tenant must be"),
+        ("milvus://u:hunter22@localhost/x?collection=c&tenant=%00", "NUL"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_said_without_its_password(url, message):
+    with pytest.raises(InputError, match=message) as raised:
+        open_engine(url)
+    assert "hunter22" not in str(raised.value)
+
+
+def test_an_address_becomes_what_the_client_takes():
+    engine = open_engine("milvuss://an%40n:p%2Fw@db.example.org:443/docs?collection=c")
+    assert isinstance(engine, MilvusEngine)
+    settings = {"uri": "https://db.example.org:443", "token": "an@n:p/w", "db_name": "docs"}
+    assert engine._connections._settings == settings
+    assert engine.name == "The collection 'c' in Milvus at db.example.org"
+    assert "p/w" not in repr(engine)
+
+
+def test_a_server_that_is_down_or_silent_is_given_up_within_the_time_out():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        for attempt in ("silent", "down"):
+            engine = open_engine(f"milvus://u:hunter22@127.0.0.1:{port}/x?collection=c", timeout=1)
+            start = time.monotonic()
+            with pytest.raises(RetrievalError, match=r"cannot be reached within 1 s|did not answer within 1 s") as raised:
+                engine.count()
+            assert time.monotonic() - start < 5
+            assert "hunter22" not in str(raised.value)
+            assert raised.value.__cause__ is None
+            if attempt == "silent":
+                silent.close()
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    engine = open_engine(f"milvus+file://{tmp_path}/none/x.db?collection=c")
+    with pytest.raises(RetrievalError, match="see that its folder is there"):
+        engine.count()
