@@ -13,6 +13,7 @@ import torch
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.training.planner.base_model import is_adapter, load_base, package
+from langgraph_convcoa.training.planner.roomy import give_room, is_plain
 
 Message = dict[str, str]
 """A chat message as `{"role", "content"}`."""
@@ -97,7 +98,11 @@ class Policy:
         inputs, mask = torch.tensor(rows, device=device), torch.tensor(masks, device=device)
         if shared:
             cache = self.model(inputs[:1, :shared], use_cache=True, logits_to_keep=1).past_key_values
-            cache.batch_repeat_interleave(len(rows))
+            if is_plain(cache):
+                room = width - shared + options["max_new_tokens"]
+                give_room(cache, torch.zeros(len(rows), dtype=torch.long, device=device), room)
+            else:
+                cache.batch_repeat_interleave(len(rows))
             options = {**options, "past_key_values": cache}
         written = self.model.generate(inputs, attention_mask=mask, pad_token_id=pad, **options)
         ends = _ends(self.model, self.tokenizer)

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers.cache_utils import DynamicCache, DynamicLayer
+from transformers.cache_utils import DynamicCache
 from trl import GRPOTrainer
+
+from langgraph_convcoa.training.planner.roomy import give_room, is_plain
 
 
 class SharedPromptTrainer(GRPOTrainer):  # type: ignore[misc]
@@ -114,8 +116,7 @@ def _generate(
     **more: Any,
 ) -> Tensor:
     cache = DynamicCache(config=model.config)
-    plain = all(type(layer) is DynamicLayer for layer in cache.layers)
-    if not plain or input_ids.size(1) < 2 or generation_config.max_new_tokens is None:
+    if not is_plain(cache) or input_ids.size(1) < 2 or generation_config.max_new_tokens is None:
         return generate(input_ids=input_ids, attention_mask=attention_mask, generation_config=generation_config, **more)
     first, of_row = _distinct(input_ids, attention_mask)
     seen = attention_mask[first, :-1]
@@ -127,9 +128,7 @@ def _generate(
         use_cache=True,
         logits_to_keep=1,
     )
-    room = generation_config.max_new_tokens + 1
-    held: list[Any] = cache.layers
-    cache.layers = [_Roomy(layer.keys, layer.values, of_row, room) for layer in held]
+    give_room(cache, of_row, generation_config.max_new_tokens + 1)
     return generate(
         input_ids=input_ids,
         attention_mask=attention_mask,
@@ -137,30 +136,3 @@ def _generate(
         generation_config=generation_config,
         **more,
     )
-
-
-class _Roomy(DynamicLayer):  # type: ignore[no-untyped-call]
-    """Keys and values with room for more, which need not be copied for each new token."""
-
-    def __init__(self, keys: Tensor, values: Tensor, of_row: Tensor, room: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.lazy_initialization(keys, values)
-        self._length = keys.size(-2)
-        self._rooms = [
-            torch.cat([held[of_row], held.new_zeros(len(of_row), held.size(1), room, held.size(3))], dim=-2)
-            for held in (keys, values)
-        ]
-        self._show()
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        more = key_states.size(-2)
-        for room, states in zip(self._rooms, (key_states, value_states), strict=True):
-            room[:, :, self._length : self._length + more] = states
-        self._length += more
-        self._show()
-        return self._show()
-
-    def _show(self) -> tuple[Tensor, Tensor]:
-        keys, values = (room[:, :, : self._length] for room in self._rooms)
-        self.keys, self.values = keys, values
-        return keys, values
