@@ -201,12 +201,15 @@ class Collections:
             shutil.rmtree(collection.folder, ignore_errors=True)
 
     def _own(self, user: str) -> dict[str, Collection]:
-        if user not in self._owned:
-            folder = self._folder / digest(user)
-            found = [self._read(path) for path in sorted(folder.glob(f"*/{_ABOUT}"))] if folder.is_dir() else []
-            found.sort(key=lambda pair: pair[0])
-            self._owned[user] = {collection.id: collection for _, collection in found}
-        return self._owned[user]
+        """The collections of a user, with those that another server over the folder has made or deleted since."""
+        own = self._owned.setdefault(user, {})
+        there = {path.parent.name: path for path in sorted((self._folder / digest(user)).glob(f"*/{_ABOUT}"))}
+        for gone in own.keys() - there.keys():
+            del own[gone]
+        found = [self._read(path) for name, path in there.items() if name not in own]
+        found.sort(key=lambda pair: pair[0])
+        own.update({collection.id: collection for _, collection in found})
+        return own
 
     def _read(self, about: Path) -> tuple[str, Collection]:
         kept: Mapping[str, Any] = {}
@@ -234,5 +237,5 @@ class Collections:
         with replacing(folder / _ABOUT, private=True) as file:
             file.write_text(json.dumps({"name": name, "created": now()}), encoding="utf-8")
         collection = self._collection(folder, name)
-        self._own(user)[collection.id] = collection
+        self._owned.setdefault(user, {})[collection.id] = collection
         return collection

@@ -14,7 +14,7 @@ import pytest
 
 from langgraph_convcoa.server import collections as module
 from langgraph_convcoa.server import uploads as uploads_module
-from langgraph_convcoa.server.collections import upload_lock
+from langgraph_convcoa.server.collections import Collections, upload_lock
 from langgraph_convcoa.server.uploads import plain_name
 from tests.bounds import wait_until
 from tests.server.served import Served
@@ -211,6 +211,20 @@ def test_another_server_over_the_folder_leaves_what_is_being_indexed(server: Ser
     server.service.collections._owned.clear()
     held(server, collection)
     assert not list((folder / "files").iterdir())
+
+
+def test_a_collection_that_another_server_makes_or_deletes_is_seen(server: Served) -> None:
+    def nothing(*_: Any) -> Any:
+        return None
+
+    other = Collections([], server.folder / "collections", server._index, "", nothing, nothing)
+    made = other.add("", "Elsewhere")
+    own = server.service.collections
+    seen = own.find("", made.id)
+    assert seen is not None
+    assert seen.name == "Elsewhere"
+    other.delete("", made)
+    assert own.find("", made.id) is None
 
 
 def test_an_upload_is_locked_until_it_is_indexed(server: Served, collection: str, monkeypatch: pytest.MonkeyPatch) -> None:
