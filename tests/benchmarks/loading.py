@@ -34,6 +34,7 @@ from langgraph_convcoa.retrieval.engine.ray_load import ray_load
 from langgraph_convcoa.retrieval.progress import Progress
 from tests import ROOT
 from tests.postgres_server import pgvector_server
+from tests.retrieval.engine.killed import killed
 
 _DISTINCT = 40_000
 _SENTENCES, _WORDS = 6, 15
@@ -193,7 +194,7 @@ def contents(engine: Engine, names: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["throughput", "ray", "kills"])
     parser.add_argument("--passages", type=int)
@@ -207,7 +208,12 @@ if __name__ == "__main__":
         elif given.what == "ray":
             report = ray(server, given.passages or 3_000, given.workers, given.runs)
         else:
-            from tests.retrieval.engine.killed import killed
-
             report = killed(server, given.passages or 2_000, 20)
     print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    # By its name, under which workers find its functions too.
+    from tests.benchmarks import loading
+
+    loading.main()

@@ -157,11 +157,8 @@ def _has_gpu() -> bool:
 
 @contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Ray warns of what it does by itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # It sets filters of its own when it is imported.
-
+    """Ray warns of what it does by itself, and sets filters of its own."""
+    with warnings.catch_warnings(record=True):
         warnings.simplefilter("ignore")
         yield
 
@@ -220,7 +217,7 @@ def _results(
             batch_format="numpy",
             # A worker that dies is started again, but a batch that kills each of them is not tried for ever.
             ray_remote_args_fn=lambda: {"max_restarts": -1, "max_task_retries": _ATTEMPTS - 1},
-            compute=ray.data.ActorPoolStrategy(size=number, max_tasks_in_flight_per_actor=2),
+            compute=ray.data.ActorPoolStrategy(size=number, max_tasks_in_flight_per_actor=1),
             **resources,
         )
         yield from dataset.iter_rows()
