@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -307,11 +308,21 @@ class MilvusEngine(Engine):
         asked = [term for term in dict.fromkeys(terms) if term not in kept or kept[term][0] < now - _KEPT]
         if asked:
             ask = self._connections.asking()
-            count: Callable[[str], int] = partial(self._count, ask)
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                counts = [*pool.map(count, (self._where(f'array_contains(terms, "{term}")') for term in asked))]
+            if self._connections.file:
+                # milvus-lite reads all rows for each count.
+                rows = ask("query", self._names.passages, filter=self._where(None), output_fields=["terms"])
+                every = Counter(term for row in rows for term in row["terms"])
+                counts = [every[term] for term in asked]
+            else:
+                counts = self._counts(ask, asked)
             kept |= {term: (now, found) for term, found in zip(asked, counts, strict=True)}
         return {term: kept[term][1] for term in terms}
+
+    def _counts(self, ask: Ask, terms: Sequence[str]) -> list[int]:
+        """In how many passages each of some terms stands, by the index of the server."""
+        count: Callable[[str], int] = partial(self._count, ask)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return [*pool.map(count, (self._where(f'array_contains(terms, "{term}")') for term in terms))]
 
 
 def _messages(rows: Sequence[Row]) -> Iterator[list[Row]]:

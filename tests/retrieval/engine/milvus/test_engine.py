@@ -12,6 +12,7 @@ import pytest
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine
+from langgraph_convcoa.retrieval.engine.milvus.rows import term_hash
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, contents, passage
 
 
@@ -98,6 +99,13 @@ def test_a_version_that_is_not_known_and_a_collection_of_another_program_are_ref
     client.create_collection("convcoa_foreign_passages", dimension=4)
     with pytest.raises(RetrievalError, match="not made by this library"):
         open_engine(address, collection="foreign").open(DIMENSION, "test", create=True)
+
+
+def test_a_server_counts_word_by_word_what_a_file_counts_at_once(engine):
+    engine.put([passage("x", words="one two two"), passage("y", words="two")])
+    assert engine._counts(engine._connections.asking(), [term_hash(term) for term in ("one", "two", "three")]) == [1, 2, 0]
+    assert dict(engine.statistics(["one", "two", "three"]).frequencies) == {"one": 1, "two": 2}
+    engine.delete(["x", "y"])
 
 
 def test_a_pickled_engine_has_a_client_of_its_own(engine):
