@@ -27,8 +27,8 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.text.words import content_words
 
-CANDIDATES = 100
-"""How many passages are named by vector, and as many by words."""
+CANDIDATES = 50
+"""How many passages are named by vector, and as many by words; see `convcoa bench engine`."""
 
 # Documents that are written in one transaction.
 _TOGETHER = 200

@@ -61,7 +61,7 @@ def found(documents: list[Document]) -> list[tuple[str | None, float]]:
 @pytest.mark.parametrize("exact", ["", "&exact=0"], ids=["compared", "hnsw"])
 def test_passages_and_scores_are_those_of_a_search_of_everything(shared, exact):
     address, memory = shared
-    engine = HopfieldRetriever.from_engine(address + exact, encoder=_ENCODER)
+    engine = HopfieldRetriever.from_engine(address + exact, encoder=_ENCODER, candidates=100)
     rng = random.Random(2)
     for number in range(15):
         words = [" ".join(rng.choices(_SYLLABLES, k=4)) for _ in range(3)]
@@ -81,14 +81,14 @@ def test_passages_and_scores_are_those_of_a_search_of_everything(shared, exact):
 )
 def test_settings_of_the_score_count_as_elsewhere(shared, settings):
     address, memory = shared
-    engine = HopfieldRetriever.from_engine(address, encoder=_ENCODER, **settings)
+    engine = HopfieldRetriever.from_engine(address, encoder=_ENCODER, candidates=100, **settings)
     asked = {"history": [("bant dark", "gost")], "k": 8}
     assert found(engine.invoke("kark mest", **asked)) == found(memory.model_copy(update=settings).invoke("kark mest", **asked))
 
 
 async def test_it_is_asked_asynchronously_and_in_batches(shared):
     address, memory = shared
-    engine = HopfieldRetriever.from_engine(address, encoder=_ENCODER, k=4)
+    engine = HopfieldRetriever.from_engine(address, encoder=_ENCODER, candidates=100, k=4)
     assert found(await engine.ainvoke("bant dark")) == found(memory.invoke("bant dark", k=4))
     queries, histories = ["bant dark", "gost mest"], [None, [("kark", "")]]
     ours, expected = (one.search_batch(queries, histories, 4) for one in (engine, memory))
