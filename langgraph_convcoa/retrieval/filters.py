@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
@@ -190,7 +189,8 @@ def _kind(value: Any) -> str | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, Real):
-        return None if math.isnan(value) else "number"
+        # A number that is no float, however large, is no NaN.
+        return None if value != value else "number"
     if isinstance(value, datetime):
         return "time"
     return "date" if isinstance(value, date) else None

@@ -178,3 +178,8 @@ def test_operators_and_their_opposites(metadata, name, bound):
     assert holds({"$not": {name: {"$lt": bound}}}) == (not holds({name: {"$lt": bound}}))
     one, other = {name: {"$gt": bound}}, {"a": {"$lte": 0}}
     assert holds({"$or": [one, other]}) == (not holds({"$and": [{"$not": one}, {"$not": other}]}))
+
+
+def test_a_number_beyond_every_float_is_compared_as_a_number() -> None:
+    assert predicate({"n": {"$lt": 10**400}})(Document("a", metadata={"n": 3}))
+    assert not predicate({"n": {"$lt": 3}})(Document("a", metadata={"n": 10**400}))

@@ -39,7 +39,7 @@ def condition_of(filter: Filter | None) -> Condition | None:
 
     Example:
         >>> condition_of({"lang": "en", "year": {"$exists": True}})
-        Condition(sql="(metadata @> %s::jsonb) AND (metadata ? %s)", values=['{"lang": "en"}', 'year'])
+        Condition(sql='(metadata @> %s::jsonb) AND (metadata ? %s)', values=['{"lang": "en"}', 'year'])
     """
     if filter is None:
         return None
