@@ -12,7 +12,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-_MARK = re.compile(r"\s*\[\d+\]")
+_MARK = re.compile(r"(?<!\s)\s*\[\d+\]")
 _PUNCTUATION = str.maketrans("", "", string.punctuation + "…")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _POLAR = ("yes", "no")

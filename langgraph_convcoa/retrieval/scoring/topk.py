@@ -284,7 +284,9 @@ def _products(
     kept, owners = rows[mask], np.repeat(which, mask.sum(axis=1))
     found = np.empty((len(kept), len(vectors)))
     changes = np.flatnonzero(np.diff(owners)) + 1
-    cuts = np.unique([*changes, *range(0, len(owners), max(1, _COPIED // patterns.d)), len(owners)]).tolist()
+    # Of float32 a copy in float64 is made, twice as large.
+    step = max(1, _COPIED // (patterns.d * (3 if patterns.scales is None else 1)))
+    cuts = np.unique([*changes, *range(0, len(owners), step), len(owners)]).tolist()
     for start, stop in itertools.pairwise(cuts):
         query = np.stack([vector[owners[start]] for vector in vectors])
         found[start:stop] = _row_products(patterns, query, kept[start:stop])
