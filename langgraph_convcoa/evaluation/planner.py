@@ -170,7 +170,7 @@ class PlannerReport(Report):
 def training_log(folder: str | Path) -> list[dict[str, float]]:
     """What `convcoa train-planner` logged at its steps; nothing where a folder holds no log."""
     try:
-        lines = (Path(folder) / CURVE).read_text(encoding="utf-8").splitlines()
+        lines = [line for line in (Path(folder) / CURVE).read_text(encoding="utf-8").split("\n") if line]
         return [json.loads(line) for line in lines]
     except (OSError, ValueError):
         return []

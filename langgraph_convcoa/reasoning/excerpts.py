@@ -112,7 +112,8 @@ def _without(repeated: set[str], document: Document, kept: Collection[str], show
         lines = lines[1:]
     first = {line.strip() for line in lines if _ENDED.search(line)} - shown
     shown |= first
-    left = [line for line in lines if line.strip() not in repeated - first or any(text in line for text in kept)]
+    left_out = repeated - first
+    left = [line for line in lines if line.strip() not in left_out or any(text in line for text in kept)]
     plain = (" ".join(line.split()) for line in left)
     return "\n".join(line for line in plain if line) or document.page_content.strip()
 

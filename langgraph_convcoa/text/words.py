@@ -151,8 +151,12 @@ def content_tokens(text: str) -> list[Word]:
     return [
         Word(raw[:-2] if raw.lower().endswith("'s") else raw, item)
         for raw in _raw_words(text)
-        if (item := _content_form(raw, shouting))
+        if (item := (_content_form if len(raw) <= _KEPT_LETTERS else _content_form.__wrapped__)(raw, shouting))
     ]
+
+
+# What is longer is seldom a word that comes again, and would fill memory.
+_KEPT_LETTERS = 40
 
 
 @lru_cache(maxsize=200_000)

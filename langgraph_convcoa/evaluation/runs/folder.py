@@ -200,7 +200,8 @@ def read_run(path: str | Path) -> tuple[list[Answered], list[str]]:
     """The answers of a run, and the texts of the model's replies; nothing is written. InputError where there is no run."""
     place = Path(path)
     try:
-        lines = (place / _ANSWERS).read_text(encoding="utf-8").splitlines()
+        # By line feeds alone: an answer may hold other separators of lines.
+        lines = [line for line in (place / _ANSWERS).read_text(encoding="utf-8").split("\n") if line]
         answers = [Answered.from_dict(json.loads(line)) for line in lines]
         if not (place / _REPLIES).is_file():
             raise ValueError(f"it has no {_REPLIES}")

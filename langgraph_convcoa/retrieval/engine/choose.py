@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.engine.base import Engine
@@ -58,8 +58,12 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
     named = ours.get("collection", "") if collection is None else collection
     if not named:
         raise InputError(f"The address of the engine names no collection; write it {_FORM}.")
-    rest = urlencode([(name, value) for name, value in options if name not in ours])
-    plain = urlunsplit(parts._replace(query=rest))
+    if parts.netloc.count("@") > 1:
+        # Drivers split it elsewhere, and would show a part of the password as the host.
+        raise InputError("An @ within the name or the password of an address is written %40.")
+    # As it was written: drivers read neither + for a space nor an address without its two slashes.
+    rest = "&".join(piece for piece in parts.query.split("&") if piece.partition("=")[0] not in ours)
+    plain = address.partition("?")[0] + (f"?{rest}" if rest else "")
     whose = ours.get("tenant", "default") if tenant is None else tenant
     if parts.scheme in milvus.SCHEMES:
         from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine

@@ -170,6 +170,10 @@ class EngineCorpus(Corpus):
         """Free the space of what was deleted, and bring the engine's indexes and statistics up to date; it may take long."""
         self.engine.settle()
 
+    def close(self) -> None:
+        """Give up the engine's connections; it may be used again."""
+        self.engine.close()
+
     def keep_settings(self, *_arguments: Any, **_settings: Any) -> NoReturn:
         raise InputError("This retriever is over an engine, which keeps the documents; save its settings in your program.")
 

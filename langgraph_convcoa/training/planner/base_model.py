@@ -97,7 +97,7 @@ def load_base(name: str | Path, *, dtype: str = "auto") -> tuple[Any, Any]:
         )
     transformers = package("transformers")
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False)
     except Exception as error:
         raise _cannot_load(place, error) from error
     if not getattr(tokenizer, "chat_template", None):
@@ -105,7 +105,7 @@ def load_base(name: str | Path, *, dtype: str = "auto") -> tuple[Any, Any]:
             f"The model {place} has no chat template, so the graph cannot ask it for a plan: name an instruction-tuned model."
         )
     try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=dtype)
+        model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=dtype, trust_remote_code=False)
     except Exception as error:
         raise _cannot_load(place, error) from error
     if tokenizer.pad_token is None:
@@ -121,11 +121,13 @@ def merge_planner(adapter: str | Path, out: str | Path) -> None:
         out: Folder of the whole model.
 
     Raises:
-        InputError: `adapter` is no adapter.
+        InputError: `adapter` is no adapter, or `out` is not empty: nothing in it is touched.
         ModelError: The language model is gone, or the folder cannot be written.
     """
     if not is_adapter(adapter):
         raise InputError(f"{adapter} holds no adapter: name a folder that convcoa train-planner made without --full.")
+    if Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
+        raise InputError(f"{out} is there already, with other files: name a new or an empty folder for the model.")
     told = json.loads((Path(adapter) / _ADAPTER).read_text(encoding="utf-8"))
     model, tokenizer = load_base(told["base_model_name_or_path"])
     merged = package("peft").PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()

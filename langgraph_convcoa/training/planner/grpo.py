@@ -182,6 +182,8 @@ def _prepare(job: PlannerJob, told: dict[str, Any]) -> None:
     if job.resume and _last_checkpoint(job.unfinished) is not None:
         _check_same(job.unfinished / CONFIG, told)
         return
+    if job.unfinished.exists() and any(job.unfinished.iterdir()) and not (job.unfinished / CONFIG).is_file():
+        raise InputError(f"{job.unfinished} holds other files than those of a training: move them, or name another --out.")
     # Of a folder without a whole checkpoint nothing can be resumed.
     shutil.rmtree(job.unfinished, ignore_errors=True)
     job.unfinished.mkdir()
@@ -448,7 +450,7 @@ def _last_checkpoint(folder: Path) -> Path | None:
 
 def _read_curve(path: Path, upto: int) -> list[dict[str, float]]:
     """The rows of the steps up to a checkpoint, the others removed; what came after it is trained again."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line] if path.exists() else []
     rows = []
     for line in lines:
         try:

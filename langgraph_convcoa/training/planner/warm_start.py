@@ -89,7 +89,8 @@ def read_plans(path: str | Path, turns: Sequence[Query]) -> list[Shown]:
         InputError: There is no such file, a line is no such object, or none is of a turn.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        # By line feeds alone: a text may hold other separators of lines.
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path} cannot be read as plans: name a file of JSON lines, or a run of convcoa evaluate qa."

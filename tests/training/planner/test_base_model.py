@@ -108,3 +108,15 @@ def test_the_beginning_that_a_template_writes_is_not_written_twice(base: Path, t
     chat.invoke("Who?")
     wanted = tokenizer.apply_chat_template([{"role": "user", "content": "Who?"}], add_generation_prompt=True, return_dict=True)
     assert sent == [wanted["input_ids"]]
+
+
+def test_a_merged_model_takes_the_place_of_no_other_files(tmp_path):
+    adapter, models = tmp_path / "adapter", tmp_path / "models"
+    adapter.mkdir()
+    models.mkdir()
+    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "nowhere"}')
+    (models / "mine.txt").write_text("kept")
+    for out in (models, adapter, models / "mine.txt"):
+        with pytest.raises(InputError, match="name a new or an empty folder"):
+            merge_planner(adapter, out)
+    assert (models / "mine.txt").read_text() == "kept"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
 from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage
 from langgraph_convcoa.retrieval.engine.milvus.conditions import condition_of
 from langgraph_convcoa.retrieval.engine.milvus.connections import Ask, Connections, place_of
@@ -85,6 +85,7 @@ class MilvusEngine(Engine):
         return f"MilvusEngine(collection={self.collection!r}, tenant={self.tenant!r})"
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
+        encoder = without_arithmetic(encoder)
         if self._opened == (dimension, encoder):
             return
         ask = self._connections.asking()

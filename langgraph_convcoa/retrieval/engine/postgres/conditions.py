@@ -31,8 +31,8 @@ _TRUE, _FALSE = Condition("TRUE", []), Condition("FALSE", [])
 def condition_of(filter: Filter | None) -> Condition | None:
     """The condition on a column `metadata` that a filter is; None where there is no filter.
 
-    Where a passage's value has no order with the filter's, a text with a number, which is an error elsewhere, the condition is
-    NULL, so that the passage is left out, under `$not` too.
+    Where a passage's value has no order with the filter's, a text with a number, which is an error elsewhere, the comparison
+    is NULL, as SQL's logic has it: the passage is left out, under `$not` too, unless the rest of the filter decides.
 
     Raises:
         InputError: It is a function, which only runs here, it is malformed, or it compares with what is not JSON.
