@@ -72,6 +72,18 @@ def postgres_server(programs: Path | None = None, *, port: int | None = None) ->
         os.chown(folder, user.pw_uid, user.pw_gid)
         as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
+    if programs is not None and as_user:
+        try:
+            subprocess.run([initdb, "--version"], capture_output=True, timeout=60, check=True, cwd=folder, **as_user)  # type: ignore[call-overload]
+        except (OSError, subprocess.CalledProcessError):
+            # In a place that this user may not enter.
+            package, copied = programs.parents[1], folder / "installed"
+            # Its libraries lie beside it.
+            for part in package.parent.glob(f"{package.name}*"):
+                shutil.copytree(part, copied / part.name, symlinks=True)
+            bin_ = copied / package.name / programs.parent.name / programs.name
+            initdb, pg_ctl = str(bin_ / "initdb"), str(bin_ / "pg_ctl")
+
     def run(*command: str) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder, check=False, **as_user)  # type: ignore[call-overload]
         assert done.returncode == 0, done.stderr + done.stdout
