@@ -28,6 +28,7 @@ LONGEST = 10_000_000
 """Characters of a document, which is written in one transaction."""
 
 _LONGEST_ID = 1_000
+_LONGEST_TENANT = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +198,14 @@ def check_document(document: Document) -> None:
         ) from None
     for text in _texts(document.metadata):
         check_text(text, f"metadata of the document {document.id!r:.80}")
+
+
+def check_tenant(tenant: str) -> str:
+    """The tenant; InputError where it is no text, or one that cannot be stored."""
+    if not isinstance(tenant, str) or not 0 < len(tenant.encode("utf-8", "replace")) <= _LONGEST_TENANT:
+        raise InputError(f"A tenant must be a text of 1 to {_LONGEST_TENANT} bytes, not {tenant!r:.80}.")
+    check_text(tenant, "tenant")
+    return tenant
 
 
 def check_text(text: str, what: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
-from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage
+from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage, check_tenant
 from langgraph_convcoa.retrieval.engine.milvus.conditions import condition_of
 from langgraph_convcoa.retrieval.engine.milvus.connections import Ask, Connections, place_of
 from langgraph_convcoa.retrieval.engine.milvus.rows import (
@@ -35,7 +35,6 @@ from langgraph_convcoa.retrieval.engine.milvus.schema import (
     head_of,
     names_of,
 )
-from langgraph_convcoa.retrieval.engine.postgres.engine import check_tenant
 from langgraph_convcoa.retrieval.filters import Filter
 
 # Windows are fetched, and a passage may be found by several of its own; Milvus names no more than so many.

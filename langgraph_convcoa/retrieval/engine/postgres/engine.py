@@ -13,7 +13,7 @@ import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
-from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage, check_text
+from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage, check_tenant, check_text
 from langgraph_convcoa.retrieval.engine.postgres.conditions import Condition, condition_of
 from langgraph_convcoa.retrieval.engine.postgres.connections import Connections, Rows, set_local
 from langgraph_convcoa.retrieval.engine.postgres.rows import (
@@ -41,7 +41,6 @@ _BROADEST = 1_000
 _POSTINGS, _POSTINGS_FILTERED = 1_000, 50_000
 # Writing takes longer than a search: so many seconds more a passage, most of them for the HNSW index.
 _WRITING = 0.2
-_LONGEST_TENANT = 200
 
 
 class PostgresEngine(Engine):
@@ -373,14 +372,6 @@ def _noticed(notice: Any) -> None:
     """Pass on that an index does not fit the memory for building it, which makes that many times as slow."""
     if "maintenance_work_mem" in (message := str(notice.message_primary)):
         _LOGGER.warning("PostgreSQL: %s; give more as `build_memory`.", message)
-
-
-def check_tenant(tenant: str) -> str:
-    """The tenant; InputError where it is no text, or one that cannot be stored."""
-    if not isinstance(tenant, str) or not 0 < len(tenant.encode("utf-8", "replace")) <= _LONGEST_TENANT:
-        raise InputError(f"A tenant must be a text of 1 to {_LONGEST_TENANT} bytes, not {tenant!r:.80}.")
-    check_text(tenant, "tenant")
-    return tenant
 
 
 def _where(asked: Condition | None) -> tuple[str, list[Any]]:

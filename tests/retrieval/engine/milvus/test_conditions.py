@@ -99,23 +99,24 @@ def expected(condition: Any, data: dict[str, Any]) -> bool | None:
         return None
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
-@given(metadata=_METADATA, condition=_FILTERS)
-def test_a_filter_means_the_same_in_the_engine_as_here(client, metadata, condition):
+def compare(client: Any, metadata: list[dict[str, Any]], condition: Any) -> None:
     for data, answer in zip(metadata, asked(client, condition, metadata), strict=True):
         wanted = expected(condition, data)
         if wanted is not None:
             assert answer is wanted, (condition, data)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(metadata=_METADATA, condition=_FILTERS)
+def test_a_filter_means_the_same_in_the_engine_as_here(client, metadata, condition):
+    compare(client, metadata, condition)
 
 
 @pytest.mark.slow
 @settings(max_examples=400, suppress_health_check=list(HealthCheck))
 @given(metadata=_METADATA, condition=_FILTERS)
 def test_a_filter_means_the_same_in_the_engine_as_here_in_many_cases(client, metadata, condition):
-    for data, answer in zip(metadata, asked(client, condition, metadata), strict=True):
-        wanted = expected(condition, data)
-        if wanted is not None:
-            assert answer is wanted, (condition, data)
+    compare(client, metadata, condition)
 
 
 def test_values_that_are_compared_by_rules_of_python(client):

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,21 +69,6 @@ def everything(engine: PostgresEngine, connection: Any) -> dict[str, list[Any]]:
     return found
 
 
-def test_a_passage_comes_back_as_it_was_stored(engine):
-    stored = passage('it\'s "#1" é', "it's é", words="one two two", axis=3, year=2020, tags=["x", None], deep={"a": 0.5})
-    second = replace(passage(other_id := 'it\'s "#2" é', "it's é", words="three"), digest=stored.digest)
-    engine.put([stored, second])
-    [found, other] = engine.patterns([stored.id, "nothing", other_id])
-    assert other.id == other_id
-    for name in ("id", "document", "text", "metadata", "spans", "terms", "digest"):
-        assert getattr(found, name) == getattr(stored, name)
-    assert found.vectors.dtype == np.float32
-    assert (found.vectors == stored.vectors).all()
-    assert engine.parts(["it's é", "nothing"]) == {"it's é": [stored.id, other_id]}
-    assert engine.digests(["it's é", "nothing"]).keys() == {"it's é"}
-    assert engine.count() == 2
-
-
 @pytest.mark.parametrize("exact", [0, 5_000], ids=["hnsw", "compared"])
 def test_the_nearest_passages_come_first_each_once_and_as_many_as_are_asked_for(engine, exact):
     engine._exact = exact
@@ -97,18 +81,6 @@ def test_the_nearest_passages_come_first_each_once_and_as_many_as_are_asked_for(
     [odd] = engine.search(axis(2), 60, {"even": False})
     assert len(odd) == 60
     assert all(int(name[1:]) % 2 for name in odd)
-
-
-def test_words_name_the_best_by_bm25_and_count_what_is_there(engine):
-    engine.put([passage("a", words="apple pear"), passage("b", words="apple apple fig", n=1), passage("c", words="fig")])
-    engine.put([passage("d")])
-    found = engine.statistics(["apple", "fig", "plum"])
-    assert (found.passages, found.mean_length, dict(found.frequencies)) == (3, 2.0, {"apple": 2, "fig": 2})
-    assert engine.words({"apple": 1.0}, 2.0, 5) == ["b", "a"]
-    assert engine.words({"apple": 1.0, "fig": 0.1, "plum": 9.0}, 2.0, 5) == ["b", "a", "c"]
-    assert engine.words({"apple": 1.0}, 2.0, 1) == ["b"]
-    assert engine.words({"apple": 1.0}, 2.0, 5, {"n": {"$exists": False}}) == ["a"]
-    assert engine.words({}, 2.0, 5) == []
 
 
 def test_the_same_again_changes_nothing_and_what_goes_leaves_nothing(engine, connection):
