@@ -16,7 +16,8 @@ What the paper leaves open is decided so:
 - **Malformed.** A plan that is not exactly the JSON that the prompt asks for is not played. Its reward is one constant, below
   that of any plan that can be played: the tolerant reader of replies takes broken JSON for an empty chain, which trained
   models find out.
-- **A plain refusal** matches nothing, whatever the nearest passage that it quotes.
+- **A plain refusal** matches nothing, whatever the nearest passage that it quotes; nor does a sentence that claims nothing, as
+  "The documents do not say whether it was 1981 or 1982": a plan could list there what it does not know.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from langgraph_convcoa.reasoning.extractive.coverage import NOTHING
 from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA, without_thought
 from langgraph_convcoa.state import ConvCoAOutput
 from langgraph_convcoa.text.matching import match_answer
+from langgraph_convcoa.verification.statements import statements
 
 Match = Literal["em", "cover_em", "f1"]
 Verdict = Literal["kept", "hallucinated", "corrected", "declined", "recalled", "failed"]
@@ -201,15 +203,19 @@ async def turn_reward(
         InputError: No reference is known, or a judge or a further reward gives no finite number.
     """
     settings = settings or RewardSettings()
-    matched = await answer_matches(output["answer"], question, references, settings)
+    matched = await answer_matches(output["answer"], question, references, settings, output["chain"])
     own = 0.0
     if settings.own is not None:
         own = await _number(settings.own(plan, output, references), "the further reward")
     return reward_of(plan, output, matched, settings, own=own)
 
 
-async def answer_matches(answer: str, question: str, references: Sequence[str], settings: RewardSettings) -> float:
-    """How well an answer matches by what the settings say, in [0, 1].
+async def answer_matches(
+    answer: str, question: str, references: Sequence[str], settings: RewardSettings, chain: Sequence[ChainItem] = ()
+) -> float:
+    """How well an answer matches by what the settings say, in [0, 1]; a judge sees it as it is.
+
+    Of the chain's sub-questions what the answer quotes is left out: "I found nothing about "Was it 1981 or 1982?"".
 
     Raises:
         InputError: No reference is known, or a judge gives no finite number.
@@ -218,20 +224,34 @@ async def answer_matches(answer: str, question: str, references: Sequence[str], 
         raise InputError(f"No answer to {question[:80]!r} is known, so that R_final means nothing: leave the question out.")
     if callable(settings.match):
         return await _number(settings.match(question, answer, references), "the judge")
-    return match_of(answer, references, settings.match, settings.least_f1)
+    return match_of(_without_questions(answer, chain), references, settings.match, settings.least_f1)
+
+
+def _without_questions(answer: str, chain: Sequence[ChainItem]) -> str:
+    """An answer without the sub-questions that it quotes, whole or cut short."""
+    answer = " ".join(answer.split())
+    for item in chain:
+        words = item["sub_question"].split()
+        quoted = [" ".join(words), *(" ".join(words[:n]) + "…" for n in range(len(words) - 1, 0, -1))]
+        for mark in ('"', "“"):
+            answer = next((answer.replace(mark + one, mark) for one in quoted if mark + one in answer), answer)
+    return answer
 
 
 def match_of(answer: str, references: Sequence[str], match: Match = "cover_em", least_f1: float = 0.5) -> float:
-    """1 where an answer matches a reference, else 0; a plain refusal matches nothing.
+    """1 where what an answer claims matches a reference, else 0; a plain refusal matches nothing.
 
     Example:
         >>> answer = "Ada Lovelace wrote it [1]."
         >>> match_of(answer, ["Ada Lovelace"]), match_of(answer, ["Ada Lovelace"], "em")
         (1.0, 0.0)
+        >>> match_of("It ran [1]. The documents do not say whether Ada Lovelace or Babbage wrote it.", ["Ada Lovelace"])
+        0.0
     """
     if answer.startswith(NOTHING):
         return 0.0
-    found = match_answer(answer, references).get(match, 0.0)
+    claimed = " ".join(statement.claim for statement in statements(answer) if statement.claim)
+    found = match_answer(claimed, references).get(match, 0.0)
     return float(found >= least_f1) if match == "f1" else found
 
 

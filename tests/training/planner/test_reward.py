@@ -41,7 +41,7 @@ def plan_of(*guesses: str, answer: str = "", **changes: Any) -> str:
 
 
 def output_of(*items: tuple[str, str], retrievals: int = 1, answer: str = "In 1982 [1].") -> Any:
-    chain = [{"guess_answer": guess, "status": status} for guess, status in items]
+    chain = [{"sub_question": "Question?", "guess_answer": guess, "status": status} for guess, status in items]
     return {"answer": answer, "chain": chain, "usage": {"retrievals": retrievals}}
 
 

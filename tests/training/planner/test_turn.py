@@ -53,6 +53,27 @@ def plan_of(*steps: tuple[str, str], final: str = "") -> str:
     return json.dumps({"optimized_question": QUESTION, "chain": chain, "final_answer": final})
 
 
+_LISTED = "1980, 1981, 1982 or 1983"
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        plan_of(("What does the network store?", ""), (f"Was zyx in {_LISTED}?", "")),
+        plan_of(("What does the network store?", ""), (f"Was it zyx? Was it {_LISTED}? It was 1982.", "")),
+        plan_of(("What does the network store?", ""), (f"Was zyx {'really and truly ' * 20} zyx? Or {_LISTED}", "")),
+        plan_of(final=f"The documents do not say whether it was {_LISTED}."),
+        plan_of(("What does the network store?", "The network stores patterns."), final=f"No passage says {_LISTED}."),
+        plan_of(final=f"It was {_LISTED}."),
+        plan_of(("What does the network store?", f"It was {_LISTED}.")),
+        json.dumps({"optimized_question": f"Was it {_LISTED}?", "chain": [], "final_answer": ""}),
+    ],
+)
+async def test_an_answer_listed_among_others_and_not_found_earns_nothing(plan: str) -> None:
+    found = await Environment(Fixed(text="The network stores patterns. A physicist described it.")).reward(plan, TURN)
+    assert (found.fault, found.final) == ("", 0)
+
+
 @pytest.mark.parametrize("history", [(), HISTORY])
 @pytest.mark.parametrize("look_first", [True, False])
 async def test_the_prompt_is_what_the_graph_sends(look_first: bool, history: tuple[tuple[str, str], ...]) -> None:
