@@ -196,14 +196,14 @@ class _Indexes:
         self._encoder, self._graph = encoder, graph
 
     def __call__(self, folder: Path) -> HopfieldRetriever:
-        from langgraph_convcoa.retrieval.index.database import is_index
+        from langgraph_convcoa.retrieval.index.database import exists
         from langgraph_convcoa.retrieval.index.index import open_or_create
         from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
         from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
         if self._encoder is None:
             self._encoder = HopfieldRetriever(corpus=MemoryCorpus()).encoder
-        if not is_index(folder):
+        if not exists(folder):
             open_or_create(folder, self._encoder, None, {})
         chosen: dict[str, Any] = {} if self._graph is None else {"graph": self._graph}
         return HopfieldRetriever.from_pretrained(folder, encoder=self._encoder, **chosen)

@@ -102,6 +102,9 @@ class View(Protocol):
     def patterns_for(self, sets: Numbers) -> Patterns:
         """The patterns of all passages, checked only as far as these need it."""
 
+    def wholes(self, numbers: Numbers) -> Vectors:
+        """The whole-passage patterns y_0 of these passages, (len(numbers), d)."""
+
     def __len__(self) -> int:
         """How many passages are there, deleted ones not counted."""
 

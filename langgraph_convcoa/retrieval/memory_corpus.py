@@ -17,7 +17,7 @@ from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.changes import check_deletable, content_digest, distinct, entries_of, select
 from langgraph_convcoa.retrieval.corpus import Corpus, Listed, Numbers, Passage
 from langgraph_convcoa.retrieval.documents.split import Span, document_id, passage_title, rejoined, split_documents, windows
-from langgraph_convcoa.retrieval.encoders.base import Encoder
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_windows
 from langgraph_convcoa.retrieval.encoders.pooled import PassageText
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
@@ -67,6 +67,10 @@ class Memory:
     def patterns_for(self, sets: Numbers) -> Patterns:
         """All patterns: in memory there is nothing to check."""
         return self.patterns
+
+    def wholes(self, numbers: Numbers) -> Vectors:
+        """The whole-passage patterns of these passages, (len(numbers), d)."""
+        return self.patterns.wholes(numbers)
 
     def set_spans(self, index: int) -> list[Span]:
         """Where the windows of a passage stand in its text."""

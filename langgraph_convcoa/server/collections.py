@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,19 +18,21 @@ from filelock import FileLock, Timeout
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.files import private_folder, replacing
+from langgraph_convcoa.server.runs import error_json, now
 from langgraph_convcoa.server.threads import digest
 from langgraph_convcoa.storage.turns import Turns
 
 if TYPE_CHECKING:
-    from langchain_core.documents import Document
     from langgraph.graph import StateGraph
 
+    from langgraph_convcoa.retrieval.corpus import Listed
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 MOST_COLLECTIONS = 50
 """Of one user."""
 FIRST = "My documents"
 """The name of the collection that a user has where there is no other."""
+_TELL_SECONDS = 2.0
 _ABOUT, _INDEX, _FILES = "collection.json", "index", "files"
 
 
@@ -50,6 +54,7 @@ class Collection:
     lock: threading.Lock = field(default_factory=threading.Lock)
     """For who changes the documents."""
     _listed: tuple[Any, list[dict[str, Any]]] | None = None
+    _telling: Future[dict[str, Any]] | None = None
 
     @property
     def files(self) -> Path | None:
@@ -57,16 +62,14 @@ class Collection:
         return None if self.folder is None else self.folder / _FILES
 
     def documents(self) -> list[dict[str, Any]]:
-        """What it holds, by source; read once for each state of the corpus."""
+        """What it holds, by source; read once for each state of the corpus. Nothing of an engine, which does not list it."""
         if self.retriever is None:
             return []
-        from langgraph_convcoa.retrieval.corpus import read
-
         view = self.retriever.corpus.snapshot()
         keys = view.keys
         state = (view.source, len(view), int(keys[-1]) if len(keys) else 0)
         if self._listed is None or self._listed[0] != state:
-            self._listed = (state, _by_source(passage.document for passage in read(view)))
+            self._listed = (state, _by_source(view.listed()))
         return self._listed[1]
 
     def ids_of(self, source: str) -> list[str]:
@@ -81,16 +84,20 @@ class Collection:
             ids = self.ids_of(source)
             return bool(ids) and self.retriever.delete(ids)["num_deleted"] > 0
 
-    def as_json(self) -> dict[str, Any]:
-        """As the page shows it."""
-        listed = self.documents()
+    def as_json(self, unavailable: str = "") -> dict[str, Any]:
+        """As the page shows it; where it is unavailable, with the reason, without what it holds."""
+        documents: int | None = None
+        passages: int | None = None
+        if not unavailable:
+            documents = len(self.documents()) if self.retriever is None or self.retriever.corpus.complete else None
+            passages = 0 if self.retriever is None else len(self.retriever.corpus)
         return {
             "id": self.id,
             "name": self.name,
-            "documents": len(listed),
-            "passages": 0 if self.retriever is None else len(self.retriever.corpus),
-            "status": self.status,
-            "message": self.message,
+            "documents": documents,
+            "passages": passages,
+            "status": "unavailable" if unavailable else self.status,
+            "message": unavailable or self.message,
             "read_only": self.folder is None,
             "accepts_files": self.folder is not None and self.retriever is not None,
         }
@@ -118,18 +125,20 @@ def _remove_remains(files: Path) -> None:
             remove_upload(folder, lock)
 
 
-def _by_source(documents: Iterator[Document]) -> list[dict[str, Any]]:
+def _reason(error: Exception) -> str:
+    return str(error_json(error)["message"])
+
+
+def _by_source(documents: Sequence[Listed]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for document in documents:
-        whole = str(document.metadata.get("document_id") or document.id)
-        source = str(document.metadata.get("source") or whole)
+        source = str(document.metadata.get("source") or document.id)
         entry = found.get(source)
         if entry is None:
             title, kind = str(document.metadata.get("title") or source), Path(source).suffix.lstrip(".").lower()
             entry = found[source] = {"source": source, "title": title, "passages": 0, "kind": kind, "ids": []}
-        entry["passages"] += 1
-        if not entry["ids"] or entry["ids"][-1] != whole:
-            entry["ids"].append(whole)
+        entry["passages"] += len(document.numbers)
+        entry["ids"].append(document.id)
     return [*found.values()]
 
 
@@ -160,6 +169,8 @@ class Collections:
         self._make_graph, self._make_turns = make_graph, make_turns
         self._owned: dict[str, dict[str, Collection]] = {}
         self._lock = threading.Lock()
+        # Of its own: servers that do not answer would take all threads of the event loop.
+        self._tellers = ThreadPoolExecutor(len(shown) + MOST_COLLECTIONS, "collections")
 
     def of(self, user: str) -> list[Collection]:
         """What a user may ask: the command line's, then the user's own; there is always one."""
@@ -168,6 +179,22 @@ class Collections:
             if not own and not self.shown:
                 self._add(user, FIRST)
             return [*self.shown.values(), *own.values()]
+
+    async def told(self, user: str) -> list[dict[str, Any]]:
+        """`of` as the page shows it; those that do not say in time what they hold, or cannot, are marked as unavailable."""
+        return list(await asyncio.gather(*map(self._told, await asyncio.to_thread(self.of, user))))
+
+    async def _told(self, collection: Collection) -> dict[str, Any]:
+        telling = collection._telling
+        if telling is None or telling.done():
+            # One that does not answer is not asked again meanwhile.
+            telling = collection._telling = self._tellers.submit(collection.as_json)
+        try:
+            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(telling)), _TELL_SECONDS)
+        except TimeoutError:
+            return collection.as_json("it does not answer at the moment")
+        except Exception as error:  # noqa: BLE001 - the others can be used
+            return collection.as_json(_reason(error))
 
     def find(self, user: str, name: str) -> Collection | None:
         """The collection of this id, of those that the user may ask."""
@@ -224,18 +251,15 @@ class Collections:
         try:
             collection.retriever = self._new_retriever(folder / _INDEX)
         except Exception as error:  # noqa: BLE001 - the others can be used
-            from langgraph_convcoa.server.runs import error_json
-
-            collection.status, collection.message = "failed", error_json(error)["message"]
+            collection.status, collection.message = "failed", _reason(error)
         return collection
 
     def _add(self, user: str, name: str) -> Collection:
-        from langgraph_convcoa.server.runs import now
-
         folder = self._folder / digest(user) / uuid.uuid4().hex[:12]
         private_folder(folder)
+        collection = self._collection(folder, name)
+        # Last: what has no such file is no collection, and another server over the folder leaves it alone.
         with replacing(folder / _ABOUT, private=True) as file:
             file.write_text(json.dumps({"name": name, "created": now()}), encoding="utf-8")
-        collection = self._collection(folder, name)
         self._owned.setdefault(user, {})[collection.id] = collection
         return collection

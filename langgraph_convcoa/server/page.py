@@ -58,8 +58,7 @@ async def _about(service: Service, user: str, request: Request) -> Any:
 
 
 async def _collections(service: Service, user: str, request: Request) -> Any:
-    found = await asyncio.to_thread(service.collections.of, user)
-    return await asyncio.to_thread(lambda: [one.as_json() for one in found])
+    return await service.collections.told(user)
 
 
 async def _documents(service: Service, user: str, request: Request) -> Any:

@@ -216,6 +216,8 @@ def test_shards_are_written_searched_and_written_again(docs: Path, tmp_path: Pat
     assert [(one["id"], one["score"], one["certified"]) for one in found] == [
         (one["id"], one["score"], True) for one in expected
     ]
+    counted = convcoa("ask", "How many documents are there?", "--index", out).stdout
+    assert counted.startswith("The collection has 2 documents in 2 passages")
 
 
 def test_shards_that_cannot_be_written(docs: Path, made: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -11,12 +12,18 @@ from typing import Any
 import pytest
 from langgraph.store.memory import InMemoryStore
 
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
+from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.passages import spans
 from langgraph_convcoa.server.runs import Run
 from langgraph_convcoa.server.service import Service
 from langgraph_convcoa.server.threads import ThreadBook, key_of
 from langgraph_convcoa.server.wire import to_json
 from langgraph_convcoa.storage.export import KIND
+from tests.bounds import SECONDS, wait_until
 from tests.fakes import FACTS
 from tests.server.served import ANSWER, QUESTION, Served
 
@@ -83,6 +90,42 @@ def test_the_page_is_told_what_the_server_does(server: Served) -> None:
     told = server.ask("GET", "/convcoa/info").json()
     assert (told["model"], told["user"], told["approve"], told["upload"]["max_mb"]) == (None, None, [], 1)
     assert {".pdf", ".md"} <= set(told["upload"]["extensions"])
+
+
+def test_a_collection_that_does_not_answer_is_listed_as_unavailable(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, asked = threading.Event(), list[str]()
+
+    class Failing(MemoryEngine):
+        def count(self) -> int:
+            asked.append(self.name)
+            if self.name == "slow":
+                assert answers.wait(SECONDS)
+            elif self.name == "dead":
+                raise RetrievalError("The collection cannot be reached")
+            return 7
+
+    def one(name: str) -> Collection:
+        return Collection(name, name, name, HopfieldRetriever(corpus=EngineCorpus(Failing(name)), encoder=server.encoder))
+
+    monkeypatch.setattr("langgraph_convcoa.server.collections._TELL_SECONDS", 1.0)
+    shown = {"slow": one("slow"), "dead": one("dead"), "up": one("up"), **server.service.collections.shown}
+    monkeypatch.setattr(server.service.collections, "shown", shown)
+
+    def listed() -> dict[str, tuple[Any, ...]]:
+        found = server.ask("GET", "/convcoa/collections").json()
+        told = {one["id"]: (one["status"], one["message"], one["documents"], one["passages"]) for one in found}
+        return {name: told[name] for name in shown}
+
+    others = {
+        "dead": ("unavailable", "The collection cannot be reached", None, None),
+        "up": ("ready", "", None, 7),
+        "facts": ("ready", "", len(FACTS), len(FACTS)),
+    }
+    for _ in range(2):
+        assert listed() == {"slow": ("unavailable", "it does not answer at the moment", None, None), **others}
+    assert sorted(asked) == ["dead", "dead", "slow", "up", "up"]
+    answers.set()
+    wait_until(lambda: listed()["slow"] == ("ready", "", None, 7), "it answers again")
 
 
 @pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static//etc/passwd"])

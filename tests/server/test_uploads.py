@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from langgraph_convcoa.cli.serve import _Indexes
 from langgraph_convcoa.server import collections as module
 from langgraph_convcoa.server import uploads as uploads_module
 from langgraph_convcoa.server.collections import Collections, upload_lock
 from langgraph_convcoa.server.uploads import plain_name
 from tests.bounds import wait_until
+from tests.fake_encoder import WordEncoder
 from tests.server.served import Served
 
 BEES = b"# Bees\n\nBees make honey of nectar. A hive holds a queen."
@@ -211,6 +213,27 @@ def test_another_server_over_the_folder_leaves_what_is_being_indexed(server: Ser
     server.service.collections._owned.clear()
     held(server, collection)
     assert not list((folder / "files").iterdir())
+
+
+def test_a_server_that_is_killed_while_it_makes_a_collection_leaves_none(tmp_path: Path) -> None:
+    def killed(folder: Path) -> Any:
+        # As far as the first statement of SQLite.
+        folder.mkdir()
+        (folder / "index.sqlite").touch()
+        raise KeyboardInterrupt
+
+    def nothing(*_: Any) -> Any:
+        return None
+
+    with pytest.raises(KeyboardInterrupt):
+        Collections([], tmp_path, killed, "", nothing, nothing).add("", "Half")
+    indexes = _Indexes(WordEncoder(), None)
+    own = Collections([], tmp_path, indexes, "", nothing, nothing)
+    assert own.find("", next(tmp_path.glob("*/*")).name) is None
+    assert len(own.add("", "Whole").documents()) == 0
+    # One of an earlier release, which wrote in the other order.
+    half = next(path.parent for path in tmp_path.rglob("index.sqlite") if not path.stat().st_size)
+    assert len(indexes(half).corpus) == 0
 
 
 def test_a_collection_that_another_server_makes_or_deletes_is_seen(server: Served) -> None:

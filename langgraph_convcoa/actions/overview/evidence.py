@@ -155,8 +155,7 @@ def _spread(view: View, numbers: np.ndarray[Any, np.dtype[np.int64]], count: int
         return numbers.tolist()  # type: ignore[no-any-return]
     if count == 1:
         return [int(numbers[0])]
-    patterns = view.patterns_for(numbers)
-    whole = patterns.take(patterns.offsets[numbers])
+    whole = view.wholes(numbers)
     likeness = whole @ whole.mean(axis=0)
     stretches = np.array_split(np.arange(1, len(numbers)), count - 1)
     return [int(numbers[n]) for n in (0, *(stretch[np.argmax(likeness[stretch])] for stretch in stretches))]

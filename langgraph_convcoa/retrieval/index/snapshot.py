@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.corpus import Listed, Numbers, Passage, StaleSnapshot, read
-from langgraph_convcoa.retrieval.encoders.base import Encoder, without_arithmetic
+from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, without_arithmetic
 from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.index.database import STORED_TYPES, Block, Head, Keys, damaged, reading
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
@@ -107,6 +107,10 @@ class Snapshot:
         numbers = np.unique(np.searchsorted(firsts, self._patterns.offsets[sets], side="right") - 1)
         self._check([self.blocks[number] for number in numbers])
         return self._patterns
+
+    def wholes(self, numbers: Numbers) -> Vectors:
+        """The whole-passage patterns of these passages, (len(numbers), d)."""
+        return self.patterns_for(numbers).wholes(numbers)
 
     def _check(self, blocks: Sequence[Block]) -> None:
         names = [(self.head.file, block.first, block.patterns) for block in blocks]

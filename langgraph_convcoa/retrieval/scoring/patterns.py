@@ -78,6 +78,10 @@ class Patterns:
         """The patterns of the given numbers as float32, (len(rows), d)."""
         return decode_patterns(self.values[rows], None if self.scales is None else self.scales[rows])
 
+    def wholes(self, sets: npt.NDArray[np.int64]) -> Vectors:
+        """y_0 of the given sets as float32, (len(sets), d)."""
+        return self.take(self.offsets[sets])
+
     def select(self, sets: npt.NDArray[np.int64]) -> Patterns:
         """A copy of some sets, in the given order."""
         starts, sizes = self.offsets[sets], self.offsets[sets + 1] - self.offsets[sets]

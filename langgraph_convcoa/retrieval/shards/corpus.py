@@ -22,6 +22,7 @@ from langgraph_convcoa.retrieval.scoring.bounds import Queries
 from langgraph_convcoa.retrieval.searcher import lexical_weights
 from langgraph_convcoa.retrieval.shards.best import Best, BestWords, Kind, check_owner, document_of, united_best
 from langgraph_convcoa.retrieval.shards.crew import Answers, Crew, MissingError
+from langgraph_convcoa.retrieval.shards.whole import Whole
 from langgraph_convcoa.retrieval.shards.wire import Message, packed, packed_filter, packed_queries, united, unpacked
 from langgraph_convcoa.retrieval.shards.workers import ShardError, Worker
 from langgraph_convcoa.text.words import content_words
@@ -86,16 +87,17 @@ class ShardedCorpus(Corpus):
         return f"ShardedCorpus({self._crew.names})"
 
     def __len__(self) -> int:
-        answers = self._crew.all({"ask": "words", "words": []}, time.monotonic() + self.timeout)
-        return sum(answer["statistics"][0] for answer in answers.values())
+        return len(self.snapshot())
 
     def certifies(self, view: View) -> bool:
         """Whether all shards had a part in it."""
         return isinstance(view, Best) and view.certified
 
-    def snapshot(self) -> Best:
-        """Nothing: the shards name their best passages for a question."""
-        return united_best(self.kind, [], {}, {}, certified=True)
+    def snapshot(self) -> Whole:
+        """All passages; with `partial` those of the shards that answer."""
+        answers = self._crew.all({"ask": "count"}, time.monotonic() + self.timeout)
+        counted = {place: (answer["state"], answer["passages"]) for place, answer in answers.items()}
+        return Whole(self._crew, self.kind, self.timeout, counted)
 
     def view(self, asked: Asked) -> Best:
         """The best passages of all shards for some questions.

@@ -40,7 +40,8 @@ class Shard:
     """What a worker says of its index: a question is answered in rounds, which all see one state.
 
     `words` says how many passages have which words, for the weights over all shards; `best` which BM25 a question's best
-    passage has here; `search` ranks by these; `fetch` hands over passages that are among the best of all shards.
+    passage has here; `search` ranks by these; `fetch` hands over passages that are among the best of all shards. What is asked
+    of the collection as a whole is answered by `count`, `listed` and `allowed`.
 
     Args:
         corpus: An index, or passages in memory.
@@ -69,6 +70,9 @@ class Shard:
             view = self._at(message.get("state"))
             answer: Message = {
                 "about": self._about,
+                "count": lambda view, _: {"passages": len(view)},
+                "listed": self._listed,
+                "allowed": self._allowed,
                 "named": self._named,
                 "documents": self._documents,
                 "words": self._words,
@@ -112,6 +116,21 @@ class Shard:
     def _named(self, view: View, message: Message) -> Message:
         wanted = set(message["ids"])
         return {"names": sorted({name for name in _names(self._corpus, view) if _hashed(name) in wanted})}
+
+    def _listed(self, view: View, _message: Message) -> Message:
+        """The documents; their passages by their places among those that are there."""
+        found = view.listed()
+        numbers = np.array([number for one in found for number in one.numbers], dtype=np.int64)
+        return {
+            "ids": [one.id for one in found],
+            "metadata": [json.dumps(one.metadata) for one in found],
+            "counts": packed(np.array([len(one.numbers) for one in found], dtype=np.int64)),
+            "numbers": packed(np.searchsorted(view.numbers, numbers)),
+        }
+
+    def _allowed(self, view: View, message: Message) -> Message:
+        mask = view.allowed(unpacked_filter(message["filter"]))
+        return {"allowed": packed(None if mask is None else mask[view.numbers])}
 
     def _documents(self, _view: View, message: Message) -> Message:
         found = self._corpus.documents(message["ids"])
@@ -163,6 +182,9 @@ class Shard:
 
     def _fetch(self, view: View, message: Message) -> Message:
         numbers: Numbers = unpacked(message["numbers"])
+        if message.get("there"):
+            # Places among those that are there.
+            numbers = view.numbers[numbers]
         patterns = view.patterns_for(numbers).select(numbers)
         passages = view.fetch(numbers.tolist())
         return {

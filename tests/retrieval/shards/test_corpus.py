@@ -6,10 +6,12 @@ import random
 import threading
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.corpus import StaleSnapshot
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -66,6 +68,43 @@ def test_a_document_that_all_shards_know_of_is_given_by_its_id(encoder):
     retriever = HopfieldRetriever(corpus=ShardedCorpus(workers_over(encoder)), encoder=encoder)
     assert [one.page_content for one in retriever.get_by_ids(["d3", "d9", "d0"])] == [TEXTS[3], TEXTS[0]]
     assert len(retriever.corpus) == 4
+
+
+def test_the_collection_is_that_of_all_shards(encoder):
+    about = [{"source": "a.pptx", "page": n, "year": 2000 + n} for n in range(3)]
+    slides = [Document(f"Slide {n}.", id=f"s{n}", metadata=metadata) for n, metadata in enumerate(about)]
+    ada, words, rivers = (Document(text, id=text.split()[0]) for text in TEXTS[:3])
+    parts = [[slides[1], ada, words], [], [slides[0]], [slides[2], rivers]]
+    corpora = [MemoryCorpus(build_memory(part, encoder)) if part else MemoryCorpus() for part in parts]
+    corpus = ShardedCorpus([LocalWorker(str(number), one) for number, one in enumerate(corpora)])
+    view = corpus.snapshot()
+    assert (len(view), view.keys.tolist()) == (6, [*range(6)])
+    listed = view.listed()
+    assert [(one.id, one.numbers) for one in listed] == [
+        ("s0", [3]), ("s1", [0]), ("s2", [4]), ("Ada", [1]), ("BM25", [2]), ("Rivers", [5]),
+    ]  # fmt: skip
+    assert listed[0].metadata == slides[0].metadata
+    order = [5, 0, 5, 3]
+    assert [passage.document.id for passage in view.fetch(order)] == ["Rivers", "s1", "Rivers", "s0"]
+    one = build_memory([document for part in parts for document in part], encoder)
+    assert view.wholes(np.array(order)).tolist() == one.wholes(np.array(order)).tolist()
+    assert view.patterns.values.tolist() == one.patterns.values.tolist()
+    assert view.allowed(None) is None
+    assert view.allowed({"year": {"$gt": 2000}}).tolist() == one.allowed({"year": {"$gt": 2000}}).tolist()
+    with pytest.raises(RetrievalError, match="vectors of length 8"):
+        view.check_encoder(BagOfWords("other", dimension=8))
+    corpora[0].delete(["Ada"])
+    assert len(corpus) == 5
+    with pytest.raises(StaleSnapshot):
+        view.listed()
+
+
+def test_the_collection_of_a_partial_answer_is_what_there_is(encoder):
+    corpus = ShardedCorpus(workers_over(encoder, Broken, answers=1), partial=True)
+    assert [one.id for one in corpus.snapshot().listed()] == ["d0", "d1"]
+    whole = ShardedCorpus(workers_over(encoder, Broken, answers=1))
+    with pytest.raises(ShardError, match="The shard two did not answer"):
+        whole.snapshot()
 
 
 def test_shards_are_not_changed_through_the_retriever(encoder, tmp_path):

@@ -148,7 +148,7 @@ export class Library {
     // A server that gives all at once has given them.
     const fresh = found.slice(0, offset ? AT_ONCE : undefined);
     list.append(...fresh.map((entry) => this.document(here, entry)));
-    if (!list.children.length) list.append(h("li.hint", {}, "Nothing is in here yet."));
+    if (!list.children.length) list.append(h("li.hint", {}, here.documents === null ? "They are not listed here." : "Nothing is in here yet."));
     const goesOn = found.length === AT_ONCE;
     fill(
       place,
@@ -231,6 +231,6 @@ function count(number, word) {
 /** What a collection holds, in a line. */
 export function describe(collection) {
   const holds = [count(collection.documents, "document"), count(collection.passages, "passage")].filter(Boolean).join(", ");
-  const state = { indexing: "being indexed", failed: "failed" }[collection.status];
+  const state = { indexing: "being indexed", failed: "failed", unavailable: "not available" }[collection.status];
   return [holds, state, collection.message ? line(collection.message, 200) : null].filter(Boolean).join(" · ");
 }
