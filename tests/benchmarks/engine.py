@@ -158,6 +158,7 @@ def load(engine: Engine, made: MadeUp) -> None:
         done += count
         if done % 50_000 == 0:
             print(f"{done:,} passages written, {writing:.0f} s", flush=True)
+    engine.settle()
     total = time.perf_counter() - start
     print(f"loaded {done:,} passages in {total:.0f} s: {writing:.0f} s of writing, made-up data and indexes the rest")
 

@@ -98,6 +98,7 @@ def throughput(address: str, count: int, cached: bool) -> dict[str, Any]:
         alone.engine.open(encoder.dimension, encoder.name, create=True)
         begun = _now()
         sum(alone.bulk(again()))
+        alone.settle()
         bulk = alone.times(begun)
         whole = _Watched(open_engine(address, collection="whole"))
         begun = _now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -99,15 +99,17 @@ class Engine(Protocol):
         RetrievalError where a passage's id is that of a passage of another document.
         """
 
-    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
+    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Generator[int]:
         """`put` of batch after batch by the engine's fastest path, as they are asked for: the size of each that is committed.
 
-        After a kill the batches before count. At the end, or at the next one's where it was killed, comes `settle`;
-        searches meanwhile may be slow.
+        After a kill the batches before count. `settle` is to be called afterwards; searches meanwhile may be slow.
         """
 
     def settle(self) -> None:
-        """After `bulk`, or many changes: build what a search needs, and free what is needed no more. There is no time-out."""
+        """After `bulk`, or many changes: build what a search needs, and free what is needed no more. There is no time-out.
+
+        Where another `bulk` is under way, that is left to whoever ends last. What was stored stands, however this ends.
+        """
 
     def delete(self, documents: Sequence[str]) -> None:
         """Delete these documents with all that is stored of them, all or none; those that are not there are passed over."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from enum import Enum
 from queue import Empty, Full, Queue, SimpleQueue
 from threading import Thread
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.changes import batches_of, select
 from langgraph_convcoa.retrieval.editing import checked_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
@@ -23,6 +24,11 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 _AHEAD = 2
 """Batches that are encoded and wait to be written."""
 _LOOK_AGAIN = 0.2
+_LOADED = (
+    "All documents are loaded and stay so. Only the indexes that make searches fast are not finished: load the same again to "
+    "finish them, and nothing is encoded or written a second time."
+)
+_LOGGER = logging.getLogger(__name__)
 
 
 class Loaded(NamedTuple):
@@ -101,6 +107,7 @@ def load_into(
             check_document(document)
     engine.open(encoder.dimension, encoder.name, create=True)
     loaded = Loaded()
+    # A thread writes; this one settles, so that Ctrl-C ends it.
     total = len(documents) if isinstance(documents, Sized) else None
     with track(progress, total, "Loading") as advance, _Writer(engine, settle) as writer:
 
@@ -117,6 +124,8 @@ def load_into(
             else:
                 note([prepared])
         note(writer.end())
+    if settle:
+        _settle(engine)
     return loaded
 
 
@@ -134,10 +143,10 @@ def loading_elsewhere(engine: Engine) -> Iterator[None]:
         1
     """
     # A bulk of one batch of nothing, which ends when the block does.
-    steps = iter(engine.bulk([[]]))
-    next(steps)
-    yield
-    next(steps, None)
+    with closing(engine.bulk([[]])) as steps:
+        next(steps)
+        yield
+    _settle(engine)
 
 
 def prepare(engine: Engine, documents: Sequence[Document], encoder: Encoder, cache: PatternCache | None = None) -> Prepared:
@@ -158,6 +167,16 @@ def prepare(engine: Engine, documents: Sequence[Document], encoder: Encoder, cac
     return Prepared(passages, len(documents), done)
 
 
+def _settle(engine: Engine) -> None:
+    try:
+        engine.settle()
+    except RetrievalError as error:
+        raise RetrievalError(f"{error} {_LOADED}") from error
+    except KeyboardInterrupt:
+        _LOGGER.warning("%s: %s", engine.name, _LOADED)
+        raise
+
+
 def _each(documents: Iterable[Document | Sequence[Document]]) -> Iterator[Document]:
     if not isinstance(documents, Iterable):
         raise InputError(f"The documents must be a list or another iterable, not {type(documents).__name__}.")
@@ -172,8 +191,8 @@ def _each(documents: Iterable[Document | Sequence[Document]]) -> Iterator[Docume
 class _Writer:
     """Writes batches in a thread of its own, while the next one is encoded."""
 
-    def __init__(self, engine: Engine, settle: bool) -> None:
-        self._engine, self._settle = engine, settle
+    def __init__(self, engine: Engine, bulk: bool) -> None:
+        self._engine, self._bulk = engine, bulk
         self._ready: Queue[Prepared | _End] = Queue(_AHEAD)
         self._taken: deque[Prepared] = deque()  # What the engine has been given and has not committed.
         self._written: SimpleQueue[Prepared] = SimpleQueue()
@@ -219,7 +238,7 @@ class _Writer:
     def _write(self) -> None:
         try:
             batches = self._batches()
-            for _ in self._engine.bulk(batches) if self._settle else map(self._engine.put, batches):
+            for _ in self._engine.bulk(batches) if self._bulk else map(self._engine.put, batches):
                 self._written.put(self._taken.popleft())
         except _CutShortError:
             pass
@@ -231,7 +250,6 @@ class _Writer:
             self._taken.append(batch)
             yield batch.passages
         if batch is _End.CUT_SHORT:
-            # Not to its end, where the engine would begin to settle.
             raise _CutShortError
 
 

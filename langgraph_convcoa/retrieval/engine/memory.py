@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 import numpy as np
 from langchain_core.documents import Document
@@ -90,7 +90,7 @@ class MemoryEngine(Engine):
             # One statement: a search sees all of it or nothing.
             self._documents = self._documents | given
 
-    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
+    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Generator[int]:
         for batch in batches:
             self.put(batch)
             yield len(batch)

@@ -159,6 +159,7 @@ def test_the_bulk_path_stores_what_put_stores_and_goes_on_after_a_kill(engine, a
     assert other.count() == 20
     assert len(other.search(axis(0), 5)[0]) == 5
     assert [*other.bulk([*batches[1:], []])] == [20, 20, 0]
+    other.settle()
     copy = open_engine(anywhere, collection="copied_" + str(next(_NUMBERS)))
     copy.open(DIMENSION, "test", create=True)
     for batch in batches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -163,11 +163,10 @@ class MilvusEngine(Engine):
                 ask("upsert", name, batch)
         self._counted = {}
 
-    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
+    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Generator[int]:
         for batch in batches:
             self.put(batch)
             yield len(batch)
-        self.settle()
 
     def settle(self) -> None:
         ask = self._connections.asking(_FLUSH)

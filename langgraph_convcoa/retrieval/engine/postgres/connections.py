@@ -81,23 +81,27 @@ class Connections:
                         return work(cursor)
                 except psycopg.Error as error:
                     again = error.sqlstate in _AGAIN or (connection.closed and kept)
+                    if kept and connection.closed:
+                        # The server ended, or was restarted: the others are as dead.
+                        self.close()
                     if not again or attempt == _ATTEMPTS - 1 or time.monotonic() > end:
                         raise self.worded(error, limit, end) from None
         raise AssertionError
 
     @contextmanager
     def session(self) -> Iterator[Connection[tuple[Any, ...]]]:
-        """A connection outside of a transaction and without a time-out, for what takes long."""
+        """A new connection, outside of a transaction and without a time-out, for what takes long."""
         import psycopg
 
-        with self._connection(time.monotonic() + self.timeout, self.timeout) as (connection, _):
-            try:
-                yield connection
-            except psycopg.Error as error:
-                raise self.worded(error) from None
-            finally:
-                # It has settings of its own.
-                connection.close()
+        end = time.monotonic() + self.timeout
+        connection = self._connected(end, self.timeout)
+        try:
+            connection.execute("SET statement_timeout = 0")
+            yield connection
+        except psycopg.Error as error:
+            raise self.worded(error) from None
+        finally:
+            connection.close()
 
     def close(self) -> None:
         """Close those that are kept."""
@@ -111,11 +115,12 @@ class Connections:
         from psycopg import errors
 
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
-        if isinstance(error, errors.QueryCanceled) or (end is not None and time.monotonic() >= end):
+        if limit is not None and end is not None and (isinstance(error, errors.QueryCanceled) or time.monotonic() >= end):
             return RetrievalError(f"{self.label} did not answer within {limit:g} s; it is too busy, or stopped.")
         state = error.sqlstate or ""
         if state.startswith("53") or state == "58030":
-            return RetrievalError(f"{self.label} is full ({reason}); nothing of this was written: make room, and try again.")
+            kept = "" if limit is None else "nothing of this was written: "
+            return RetrievalError(f"{self.label} is full ({reason}); {kept}make room, and try again.")
         if isinstance(error, errors.UndefinedTable):
             return RetrievalError(f"{self.label} is not there; add documents to make it, or name another collection.")
         if isinstance(error, errors.InsufficientPrivilege):
@@ -144,13 +149,7 @@ class Connections:
         try:
             with self._guard:
                 kept = self._kept.pop() if self._kept else None
-            left = max(1, int(end - time.monotonic() + 0.999))
-            try:
-                connection = kept or psycopg.connect(
-                    self._address, autocommit=True, connect_timeout=left, prepare_threshold=None
-                )
-            except psycopg.Error as error:
-                raise self.worded(error, limit, end) from None
+            connection = kept or self._connected(end, limit)
             try:
                 yield connection, kept is not None
             except BaseException:
@@ -164,6 +163,16 @@ class Connections:
                         self._kept.append(connection)
         finally:
             places.release()
+
+    def _connected(self, end: float, limit: float) -> Connection[tuple[Any, ...]]:
+        import psycopg
+
+        # A firewall forgets a connection that is silent for long, as one is that only holds a lock.
+        settings: dict[str, Any] = {"connect_timeout": max(1, int(end - time.monotonic() + 0.999)), "keepalives_idle": 60}
+        try:
+            return psycopg.connect(self._address, autocommit=True, prepare_threshold=None, **settings)
+        except psycopg.Error as error:
+            raise self.worded(error, limit, end) from None
 
     @contextmanager
     def _watched(self, connection: Connection[tuple[Any, ...]], end: float) -> Iterator[None]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -31,6 +31,9 @@ from langgraph_convcoa.retrieval.engine.postgres.rows import (
 from langgraph_convcoa.retrieval.engine.postgres.schema import Schema
 from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 _LOGGER = logging.getLogger(__name__)
 # Windows are fetched, and a passage may be found by several of its own.
@@ -77,6 +80,7 @@ class PostgresEngine(Engine):
         self._connections = Connections(address, timeout=float(timeout), label=self._name)
         self._exact, self._build_memory = exact, build_memory
         self._opened: tuple[int, str] | None = None
+        self._loading = f"convcoa load {collection}"
 
     @property
     def name(self) -> str:
@@ -93,7 +97,7 @@ class PostgresEngine(Engine):
         def opened(cursor: Rows) -> bool | None:
             if not self._sql.check(cursor, dimension, encoder, self.name):
                 return None
-            return self._sql.built(cursor)
+            return not self._sql.unbuilt(cursor)
 
         built = self._connections.run(opened)
         if built is None:
@@ -161,31 +165,37 @@ class PostgresEngine(Engine):
         if passages:
             self._written(lambda cursor: self._put(cursor, passages), len(passages))
 
-    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
+    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Generator[int]:
         def begun(cursor: Rows) -> None:
             # Row by row, an index takes longer than built over all rows; where there are many already, they are kept up.
             if cursor.execute(self._sql("SELECT 1 FROM {windows} LIMIT 1")).fetchone() is None:
                 self._sql.unbuild(cursor)
 
-        self._connections.run(begun)
-        for batch in batches:
-            self.put(batch)
-            yield len(batch)
-        self.settle()
+        # An index that is built keeps all writers waiting: `settle` leaves that to the last one that holds this lock, which
+        # the server frees when a program dies.
+        with self._connections.session() as connection:
+            if not _locked(connection, "pg_try_advisory_lock_shared", self._loading):
+                _LOGGER.warning("%s is having its indexes built after another load; this one begins then.", self.name)
+                _locked(connection, "pg_advisory_lock_shared", self._loading)
+            self._connections.run(begun)
+            for batch in batches:
+                self.put(batch)
+                yield len(batch)
 
     def settle(self) -> None:
         with self._connections.session() as connection:
-            connection.add_notice_handler(_noticed)
-            cursor = connection.cursor()
             # Two that end at once take turns.
-            cursor.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", [self.collection])
-            cursor.execute("SELECT set_config('maintenance_work_mem', %s, false)", [self._build_memory])
-            self._sql.build(cursor)
-            for statement in _FOLDED:
-                cursor.execute(self._sql(statement))
+            _locked(connection, "pg_advisory_lock", f"{self._loading} settled")
+            if not _locked(connection, "pg_try_advisory_lock", self._loading):
+                _LOGGER.info("%s is being loaded by others; the last one builds its indexes.", self.name)
+                return
+            connection.add_notice_handler(_noticed)
+            connection.execute("SELECT set_config('maintenance_work_mem', %s, false)", [self._build_memory])
+            self._sql.fold(connection, alone=bool(self._sql.unbuilt(connection.cursor())))
+            self._sql.build(connection.cursor())
             # Of an index alone is read what a vacuum has seen.
             for table in self._sql.tables.values():
-                cursor.execute(f"VACUUM ANALYZE {table}")
+                connection.execute(f"VACUUM ANALYZE {table}")
 
     def delete(self, documents: Sequence[str]) -> None:
         names = sorted(_askable(documents))
@@ -360,12 +370,12 @@ _WORDS = """
             WHERE tenant = %s AND term = asked.term ORDER BY impact DESC LIMIT %s
         ) w {joined} GROUP BY passage ORDER BY score DESC, passage LIMIT %s
     ) best JOIN {passages} ON key = passage AND tenant = %s ORDER BY score DESC, key"""
-_FOLDED = (
-    "WITH gone AS (DELETE FROM {frequencies} RETURNING term, found, tenant) INSERT INTO {frequencies} "
-    "SELECT term, sum(found), tenant FROM gone GROUP BY term, tenant HAVING sum(found) <> 0",
-    "WITH gone AS (DELETE FROM {totals} RETURNING tenant, passages, filled, words) INSERT INTO {totals} "
-    "SELECT tenant, sum(passages), sum(filled), sum(words) FROM gone GROUP BY tenant",
-)
+
+
+def _locked(connection: Connection[tuple[Any, ...]], lock: str, name: str) -> bool:
+    """Take a lock of the server until the connection ends; whether it is had, where that is not waited for."""
+    [row] = connection.execute(f"SELECT {lock}(hashtextextended(%s, 1))", [name]).fetchall()
+    return row[0] is not False
 
 
 def _noticed(notice: Any) -> None:

@@ -119,10 +119,11 @@ def test_the_bulk_path_stores_what_put_stores_and_builds_the_indexes_at_the_end(
     other = open_engine(address)
     other.open(DIMENSION, "test")
     assert other.count() == 20
-    assert not other._connections.run(other._sql.built)
+    assert other._connections.run(other._sql.unbuilt)
     assert len(other.search(axis(0), 5)[0]) == 5
     assert [*other.bulk(batches[1:])] == [20, 20]
-    assert other._connections.run(other._sql.built)
+    other.settle()
+    assert not other._connections.run(other._sql.unbuilt)
     copy = open_engine(address, collection="copied_" + engine.collection)
     copy.open(DIMENSION, "test", create=True)
     for batch in batches:

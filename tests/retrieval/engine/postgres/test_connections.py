@@ -1,0 +1,30 @@
+"""Connections that are kept: those that died, by a server that was restarted, cost no question."""
+
+from __future__ import annotations
+
+import threading
+
+from langgraph_convcoa.retrieval.engine.postgres.connections import _MOST, Connections, Rows
+from tests.bounds import joined
+
+
+def test_after_a_restart_of_the_server_no_kept_connection_costs_a_question(pgvector, connection):
+    connections = Connections(pgvector, timeout=30, label="It")
+    together, found = threading.Barrier(_MOST, timeout=30), list[int]()
+
+    def ask(cursor: Rows) -> None:
+        found.append(cursor.execute("SELECT pg_backend_pid()").fetchall()[0][0])
+        together.wait()
+
+    threads = [threading.Thread(target=connections.run, args=(ask,), daemon=True) for _ in range(_MOST)]
+    for thread in threads:
+        thread.start()
+    joined(threads)
+    assert len({*found}) == len(connections._kept) == _MOST
+    for process in found:
+        connection.execute("SELECT pg_terminate_backend(%s, 5000)", [process])
+    assert connections.run(lambda cursor: cursor.execute("SELECT 1").fetchall()) == [(1,)]
+    assert len(connections._kept) == 1
+    with connections.session() as session:
+        assert session.execute("SHOW statement_timeout").fetchall() == [("0",)]
+    connections.close()
