@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -79,16 +81,15 @@ class AdvisoryLocks:
         """The lock for this task alone; raises `busy()` where another has it for longer than so many seconds."""
         key, end = lock_key(name), time.monotonic() + wait
         own = self._own.setdefault(key, asyncio.Lock())
-        if own.locked():
-            try:
-                await asyncio.wait_for(own.acquire(), max(0.0, wait))
-            except TimeoutError:
-                raise busy() from None
-        else:
-            await own.acquire()
+        try:
+            # Also where it is free at this moment: others may be waiting for it.
+            async with asyncio.timeout(max(0.0, wait)):
+                await own.acquire()
+        except TimeoutError:
+            raise busy() from None
         try:
             # Polled: one that waits inside the server would keep all others of this program waiting.
-            while not await self._tried(key):
+            while (connection := await self._tried(key)) is None:
                 if time.monotonic() >= end:
                     raise busy()
                 await asyncio.sleep(_POLL_SECONDS)
@@ -106,58 +107,65 @@ class AdvisoryLocks:
                 if key in self._dropped:
                     self._dropped.discard(key)
                 else:
-                    await asyncio.shield(self._freed(key))
+                    await asyncio.shield(self._freed(connection, key))
         finally:
             own.release()
 
     async def taken(self, names: Sequence[str]) -> set[str]:
         """Those of the names that any program holds."""
         keys = {lock_key(name): name for name in names}
-        return {keys[key] for (key,) in await self._rows(_TAKEN, list(keys))}
+        _, rows = await self._asked(_TAKEN, list(keys))
+        return {keys[key] for (key,) in rows}
 
-    async def _tried(self, key: int) -> bool:
-        trying = asyncio.ensure_future(self._rows("SELECT pg_try_advisory_lock(%s)", key))
+    async def _tried(self, key: int) -> AsyncConnection[TupleRow] | None:
+        """The connection that has the lock now; None where another program has it, or it was lost meanwhile."""
+        trying = asyncio.ensure_future(self._asked("SELECT pg_try_advisory_lock(%s)", key))
         try:
-            return bool((await asyncio.shield(trying))[0][0])
+            connection, [(had,)] = await asyncio.shield(trying)
         except asyncio.CancelledError:
             # It may have it by now, and nobody would give it back.
-            if (await trying)[0][0]:
-                await self._freed(key)
+            await asyncio.shield(self._undone(trying, key))
             raise
+        # Until this task goes on, another may have found the connection lost, and this one was no holder that is told.
+        return connection if had and connection is self._connection and not connection.closed else None
 
-    async def _freed(self, key: int) -> None:
+    async def _undone(self, trying: asyncio.Future[tuple[AsyncConnection[TupleRow], list[TupleRow]]], key: int) -> None:
         import psycopg
 
-        # Not by `_rows`: a new connection has nothing to give back.
-        if (connection := self._connection) is not None:
-            with suppress(psycopg.Error):
-                await self._fetched(connection, "SELECT pg_advisory_unlock(%s)", key)
+        with suppress(psycopg.Error):
+            connection, [(had,)] = await trying
+            if had:
+                await self._freed(connection, key)
 
-    async def _rows(self, query: str, given: object) -> list[TupleRow]:
-        """What a statement gives; tried again where the connection had ended since the last, as when the server did."""
+    async def _freed(self, connection: AsyncConnection[TupleRow], key: int) -> None:
+        import psycopg
+
+        # Not by `_asked`: a new connection has nothing to give back.
+        with suppress(psycopg.Error):
+            await self._fetched(connection, "SELECT pg_advisory_unlock(%s)", key)
+
+    async def _asked(self, query: str, given: object) -> tuple[AsyncConnection[TupleRow], list[TupleRow]]:
+        """What a statement gives, and who said it; tried again where the connection had ended since the last one."""
         import psycopg
 
         connection = await self._ready()
         try:
-            return await self._fetched(connection, query, given)
+            return connection, await self._fetched(connection, query, given)
         except psycopg.OperationalError:
             if not connection.closed:
                 raise
-        return await self._fetched(await self._ready(), query, given)
+        connection = await self._ready()
+        return connection, await self._fetched(connection, query, given)
 
     async def _fetched(self, connection: AsyncConnection[TupleRow], query: str, given: object = None) -> list[TupleRow]:
-        from psycopg import OperationalError
-
-        async def fetched() -> list[TupleRow]:
-            cursor = await connection.execute(query.encode(), None if given is None else (given,))
-            return await cursor.fetchall()
-
         async with self._asking:
+            # Not by cancelling, for which the driver asks the server and waits for its word.
+            lost = asyncio.get_running_loop().call_later(_LOST_SECONDS, _cut, connection)
             try:
-                return await asyncio.wait_for(fetched(), _LOST_SECONDS)
-            except TimeoutError:
-                await connection.close()
-                raise OperationalError(f"no answer within {_LOST_SECONDS:g} s") from None
+                cursor = await connection.execute(query.encode(), None if given is None else (given,))
+                return await cursor.fetchall()
+            finally:
+                lost.cancel()
 
     async def _ready(self) -> AsyncConnection[TupleRow]:
         async with self._connecting:
@@ -168,7 +176,7 @@ class AdvisoryLocks:
                 self._connection = await AsyncConnection.connect(
                     self._address, autocommit=True, connect_timeout=CONNECT_SECONDS
                 )
-                await self._connection.execute(_KEEPALIVE.encode())
+                await self._fetched(self._connection, _KEEPALIVE)
             return self._connection
 
     def _drop(self) -> None:
@@ -188,6 +196,16 @@ class AdvisoryLocks:
                 try:
                     await self._fetched(connection, "SELECT 1")
                 except psycopg.Error:
+                    # It may be there still, and hold what those who are told of its end hold no more.
+                    await connection.close()
                     # Of one that was replaced, the locks are dropped already.
                     if connection is self._connection:
                         self._drop()
+
+
+def _cut(connection: AsyncConnection[TupleRow]) -> None:
+    """End a connection that says nothing: whoever waits for it is told that it has ended."""
+    import psycopg
+
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as copy:
+        copy.shutdown(socket.SHUT_RDWR)

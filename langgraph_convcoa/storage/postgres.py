@@ -35,8 +35,9 @@ class PostgresStore(ConversationStore):
         self._address = address
         self._locks: AdvisoryLocks | None = None
         # Host and database; neither user nor password, nor what might be one in an address that is written wrongly.
-        rest = address.partition("://")[2].partition("?")[0].rpartition("@")[2]
-        plain = re.fullmatch(r"[\w.,-]*(:\d+)?(/[\w.-]*)?", rest)
+        place, _, options = address.partition("://")[2].partition("?")
+        rest = place.rpartition("@")[2]
+        plain = re.fullmatch(r"[\w.,-]*(:\d+)?(/[\w.-]*)?", rest) and "@" not in options
         self.label = f"postgresql://{rest}" if plain else "postgresql://..."
 
     def __repr__(self) -> str:
@@ -47,15 +48,8 @@ class PostgresStore(ConversationStore):
         if any(find_spec(name) is None for name in ("psycopg", "psycopg_pool", "langgraph.checkpoint.postgres")):
             raise StoreError('a PostgreSQL store needs the extra postgres: pip install "langgraph-convcoa[postgres]"')
         import psycopg
-        from psycopg.conninfo import conninfo_to_dict
 
-        # The messages of the driver about a malformed address repeat it, and with it a password.
-        malformed = StoreError(f"the address of the store {self.label} is malformed: write it {_FORM}")
-        try:
-            ports = str(conninfo_to_dict(self._address).get("port") or "")
-        except psycopg.Error:
-            raise malformed from None
-        if ports.replace(",", "").strip("0123456789"):
+        if (malformed := self._malformed()) is not None:
             raise malformed
         with self.errors():
             psycopg.connect(self._address, connect_timeout=CONNECT_SECONDS).close()
@@ -129,16 +123,35 @@ class PostgresStore(ConversationStore):
 
         if not isinstance(error, psycopg.Error):
             return None
+        if (malformed := self._malformed()) is not None:
+            return malformed
         lines = str(error).strip().splitlines() or [type(error).__name__]
         reason = self._without_secrets(" ".join(lines[-1].split()))[:200]
         return StoreError(f"the store {self.label} cannot be used ({reason}): check the server, and the address: {_FORM}")
 
+    def _malformed(self) -> StoreError | None:
+        """What is to be said instead of the driver's messages, which repeat a malformed address, and with it a password."""
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
+        malformed = StoreError(
+            f"the address of the store {self.label} is malformed: write it {_FORM}; an @ or / within a name or password is "
+            "written %40 or %2F"
+        )
+        try:
+            ports = str(conninfo_to_dict(self._address).get("port") or "")
+        except psycopg.Error:
+            return malformed
+        # An @ that is left: the driver splits the address elsewhere, and takes a part of the password for the host.
+        server, _, database = self._address.partition("://")[2].partition("?")[0].partition("/")
+        wrong = server.count("@") > 1 or "@" in database or ports.replace(",", "").strip("0123456789")
+        return malformed if wrong else None
+
     def _without_secrets(self, text: str) -> str:
         from psycopg.conninfo import conninfo_to_dict
 
-        return redact(
-            text, [str(value) for key, value in conninfo_to_dict(self._address).items() if "password" in key and value]
-        )
+        given = conninfo_to_dict(self._address).items()
+        return redact(text, [str(value) for key, value in given if "password" in key and value])
 
 
 def _turn_of(thread: str) -> str:

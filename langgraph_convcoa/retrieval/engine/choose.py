@@ -58,9 +58,9 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
     named = ours.get("collection", "") if collection is None else collection
     if not named:
         raise InputError(f"The address of the engine names no collection; write it {_FORM}.")
-    if parts.netloc.count("@") > 1:
+    if parts.netloc.count("@") > 1 or ("@" in parts.path and parts.scheme != "milvus+file"):
         # Drivers split it elsewhere, and would show a part of the password as the host.
-        raise InputError("An @ within the name or the password of an address is written %40.")
+        raise InputError("An @ or / within the name or the password of an address is written %40 or %2F.")
     # As it was written: drivers read neither + for a space nor an address without its two slashes.
     rest = "&".join(piece for piece in parts.query.split("&") if piece.partition("=")[0] not in ours)
     plain = address.partition("?")[0] + (f"?{rest}" if rest else "")

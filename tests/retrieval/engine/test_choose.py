@@ -22,7 +22,9 @@ def test_the_driver_gets_the_rest_of_an_address_as_it_was_written(address, drive
     assert given == [driver]
 
 
-def test_of_a_password_that_holds_an_at_sign_nothing_is_shown():
+@pytest.mark.parametrize("scheme", ["postgresql", "milvus"])
+@pytest.mark.parametrize("password", ["p@ssw0rd", "12/ssw0rd", "12345/p@ssw0rd"])
+def test_of_a_password_that_holds_an_at_sign_nothing_is_shown(scheme, password):
     with pytest.raises(InputError, match="is written %40") as told:
-        open_engine("postgresql://ann:p@ssw0rd@db.invalid/db?collection=m")
+        open_engine(f"{scheme}://ann:{password}@db.invalid/db?collection=m")
     assert "ssw0rd" not in str(told.value)

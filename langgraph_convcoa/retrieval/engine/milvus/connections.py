@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors.redaction import redact
 
 if TYPE_CHECKING:
     from pymilvus import MilvusClient
@@ -104,7 +105,9 @@ class Connections:
     def _worded(self, error: Exception, limit: float, end: float) -> RetrievalError:
         text = str(getattr(error, "message", "") or error).strip()
         # Of several lines the first says it; of a retry what was tried.
-        reason = (text.splitlines() or [type(error).__name__])[0].rpartition("message=")[2][:200].rstrip(".")
+        line = (text.splitlines() or [type(error).__name__])[0].rpartition("message=")[2]
+        token = self._settings.get("token", "")
+        reason = redact(line, {token, token.partition(":")[2]})[:200].rstrip(".")
         low = text.lower()
         if any(word in low for word in ("unavailable", "fail connecting", "connection refused", "connect failed")):
             return RetrievalError(

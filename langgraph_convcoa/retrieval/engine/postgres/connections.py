@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors.redaction import redact
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Error
@@ -41,19 +42,21 @@ class Connections:
         # What the driver says of a malformed address repeats it, and with it a password.
         malformed = InputError(f"The address of the PostgreSQL server cannot be read; write it {_FORM}.")
         try:
-            ports = str(conninfo_to_dict(address).get("port") or "")
+            given = conninfo_to_dict(address)
+            ports = str(given.get("port") or "")
         except psycopg.Error:
             raise malformed from None
         if ports.replace(",", "").strip("0123456789"):
             raise malformed
         self.timeout, self.label = timeout, label
         self._address = address
+        self._secrets = [str(value) for name, value in given.items() if "password" in name and value]
         self._kept: list[Connection[tuple[Any, ...]]] = []
         self._guard = threading.Lock()
         self._clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"timeout": self.timeout, "label": self.label, "_address": self._address}
+        return {"timeout": self.timeout, "label": self.label, "_address": self._address, "_secrets": self._secrets}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -114,7 +117,8 @@ class Connections:
         """An error of the driver in words of ours."""
         from psycopg import errors
 
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = redact(line, self._secrets)[:200].rstrip(".")
         if limit is not None and end is not None and (isinstance(error, errors.QueryCanceled) or time.monotonic() >= end):
             return RetrievalError(f"{self.label} did not answer within {limit:g} s; it is too busy, or stopped.")
         state = error.sqlstate or ""
