@@ -87,7 +87,7 @@ class Service:
 
     async def __aenter__(self) -> Service:
         saver = await self._open.enter_async_context(self.store.opened())
-        self.book = ThreadBook(await self._open.enter_async_context(self.store.book()))
+        self.book = ThreadBook(await self._open.enter_async_context(self.store.book()), self.store.entry)
         self._shared = None
         if self.settings.context.share_knowledge:
             self._shared = await self._open.enter_async_context(self.store.shared())
@@ -116,15 +116,18 @@ class Service:
         given = checked_metadata(metadata)
         name = checked_id(str(uuid.uuid4()) if thread is None else thread)
         with self.store.errors():
-            if (entry := await self.book.get(user, name)) is not None:
-                if if_exists == "do_nothing":
-                    return entry
-                raise Busy(f"there is a thread {name!r} already")
-            if len(await self.book.all(user)) >= MOST_THREADS:
-                raise InputError(f"there are {MOST_THREADS:,} conversations already: delete some first")
-            collection = await self.collection(user, str(given.get("collection") or GRAPH))
-            known = {"graph_id": GRAPH, "assistant_id": collection.id, "collection": collection.id}
-            return await self.book.create(user, name, {**known, **given, "collection": collection.id})
+            if (entry := await self.book.get(user, name)) is None:
+                if len(await self.book.all(user)) >= MOST_THREADS:
+                    raise InputError(f"there are {MOST_THREADS:,} conversations already: delete some first")
+                collection = await self.collection(user, str(given.get("collection") or GRAPH))
+                known = {"graph_id": GRAPH, "assistant_id": collection.id, "collection": collection.id}
+                async with self.book.changing(user, name):
+                    # Another server may have made it meanwhile.
+                    if (entry := await self.book.get(user, name)) is None:
+                        return await self.book.create(user, name, {**known, **given, "collection": collection.id})
+        if if_exists != "do_nothing":
+            raise Busy(f"there is a thread {name!r} already")
+        return entry
 
     async def entry(self, user: str, thread: str) -> dict[str, Any]:
         """The entry of a user's thread; Missing where there is none."""
@@ -152,12 +155,12 @@ class Service:
         """Change a thread's metadata; its collection stays what it is."""
         given = checked_metadata(metadata)
         # A turn that ends in between would stay "busy".
-        async with self.book.changing(user, thread):
-            entry = await self.entry(user, thread)
-            if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
-                raise InputError("a conversation stays with its collection: begin another one for other documents")
-            entry["metadata"] = checked_metadata({**entry["metadata"], **given})
-            with self.store.errors():
+        with self.store.errors():
+            async with self.book.changing(user, thread):
+                entry = await self.entry(user, thread)
+                if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
+                    raise InputError("a conversation stays with its collection: begin another one for other documents")
+                entry["metadata"] = checked_metadata({**entry["metadata"], **given})
                 await self.book.put(user, entry)
         return entry
 

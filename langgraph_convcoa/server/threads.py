@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -62,19 +63,31 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
     return cleaned
 
 
-class ThreadBook:
-    """The threads of all users, each user's apart, in the store of the conversations."""
+def _alone(key: str) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
 
-    def __init__(self, store: BaseStore) -> None:
+
+class ThreadBook:
+    """The threads of all users, each user's apart, in the store of the conversations.
+
+    `alone` gives what is held while an entry of this name is changed, so that no other program changes it meanwhile.
+    """
+
+    def __init__(self, store: BaseStore, alone: Callable[[str], AbstractAsyncContextManager[None]] = _alone) -> None:
         self._store = store
+        self._alone = alone
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def _space(self, user: str) -> tuple[str, ...]:
         return (*_ROOT, digest(user))
 
-    def changing(self, user: str, thread: str) -> asyncio.Lock:
+    @asynccontextmanager
+    async def changing(self, user: str, thread: str) -> AsyncIterator[None]:
         """What is held from reading an entry to writing it, or what was written between is lost."""
-        return self._locks.setdefault(key_of(user, thread), asyncio.Lock())
+        key = key_of(user, thread)
+        # Tasks of this program wait here, where it costs nothing.
+        async with self._locks.setdefault(key, asyncio.Lock()), self._alone(key):
+            yield
 
     async def get(self, user: str, thread: str) -> dict[str, Any] | None:
         """A thread's entry; None where the user has no such thread."""

@@ -60,6 +60,11 @@ class ConversationStore:
         """The thread for one program alone: of two that both add a round to the same last one, one would be lost."""
         yield
 
+    @asynccontextmanager
+    async def entry(self, name: str) -> AsyncIterator[None]:
+        """An entry of the book for one program alone, from its reading to its writing."""
+        yield
+
     async def taken(self, threads: Iterable[str]) -> set[str]:
         """Those of the threads in which any program is in a turn now, as far as the store knows."""
         return set()

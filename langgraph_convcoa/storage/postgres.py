@@ -98,6 +98,12 @@ class PostgresStore(ConversationStore):
         async with self._opened_locks.held(_turn_of(thread), wait, lambda: self.busy(thread)):
             yield
 
+    @asynccontextmanager
+    async def entry(self, name: str) -> AsyncIterator[None]:
+        """An entry of the book for this task alone, by an advisory lock."""
+        async with self._opened_locks.held(f"langgraph_convcoa entry\0{name}", CONNECT_SECONDS, lambda: self.busy(name)):
+            yield
+
     async def taken(self, threads: Iterable[str]) -> set[str]:
         names = {_turn_of(thread): thread for thread in threads}
         return {names[name] for name in await self._opened_locks.taken([*names])} if names else set()

@@ -127,12 +127,23 @@ class SqliteStore(ConversationStore):
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
         """The thread for this program alone, by a lock on an empty file in the folder of the store."""
+        digest = hashlib.sha256(thread.encode("utf-8", "replace")).hexdigest()[:12]
+        async with self._locked(digest, thread, wait, 0.1):
+            yield
+
+    @asynccontextmanager
+    async def entry(self, name: str) -> AsyncIterator[None]:
+        """All entries of the book for this task alone, by a lock on an empty file: it is over in a moment."""
+        async with self._locked("threads", name, WAIT_SECONDS, 0.01):
+            yield
+
+    @asynccontextmanager
+    async def _locked(self, ending: str, thread: str, wait: float, poll: float) -> AsyncIterator[None]:
         from filelock import AsyncFileLock, Timeout
 
-        digest = hashlib.sha256(thread.encode("utf-8", "replace")).hexdigest()[:12]
         # By the file's real name: through a link it is the same store.
         store = await asyncio.to_thread(os.path.realpath, self.path)
-        lock = AsyncFileLock(f"{store}.{digest}.lock", timeout=wait, poll_interval=0.1, mode=0o600)
+        lock = AsyncFileLock(f"{store}.{ending}.lock", timeout=wait, poll_interval=poll, mode=0o600)
         with self.errors():
             try:
                 await lock.acquire()

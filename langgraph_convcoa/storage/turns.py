@@ -13,6 +13,7 @@ from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.storage.base import FORMAT, TURN_WAIT_SECONDS, ConversationStore, later_format
 
 if TYPE_CHECKING:
+    from langchain_core.messages import AnyMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.graph.state import CompiledStateGraph
@@ -73,10 +74,36 @@ def _open_turn(stored: CheckpointTuple) -> bool:
 
 
 def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> bool:
-    """Whether the message that an input asks is the one that was answered last, known by its id."""
-    asked, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
+    """Whether the message that an input asks is the one that was answered last, known by its id and its text."""
+    asked, kept = _asked_and_kept(stored, given)
     last = next((message for message in reversed(kept) if message.type == "human"), None)
-    return bool(asked and last is not None and last.id and getattr(asked[-1], "id", None) == last.id)
+    return last is not None and last.id is not None and (last.id, last.text) == (asked.id, asked.text)
+
+
+def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An input whose message has the id of one in the thread, in whose place and that of its answers it is to come.
+
+    LangGraph replaces a message of the same id where it stands, which is before its old answer; nothing would be asked then.
+    """
+    asked, kept = _asked_and_kept(stored, given)
+    place = next((n for n, message in enumerate(kept) if message.id and message.id == asked.id), None)
+    if place is None or all(message.type == "human" for message in kept[place:]):
+        return given
+    from langchain_core.messages import RemoveMessage
+    from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+    end = next((n for n, message in enumerate(kept) if n > place and message.type == "human"), len(kept))
+    again = {message.id for message in given["messages"]}
+    left = [message for message in (*kept[:place], *kept[end:]) if message.id not in again]
+    return {**given, "messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *left, *given["messages"]]}
+
+
+def _asked_and_kept(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[AnyMessage, Sequence[AnyMessage]]:
+    """The message that an input asks, one without an id where it is a question, and the messages of the thread."""
+    from langchain_core.messages import HumanMessage
+
+    asked, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
+    return asked[-1] if asked else HumanMessage(question_of(given)), kept
 
 
 class Turns:
@@ -132,7 +159,8 @@ class Turns:
         """Run one turn, or resume the one that was interrupted; model calls whose results are stored are not made again.
 
         A message with an id may be sent again by whoever did not get its answer: a turn that it began is resumed, of one that
-        was answered last the answer is given again.
+        was answered last the answer is given again. With another text it is a new question, in place of the old message and
+        its answer among the messages; the round that was answered stays.
 
         Args:
             thread: Its name as it is stored.
@@ -182,6 +210,8 @@ class Turns:
                     raise InputError("there is no interrupted turn to resume: ask a question")
                 again = unfinished and question in (None, unfinished)
                 taken: Any = None if again else given
+                if taken and stored is not None:
+                    taken = _asked_anew(stored, taken)
                 if decisions is not None:
                     from langgraph.types import Command
 

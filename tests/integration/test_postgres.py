@@ -22,6 +22,7 @@ from tests.bounds import SECONDS
 from tests.fakes import KeywordRetriever
 from tests.integration.turns import context, many_turns
 from tests.postgres_server import PASSWORD, postgres_server
+from tests.server.test_threads import renamed_by_several
 
 pytest.importorskip("psycopg_pool")
 pytest.importorskip("langgraph.checkpoint.postgres")
@@ -62,6 +63,10 @@ async def test_turns_of_one_program_at_once_do_not_wait_for_each_others_connecti
             [{"title": "ann"}],
             [],
         ]
+
+
+async def test_what_several_servers_note_of_a_thread_is_all_kept(address: str) -> None:
+    assert await renamed_by_several([open_store(address) for _ in range(3)], 24) == {f"n{number}" for number in range(24)}
 
 
 @pytest.mark.timeout(600)

@@ -105,3 +105,42 @@ async def test_a_message_that_was_answered_is_answered_again_and_a_new_one_is_a_
     assert len(output["knowledge_set"]["Contextual knowledge set"]) == 2
     with pytest.raises(InputError, match="no interrupted turn"):
         await talk.run("t", None)
+
+
+async def test_a_message_that_was_edited_is_a_new_question_in_place_of_the_old() -> None:
+    model = ScriptedModel(by_prompt=lambda _: direct(ANSWER))
+    talk = turns(InMemorySaver(), model)
+
+    async def ask(text: str, identity: str) -> list[tuple[str | None, str]]:
+        output = await talk.run("t", {"messages": [HumanMessage(text, id=identity)]})
+        assert output["answer"] == ANSWER
+        values = (await talk.snapshot("t")).values
+        assert rounds_of(values)[-1]["original_question"] == text
+        return [(message.id, message.text) for message in values["messages"] if message.type == "human"]
+
+    await ask("When was it described?", "q1")
+    for _ in range(2):
+        # Sent again as it is, it is answered.
+        assert await ask(QUESTION, "q1") == [("q1", QUESTION)]
+    assert len(model.prompts) == 2
+    await ask("And by whom?", "q2")
+    # An older one.
+    for _ in range(2):
+        assert await ask("When was it published?", "q1") == [("q2", "And by whom?"), ("q1", "When was it published?")]
+    assert len(model.prompts) == 4
+    values = (await talk.snapshot("t")).values
+    assert [message.type for message in values["messages"]] == ["human", "ai", "human", "ai"]
+    assert len(rounds_of(values)) == 4
+
+
+async def test_a_message_that_is_edited_while_its_turn_is_unfinished_is_asked_as_it_is_now() -> None:
+    for writes in (1, 4, 7):
+        saver, model = Dying(), ScriptedModel(by_prompt=lambda _: direct(ANSWER))
+        saver.left = writes
+        with pytest.raises(Killed):
+            await turns(saver, model).run("t", {"messages": [HumanMessage("When was it?", id="q1")]})
+        saver.left = 10**6
+        await turns(saver, model).run("t", {"messages": [HumanMessage(QUESTION, id="q1")]})
+        values = (await turns(saver, model).snapshot("t")).values
+        assert [one["original_question"] for one in rounds_of(values)] == [QUESTION]
+        assert [(message.type, message.text) for message in values["messages"]] == [("human", QUESTION), ("ai", ANSWER)]
