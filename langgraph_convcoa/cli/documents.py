@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _LOGGER = logging.getLogger(__name__)
+_SERVER = ("service", "host", "hostaddr", "port", "dbname")
+"""Options of an address that say which server and database it is."""
 
 
 def open_retriever(
@@ -91,18 +93,21 @@ def is_engine(source: str) -> bool:
 
 
 def place_of(source: str, collection: str | None = None, tenant: str | None = None) -> str:
-    """Documents as they may be kept or shown: the address of an engine without user, password and options.
+    """Documents as they may be kept or shown: the address of an engine without user, password and what does not place it.
 
     Example:
         >>> place_of("postgresql://ana:pw@db.example.org/docs?collection=manuals&sslmode=require")
         'postgresql://db.example.org/docs?collection=manuals&tenant=default'
+        >>> place_of("postgresql:///docs?host=/run/postgresql&user=ana&password=pw&collection=manuals")
+        'postgresql:///docs?host=/run/postgresql&collection=manuals&tenant=default'
     """
     if not is_engine(source):
         return source
     parts = urlsplit(source)
     options = dict(parse_qsl(parts.query))
+    where = {name: options[name] for name in _SERVER if name in options}
     whose = {"collection": collection or options.get("collection", ""), "tenant": tenant or options.get("tenant", "default")}
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=urlencode(whose), fragment=""))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}?{urlencode({**where, **whose}, safe='/')}"
 
 
 def is_web(source: str) -> bool:

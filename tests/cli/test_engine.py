@@ -131,6 +131,20 @@ def test_what_is_kept_of_an_address_has_no_secret() -> None:
     assert place_of("papers/?collection=a") == "papers/?collection=a"
 
 
+def test_an_address_by_a_socket_or_by_options_names_its_server_and_no_secret() -> None:
+    rest = f"user=me&password={PASSWORD}&collection=papers"
+    own = {
+        f"postgresql:///docs?host=/run/a&{rest}": "postgresql:///docs?host=/run/a",
+        f"postgresql://me:{PASSWORD}@/docs?host=/run/b&{rest}": "postgresql:///docs?host=/run/b",
+        f"postgresql://me@%2Frun%2Fa/docs?{rest}": "postgresql://%2Frun%2Fa/docs",
+        f"postgresql:///docs?host=db&port=5433&{rest}": "postgresql:///docs?host=db&port=5433",
+        f"postgresql://me@a:1,b:2/docs?{rest}": "postgresql://a:1,b:2/docs",
+        f"milvus+file:///x/y.db?{rest}": "milvus+file:///x/y.db",
+    }
+    for address, place in own.items():
+        assert place_of(address) == f"{place}{'&' if '?' in place else '?'}collection=papers&tenant=default"
+
+
 def test_an_engine_is_a_collection_of_the_page(loaded: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INDEX_VARIABLE, ADDRESS)
     basis: Any = SimpleNamespace(fingerprint=lambda place: place)
