@@ -1,4 +1,7 @@
-"""Two servers over one PostgreSQL: a conversation moves between them; kills and questions at once cost no round."""
+"""Two servers over one PostgreSQL, which has the passages too: a conversation moves between them.
+
+Kills and questions at once cost no round.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pytest
 
 from tests.bounds import SECONDS, wait_until
 from tests.integration.workers import Workers, run
-from tests.postgres_server import postgres_server
+from tests.postgres_server import pgvector_server
 
 pytest.importorskip("psycopg_pool")
 pytest.importorskip("langgraph.checkpoint.postgres")
@@ -18,7 +21,7 @@ pytest.importorskip("langgraph.checkpoint.postgres")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_workers_share_conversations_and_one_is_killed(tmp_path: Path) -> None:
-    with postgres_server() as address, Workers(address, tmp_path, 2, think=1.0) as found:
+    with pgvector_server() as address, Workers(address, tmp_path, 2, think=1.0) as found:
         first, second = found.urls
         body = {
             "input": {"messages": [{"role": "user", "content": "When, talk 99, question 0?", "id": "a"}]},

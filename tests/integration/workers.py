@@ -1,10 +1,11 @@
 """Conversations at several servers over one PostgreSQL, which are killed in turn: `python -m tests.integration.workers`.
 
-The workers are processes of `convcoa serve` with an index, a model and a database in common, and nothing else. Each
-conversation goes to another worker with every question; whoever gets no answer asks again, at the next worker, with the same
-message id. What was lost, doubled or mixed is told from the threads, and a model call that was made again from the model's own
-record and from what the database held of its turn before. With `--proxy` the conversations go through nginx with the
-configuration in `deploy/`.
+The workers are processes of `convcoa serve` with a model and a database in common, and nothing else: conversations and
+passages are in that database, unless `--retriever index` puts the passages in a folder that they share. Each conversation goes
+to another worker with every question; whoever gets no answer asks again, at the next worker, with the same message id. What
+was lost, doubled or mixed is told from the threads, and a model call that was made again from the model's own record and from
+what the database held of its turn before. With `--proxy` the conversations go through nginx with the configuration in
+`deploy/`.
 """
 
 from __future__ import annotations
@@ -28,17 +29,19 @@ from typing import Any
 
 import httpx
 
+from langgraph_convcoa.cli.options import INDEX_VARIABLE
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.bounds import SECONDS, wait_until
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, documents, node, plan
 from tests.integration.turns import context, serve
 from tests.openai_server import OpenAIServer, Reply, kind_of, prompt_of
-from tests.postgres_server import postgres_server
+from tests.postgres_server import pgvector_server
 
 ROOT = Path(__file__).parents[2]
 _PATIENCE = 3 * SECONDS
 """For one answer, on a machine that does much else."""
+RETRIEVERS = ("engine", "index")
 NUMBER = r"talk (\d+), question (\d+)"
 Call = tuple[str, int, str]
 """A thread, the number of a question, and the node of the call."""
@@ -86,15 +89,16 @@ class Told:
 
 
 class Workers:
-    """A database, a model and workers over both, for a block."""
+    """A database, a model and workers over both, for a block; the passages are in the database or, as "index", in a folder."""
 
-    def __init__(self, address: str, folder: Path, count: int, think: float) -> None:
+    def __init__(self, address: str, folder: Path, count: int, think: float, retriever: str = RETRIEVERS[0]) -> None:
         self.address, self.folder, self.think = address, folder, think
         self.calls: list[tuple[float, Call, str]] = []
         self.finished: list[tuple[float, set[Call]]] = []
         self.model = OpenAIServer(self._reply, piece=60)
         environment = {"CONVCOA_DATA_DIR": str(folder / "data"), "CONVCOA_STORE": address}
-        given = ["--index", str(indexed(folder)), "--model", "openai:test", "--base-url", self.model.base_url]
+        environment[INDEX_VARIABLE] = loaded(address) if retriever == "engine" else str(indexed(folder))
+        given = ["--model", "openai:test", "--base-url", self.model.base_url]
         self.workers = [Worker(number, port, given, environment, folder) for number, port in enumerate(free_ports(count))]
         self.urls = [worker.url for worker in self.workers]
 
@@ -163,6 +167,13 @@ def indexed(folder: Path) -> Path:
     retriever = HopfieldRetriever.from_documents(documents(), encoder=WordEncoder())
     retriever.save_pretrained(folder / "facts.index")
     return folder / "facts.index"
+
+
+def loaded(address: str) -> str:
+    """The address of the same facts in the database."""
+    with HopfieldRetriever.from_engine(address, collection="facts", encoder=WordEncoder()) as retriever:
+        retriever.add_documents(documents())
+    return f"{address}?collection=facts"
 
 
 def free_ports(count: int) -> list[int]:
@@ -338,11 +349,15 @@ def main() -> None:
     parser.add_argument("--kill-every", type=float, default=5)
     parser.add_argument("--pause", type=float, default=8, help="seconds between an answer and the next question, on average")
     parser.add_argument("--think", type=float, default=0.3, help="seconds that the model takes for a call")
+    parser.add_argument("--retriever", choices=RETRIEVERS, default=RETRIEVERS[0], help="where the passages are")
     parser.add_argument("--proxy", action="store_true", help="through nginx with the configuration in deploy/")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, postgres_server() as address:
+    with tempfile.TemporaryDirectory() as folder, pgvector_server() as address:
         place = Path(folder)
-        with Workers(address, place, given.workers, given.think) as found, contextlib.ExitStack() as more:
+        with (
+            Workers(address, place, given.workers, given.think, given.retriever) as found,
+            contextlib.ExitStack() as more,
+        ):
             urls = [more.enter_context(proxied(found.urls, place))] if given.proxy else found.urls
             print(json.dumps(run(found, urls, given.conversations, given.seconds, given.kill_every, given.pause)))
 
