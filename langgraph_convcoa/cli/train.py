@@ -11,6 +11,7 @@ import typer
 
 from langgraph_convcoa.cli.options import AsJson, NoCache, option, panel
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors.redaction import redact
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
@@ -165,7 +166,7 @@ def check_device(name: str | None) -> None:
 
 
 def command_line(ctx: typer.Context, command: str, data: list[Path], out: Path) -> str:
-    """The command for the model's card: data, folder and what was chosen of the training."""
+    """The command for the model's card: data, folder and what was chosen of the training, without secrets."""
     words: list[object] = ["convcoa", command, *data, "--out", out]
     for parameter in ctx.command.params:
         name = parameter.name or ""
@@ -173,7 +174,7 @@ def command_line(ctx: typer.Context, command: str, data: list[Path], out: Path) 
         if name not in _NOT_IN_CARD and source is not None and source.name == "COMMANDLINE":
             value = ctx.params[name]
             words += [parameter.opts[0]] if value is True else [parameter.opts[0], value]
-    return shlex.join(map(str, words))
+    return redact(shlex.join(map(str, words)))
 
 
 def _report(model: RetrieverModel, out: Path, as_json: bool) -> None:

@@ -165,7 +165,8 @@ def shown_url(url: str) -> str:
 
 def described(model: BaseChatModel) -> str:
     """The name of a model and, where it has one, its server, without anything secret."""
-    name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
+    names = (getattr(model, field, None) for field in ("model_name", "model", "model_id"))
+    name = next(filter(None, names), type(model).__name__)
     base_url = getattr(model, "openai_api_base", None)
     return f"the model {name!r}" + (f" at {shown_url(str(base_url))}" if base_url else "")
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from typer.testing import CliRunner
 
 from langgraph_convcoa.cli.app import app
-from tests.training.planner.tiny import TEXTS, TURNS, tiny_policy
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.training.planner import grpo
+from tests.training.planner.tiny import TEXTS, TURNS, Library, tiny_policy
+
+pytest.importorskip("trl")
+pytestmark = pytest.mark.usefixtures("without_gpu")
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +56,37 @@ def test_bad_input_is_refused_in_one_line(folder: Path, arguments: list[str], me
     assert result.exit_code == 2
     assert message in result.output
     assert not (folder / "new").exists()
+
+
+def test_data_sets_that_use_one_id_for_two_things_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text, answer in (("one", TEXTS[0], "1982"), ("two", TEXTS[1], "1893")):
+        (tmp_path / name).mkdir()
+        query = {"id": "q", "question": "When?", "answer": answer, "gold": ["p", "same"], "split": "train"}
+        passages = [{"id": "p", "text": text}, {"id": "same", "text": "Of both."}]
+        (tmp_path / name / "queries.jsonl").write_text(json.dumps(query) + "\n")
+        (tmp_path / name / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
+    searched: list[Document] = []
+
+    def over(documents: list[Document], **_: Any) -> Library:
+        searched.extend(documents)
+        return Library()
+
+    trained: list[Any] = []
+    monkeypatch.setattr(HopfieldRetriever, "from_documents", over)
+    monkeypatch.setattr(grpo, "train_planner", lambda *given: trained.extend(given) or [])
+    told = [str(tmp_path / "one"), str(tmp_path / "two"), "--model", "x", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["train-planner", *told, "--reasoner", "m", "--base-url", "http://ana:pw@localhost/v1"])
+    assert result.exit_code == 0, result.output
+    queries, environment, _, job, _ = trained
+    assert [(one.id, one.answer, one.gold) for one in queries] == [
+        ("q", "1982", ("p", "same")),
+        ("2:q", "1893", ("2:p", "same")),
+    ]
+    assert {(one.id, one.page_content) for one in searched} == {("p", TEXTS[0]), ("2:p", TEXTS[1]), ("same", "Of both.")}
+    assert environment.told()["reasoner"] == "ChatModelReasoner with the model 'm' at http://localhost/v1"
+    # What is kept with the planner has no password.
+    assert "--base-url" in job.command
+    assert "pw" not in job.command
 
 
 @pytest.mark.slow

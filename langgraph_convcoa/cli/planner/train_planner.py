@@ -109,6 +109,7 @@ def train_planner(
         raise InputError("name conversations and a model: convcoa train-planner DATA --model NAME --out DIR")
     from langgraph_convcoa.cli.console import consoles
     from langgraph_convcoa.cli.train import command_line
+    from langgraph_convcoa.training.loop.trainer import processes_of_training
     from langgraph_convcoa.training.planner.grpo import PlannerJob, PlannerTraining
     from langgraph_convcoa.training.planner.grpo import train_planner as run
     from langgraph_convcoa.training.planner.turn import PAPER_FORM, Environment
@@ -139,26 +140,40 @@ def train_planner(
         context["k"] = k
     environment = Environment(retriever, reasoner=_frozen(reasoner, model, base_url), context=context, reward=reward)
     curve = run(queries, environment, model, job, settings)
-    _report(out, curve, as_json)
+    if processes_of_training().is_main_process:
+        _report(out, curve, as_json)
 
 
 def _turns(data: list[Path], docs: str | None, index: str | None) -> tuple[list[Query], HopfieldRetriever]:
-    """The turns of the training parts, and what is searched: the data's own passages where no documents are named."""
+    """The turns of the training parts, and what is searched: the data's own passages where no documents are named.
+
+    Where two data sets use an id for different things, that of the second is told apart by its number in front.
+    """
     from langgraph_convcoa.cli.documents import documents_of, open_cache, open_retriever
     from langgraph_convcoa.datasets.read import load_dataset
     from langgraph_convcoa.datasets.splits import split_part
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     own = docs is None and index is None
-    queries: list[Query] = []
+    queries: dict[str, Query] = {}
     passages: dict[str, Document] = {}
-    for path in data:
+    for number, path in enumerate(data, 1):
         dataset = split_part(load_dataset(path, passages="required" if own else "optional"), "train").dataset
-        queries += dataset.queries
-        passages |= {str(document.id): document for document in dataset.corpus}
+        other: dict[str, str] = {}
+        for document in dataset.corpus if own else ():
+            name = str(document.id)
+            if name in passages and passages[name].page_content != document.page_content:
+                other[name] = f"{number}:{name}"
+                document = document.model_copy(update={"id": other[name]})
+            passages[str(document.id)] = document
+        for query in dataset.queries:
+            name = f"{number}:{query.id}" if query.id in queries else query.id
+            queries[name] = replace(query, id=name, gold=tuple(other.get(one, one) for one in query.gold))
     if own:
-        return queries, HopfieldRetriever.from_documents(list(passages.values()), cache=open_cache(), progress=True)
-    return queries, open_retriever(documents_of(docs, index), max_mb=_MAX_MB, progress=True)
+        return list(queries.values()), HopfieldRetriever.from_documents(
+            list(passages.values()), cache=open_cache(), progress=True
+        )
+    return list(queries.values()), open_retriever(documents_of(docs, index), max_mb=_MAX_MB, progress=True)
 
 
 def _rewards(weights: str, match: str, own: str | None) -> RewardSettings:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,12 +67,9 @@ def local_smollm2(folder: str | Path | None = None) -> Path:
     # The file pads with the end of a turn, which then would be no end.
     tokenizer.pad_token = _PAD
     model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id
-    try:
-        with replacing_folder(place) as partial:
-            model.save_pretrained(partial)
-            tokenizer.save_pretrained(partial)
-    except OSError as error:
-        raise ModelError(f"SmolLM2 cannot be written to {place} ({error.strerror or error}): free space.") from error
+    with writing(place), replacing_folder(place) as partial:
+        model.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
     return place
 
 
@@ -131,18 +130,34 @@ def merge_planner(adapter: str | Path, out: str | Path) -> None:
     told = json.loads((Path(adapter) / _ADAPTER).read_text(encoding="utf-8"))
     model, tokenizer = load_base(told["base_model_name_or_path"])
     merged = package("peft").PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+    with writing(out), replacing_folder(out) as partial:
+        merged.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+
+
+@contextmanager
+def writing(folder: str | Path, then: str = "") -> Iterator[None]:
+    """Raise ModelError where the block cannot write a model, as on a full disk, which each library tells in its own way.
+
+    `then` is what may be done after that.
+    """
+    from safetensors import SafetensorError
+
     try:
-        with replacing_folder(out) as partial:
-            merged.save_pretrained(partial)
-            tokenizer.save_pretrained(partial)
-    except OSError as error:
-        raise ModelError(f"The model cannot be written to {out} ({error.strerror or error}): name another folder.") from error
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise ModelError(f"{folder} cannot be written ({reason}): free space or name another folder{then}.") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error, which says most where a library's errors are pages."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
 
 
 def _cannot_load(place: str, error: Exception) -> ModelError:
-    lines = str(error).strip().splitlines()
     where = "the folder" if Path(place).exists() else "the hub (is the name right, and the network there?)"
-    return ModelError(f"Cannot load the model {place!r} from {where}: {(lines or [type(error).__name__])[0][:200]}")
+    return ModelError(f"Cannot load the model {place!r} from {where}: {first_line(error)}")
 
 
 def _cache() -> Path:

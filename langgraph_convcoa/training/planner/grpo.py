@@ -9,7 +9,8 @@ import math
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -17,10 +18,10 @@ from typing import Any, TypeVar
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
-from langgraph_convcoa.files import replacing_folder
+from langgraph_convcoa.files import replacing, replacing_folder
 from langgraph_convcoa.training.loop.interruption import interruptions
 from langgraph_convcoa.training.loop.trainer import processes_of_training
-from langgraph_convcoa.training.planner.base_model import load_base, require
+from langgraph_convcoa.training.planner.base_model import load_base, require, writing
 from langgraph_convcoa.training.planner.reward import mean_figures
 from langgraph_convcoa.training.planner.turn import Environment, playable
 
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 CONFIG, CURVE, PLANS = "planner.json", "training.jsonl", "plans.jsonl"
 FORMAT, VERSION = "langgraph_convcoa planner", 1
 _STATE = "trainer_state.json"
+_WRITTEN = (CONFIG, CURVE, PLANS, "checkpoint-[0-9]*")
+"""What an unfinished training's folder holds."""
 _Item = TypeVar("_Item")
 
 
@@ -112,10 +115,14 @@ class PlannerJob:
             raise ModelError(f"A planner cannot be written to {self.out}: name a folder for it.")
         if self.out.is_dir() and any(self.out.iterdir()) and not (self.out / CONFIG).is_file():
             raise ModelError(f"{self.out} holds other files; name an empty folder for the planner, or one with a planner.")
-        if self.unfinished.exists() and not self.resume:
+        # Of a folder without a whole checkpoint nothing can be resumed: the next training takes it over.
+        begun = (self.unfinished / CONFIG).is_file() and _last_checkpoint(self.unfinished) is not None
+        if begun and not self.resume:
             raise InputError(
                 f"{self.unfinished} holds an unfinished training: resume it (--resume), or delete it to start again."
             )
+        if not begun and _holds_others(self.unfinished):
+            raise InputError(f"{self.unfinished} holds other files than a training's: move them, or name another --out.")
         try:
             self.out.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.out.parent):
@@ -161,7 +168,7 @@ def train_planner(
         turns = _order(turns, wanted, chosen.seed)
     job.check()
     if processes.is_main_process:
-        _prepare(job, _told(model, chosen, turns, environment, job))
+        _prepare(job, _told(model, chosen, turns, environment, job) | {"processes": processes.num_processes})
     processes.wait_for_everyone()
     # All epochs as one, in an order of our own: TRL draws that of each epoch anew, which a resumed training would begin again.
     rows = _order(asyncio.run(_rows(environment, turns)), wanted, chosen.seed)
@@ -178,16 +185,31 @@ def _order(items: Sequence[_Item], wanted: int, seed: int) -> list[_Item]:
 
 
 def _prepare(job: PlannerJob, told: dict[str, Any]) -> None:
-    """The folder of the unfinished training: as it is where it is resumed, else new."""
-    if job.resume and _last_checkpoint(job.unfinished) is not None:
-        _check_same(job.unfinished / CONFIG, told)
-        return
-    if job.unfinished.exists() and any(job.unfinished.iterdir()) and not (job.unfinished / CONFIG).is_file():
-        raise InputError(f"{job.unfinished} holds other files than those of a training: move them, or name another --out.")
-    # Of a folder without a whole checkpoint nothing can be resumed.
-    shutil.rmtree(job.unfinished, ignore_errors=True)
-    job.unfinished.mkdir()
-    (job.unfinished / CONFIG).write_text(json.dumps(told), encoding="utf-8")
+    """The folder of the unfinished training: as it was at its last checkpoint where it is resumed, else new."""
+    with writing(job.unfinished):
+        if job.resume and (last := _last_checkpoint(job.unfinished)) is not None:
+            _check_same(job.unfinished / CONFIG, told)
+            for name in (CURVE, PLANS):
+                _cut(job.unfinished / name, _step(last))
+            return
+        _clear(job.unfinished)
+        job.unfinished.mkdir(exist_ok=True)
+        (job.unfinished / CONFIG).write_text(json.dumps(told), encoding="utf-8")
+
+
+def _holds_others(folder: Path) -> bool:
+    """Whether a folder holds files that no training wrote: all are, where none tells of a training."""
+    told = (folder / CONFIG).is_file()
+    ours = {place for pattern in _WRITTEN for place in folder.glob(pattern)} if told else set()
+    return folder.is_dir() and any(place not in ours for place in folder.iterdir())
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a training wrote, and the folder where that is all."""
+    for place in [place for pattern in _WRITTEN for place in folder.glob(pattern)]:
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+    with suppress(OSError):
+        folder.rmdir()
 
 
 async def _rows(environment: Environment, turns: Sequence[Query]) -> list[dict[str, Any]]:
@@ -212,7 +234,7 @@ class _Run:
         from langgraph_convcoa.training.planner.shared_prompt import SharedPromptTrainer
 
         cuda = torch.cuda.is_available()
-        policy, tokenizer = load_base(model, dtype="auto" if cuda else "float32")
+        policy, tokenizer = load_base(model, dtype=_dtype(self.settings, cuda))
         # TRL draws the adapter before it sets its own seed.
         set_seed(self.settings.seed)
         with interruptions() as interrupted:
@@ -229,18 +251,12 @@ class _Run:
             trainer.remove_callback(PrinterCallback)
             last = _last_checkpoint(self.job.unfinished) if self.job.resume else None
             if last is not None:
-                done = int(last.name.rpartition("-")[2])
-                self.curve = _read_curve(self.job.unfinished / CURVE, done)
-                _read_curve(self.job.unfinished / PLANS, done)
+                self.curve = _read(self.job.unfinished / CURVE)
             try:
                 trainer.train(resume_from_checkpoint=None if last is None else str(last))
-            except OSError as error:
-                raise _cannot_write(self.job.unfinished, error) from error
-            except RuntimeError as error:
-                # What torch and safetensors raise where a disk is full.
-                if any(word in str(error) for word in ("PytorchStreamWriter", "iostream", "No space", "I/O")):
-                    raise _cannot_write(self.job.unfinished, error) from error
-                raise
+            except OSError:
+                with writing(self.job.unfinished, ", then --resume"):
+                    raise
             if trainer.state.global_step >= self.settings.steps and trainer.accelerator.is_main_process:
                 self._save(trainer, tokenizer, model)
             trainer.accelerator.wait_for_everyone()
@@ -278,16 +294,14 @@ class _Run:
 
     def _save(self, trainer: Any, tokenizer: Any, model: str | Path) -> None:
         told = json.loads((self.job.unfinished / CONFIG).read_text(encoding="utf-8"))
-        try:
-            with replacing_folder(self.job.out) as partial:
-                trainer.accelerator.unwrap_model(trainer.model).save_pretrained(partial)
-                tokenizer.save_pretrained(partial)
-                (partial / CONFIG).write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-                (partial / CURVE).write_text("".join(json.dumps(row) + "\n" for row in self.curve), encoding="utf-8")
-                shutil.copy(self.job.unfinished / PLANS, partial / PLANS)
-        except OSError as error:
-            raise _cannot_write(self.job.out, error) from error
-        shutil.rmtree(self.job.unfinished, ignore_errors=True)
+        with writing(self.job.out, ", then --resume"), replacing_folder(self.job.out) as partial:
+            trainer.accelerator.unwrap_model(trainer.model).save_pretrained(partial)
+            tokenizer.save_pretrained(partial)
+            (partial / CONFIG).write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            (partial / CURVE).write_text("".join(json.dumps(row) + "\n" for row in self.curve), encoding="utf-8")
+            shutil.copy(self.job.unfinished / PLANS, partial / PLANS)
+        with suppress(OSError):
+            _clear(self.job.unfinished)
 
 
 def _watcher(run: _Run, interrupted: Callable[[], bool]) -> Any:
@@ -339,6 +353,11 @@ def _line(row: dict[str, float], steps: int) -> str:
     }
     told = ", ".join(f"{name} {row[key]:.2f}" for name, key in shown.items() if key in row)
     return f"step {row['step']:.0f} of {steps}: {told}"
+
+
+def _dtype(settings: PlannerTraining, cuda: bool) -> str:
+    """Of the weights: what an optimiser changes is float32, since bfloat16 loses small steps; what is frozen is as it came."""
+    return "auto" if cuda and not settings.full and settings.bf16 is not False else "float32"
 
 
 def _arguments(settings: PlannerTraining, job: PlannerJob, cuda: bool) -> Any:
@@ -415,8 +434,11 @@ def _told(
         for name, value in vars(environment.reward_settings).items()
     }
     base = str(Path(model).resolve()) if Path(model).is_dir() else str(model)
+    earlier = hashlib.sha256("\n".join(str(turn.history) for turn in turns).encode("utf-8", "surrogatepass")).hexdigest()
     told = {"format": FORMAT, "version": VERSION, "base": base, "training": asdict(settings), "reward": reward}
-    return {**told, "turns": len(turns), "data": asked[:16], "command": job.command}
+    data = {"turns": len(turns), "data": asked[:16], "histories": earlier[:16], **environment.told()}
+    found: dict[str, Any] = json.loads(json.dumps({**told, **data, "command": job.command}, default=str))
+    return found
 
 
 def _check_same(path: Path, given: dict[str, Any]) -> None:
@@ -425,15 +447,27 @@ def _check_same(path: Path, given: dict[str, Any]) -> None:
         known = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} is missing or damaged ({error}): delete {path.parent} to start again.") from error
-    given = json.loads(json.dumps(given))
     free = {"command", "checkpoint_every"}
-    was, now = ({**told, **told["training"], **told["reward"]} for told in (known, given))
-    for name in sorted((was.keys() | now.keys()) - free - {"training", "reward"}):
+    # What an earlier version did not tell cannot be compared.
+    was, now = (_flat({name: told.get(name) for name in known}) for told in (known, given))
+    for name in sorted((was.keys() | now.keys()) - free):
         if was.get(name) != now.get(name):
             raise InputError(
                 f"The training in {path.parent} was started with {name} = {was.get(name)!r}, not {now.get(name)!r}: give the "
                 "same, or delete it to start again."
             )
+
+
+def _flat(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for part, held in told.items()
+        for name, value in (held.items() if isinstance(held, dict) else [(part, held)])
+    }
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def _last_checkpoint(folder: Path) -> Path | None:
@@ -442,27 +476,26 @@ def _last_checkpoint(folder: Path) -> Path | None:
     for place in folder.glob("checkpoint-*"):
         try:
             json.loads((place / _STATE).read_text(encoding="utf-8"))
-            found[int(place.name.rpartition("-")[2])] = place
+            found[_step(place)] = place
         except (OSError, ValueError):
             continue
     return found[max(found)] if found else None
 
 
-def _read_curve(path: Path, upto: int) -> list[dict[str, float]]:
-    """The rows of the steps up to a checkpoint, the others removed; what came after it is trained again."""
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of steps, but for one that a killed run was writing."""
     lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line] if path.exists() else []
     rows = []
     for line in lines:
         try:
-            row = json.loads(line)
+            rows.append(json.loads(line))
         except ValueError:
-            continue  # what a killed run was writing
-        if row["step"] <= upto:
-            rows.append(row)
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+            continue
     return rows
 
 
-def _cannot_write(place: Path, error: Exception) -> ModelError:
-    reason = getattr(error, "strerror", None) or (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-    return ModelError(f"{place} cannot be written ({reason}): free space or name another folder, then --resume.")
+def _cut(path: Path, upto: int) -> None:
+    """Remove the rows of the steps after a checkpoint, which are trained again."""
+    rows = [row for row in _read(path) if row["step"] <= upto]
+    with replacing(path) as partial:
+        partial.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")

@@ -12,7 +12,7 @@ import torch
 
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.training.planner.base_model import is_adapter, load_base, package
+from langgraph_convcoa.training.planner.base_model import first_line, is_adapter, load_base, package
 from langgraph_convcoa.training.planner.roomy import give_room, is_plain
 
 Message = dict[str, str]
@@ -134,8 +134,7 @@ def load_policy(name: str | Path, *, device: str | None = None) -> Policy:
         model = package("peft").PeftModel.from_pretrained(model, str(place)).merge_and_unload()
     except (OSError, ValueError, RuntimeError) as error:
         # A missing or damaged file, or one that belongs to another model.
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise ModelError(f"The adapter in {place} cannot be loaded over {base} ({reason}).") from error
+        raise ModelError(f"The adapter in {place} cannot be loaded over {base} ({first_line(error)}).") from error
     return Policy(str(name), model.to(device or "cpu"), tokenizer)
 
 

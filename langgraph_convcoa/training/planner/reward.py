@@ -46,7 +46,7 @@ Own = Callable[[str, ConvCoAOutput, Sequence[str]], float | Awaitable[float]]
 """(plan as written, output of the turn, references) -> a further reward; plain or async."""
 
 MOST_RETRIEVALS = 12
-"""Two look-ups for each of six sub-questions, the longest chain by default: more than any plan makes."""
+"""Two look-ups for each of six sub-questions, the longest chain by default; `Environment` knows how many a plan can make."""
 _TYPES: Mapping[str, Any] = {"object": dict, "array": list, "string": str, "boolean": bool}
 
 
@@ -91,7 +91,11 @@ class RewardSettings:
                 raise InputError(f"{name} must be a finite number, not {getattr(self, name)}.")
         if not callable(self.match):
             one_of("match", self.match, get_args(Match))
-        worst = min(self.final, 0) + min(self.kept, self.hallucinated, 0) - max(self.retrieval, 0) * MOST_RETRIEVALS
+        self.check()
+
+    def check(self, retrievals: int = MOST_RETRIEVALS) -> None:
+        """Raise InputError where a malformed plan could earn as much as one that is played, with so many look-ups at most."""
+        worst = min(self.final, 0) + min(self.kept, self.hallucinated, 0) - max(self.retrieval, 0) * retrievals
         if self.malformed >= worst:
             raise InputError(
                 f"malformed must be below the worst reward of a plan that is played, {worst:g}, not {self.malformed:g}."

@@ -17,6 +17,7 @@ from torch.nn import functional
 from transformers.cache_utils import DynamicCache
 from trl import GRPOTrainer
 
+from langgraph_convcoa.training.planner.base_model import writing
 from langgraph_convcoa.training.planner.roomy import give_room, is_plain
 
 
@@ -34,6 +35,10 @@ class SharedPromptTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def create_model_card(self, *_given: Any, **_named: Any) -> None:
         """None at a checkpoint."""
+
+    def _save_checkpoint(self, *given: Any, **named: Any) -> None:
+        with writing(self.args.output_dir, ", then --resume"):
+            super()._save_checkpoint(*given, **named)
 
     def _generate_single_turn(self, *given: Any, **named: Any) -> Any:
         with _reading_once(self.model) if self.shares else nullcontext():

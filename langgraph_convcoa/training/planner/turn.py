@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Sequence
 from time import perf_counter
@@ -15,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.base import Action
-from langgraph_convcoa.actions.knowledge import Retriever
+from langgraph_convcoa.actions.knowledge import Retriever, retrievers
 from langgraph_convcoa.actions.wrap import as_actions
 from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.context import ConvCoAContext
@@ -25,6 +26,10 @@ from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.reasoning.base import Corrected, CorrectRequest, History, InputRepairer, PlanRequest, Reasoner
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner, plan_messages, read_plan
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
+from langgraph_convcoa.reasoning.models import described
+from langgraph_convcoa.reasoning.wrapped import chat_models
+from langgraph_convcoa.retrieval.editing import EditableRetriever
+from langgraph_convcoa.retrieval.encoders.base import without_arithmetic
 from langgraph_convcoa.state import ConvCoAOutput
 from langgraph_convcoa.text.matching import match_answer
 from langgraph_convcoa.training.planner.reward import (
@@ -97,7 +102,7 @@ class Environment:
         concurrency: Turns played at the same time.
 
     Raises:
-        InputError: As `build_graph`.
+        InputError: As `build_graph`; or a malformed plan could earn as much as one that is played.
 
     Example:
         >>> import asyncio
@@ -129,14 +134,27 @@ class Environment:
         if isinstance(reasoner, BaseChatModel):
             reasoner = ChatModelReasoner(reasoner)
         settings = PAPER_FORM if context is None else context
-        graph = build_graph(actions=known, reasoner=PlayedPlan(reasoner or ExtractiveReasoner(encoder)), context=settings)
-        self._graph = graph.compile()
+        frozen = reasoner or ExtractiveReasoner(encoder)
+        self._graph = build_graph(actions=known, reasoner=PlayedPlan(frozen), context=settings).compile()
         self.actions = [action.name for action in known]
-        self.most = (settings if isinstance(settings, ConvCoAContext) else _context(settings)).max_sub_questions
+        whole = settings if isinstance(settings, ConvCoAContext) else _context(settings)
+        self.most = whole.max_sub_questions
         self.reward_settings = reward or RewardSettings()
+        self.reward_settings.check(_most_retrievals(known, whole))
+        self._known, self._frozen = known, frozen
+        self._settings = settings.model_dump(exclude_unset=True) if isinstance(settings, ConvCoAContext) else dict(settings)
         self.seconds = 0.0
         """How long turns were played, those at the same time counted once."""
         self._concurrency = concurrency
+
+    def told(self) -> dict[str, Any]:
+        """What the rewards of plans hang on beside their weights: the turns' settings, who answers, and what is searched."""
+        asked = chat_models(self._frozen.model) if isinstance(self._frozen, ChatModelReasoner) else []
+        return {
+            "settings": self._settings,
+            "reasoner": " with ".join([type(self._frozen).__name__, *map(described, asked)]),
+            "searched": {action.name: _searched(action) for action in self._known},
+        }
 
     async def prompt(self, question: str, history: History = ()) -> list[Message]:
         """The messages that the graph asks a model for the plan of a turn with."""
@@ -186,11 +204,11 @@ class Environment:
                     _log.warning("a plan for %r has no reward: %s: %s", turn.id, type(error).__name__, str(error)[:200])
                     return None
 
-        distinct = {(plan, turn.id): (plan, turn) for plan, turn in zip(plans, turns, strict=True)}
+        distinct = {(plan, key_of(turn)): (plan, turn) for plan, turn in zip(plans, turns, strict=True)}
         found = await asyncio.gather(*(one(plan, turn) for plan, turn in distinct.values()))
         of_each = dict(zip(distinct, found, strict=True))
         self.seconds += perf_counter() - begin
-        return [of_each[plan, turn.id] for plan, turn in zip(plans, turns, strict=True)]
+        return [of_each[plan, key_of(turn)] for plan, turn in zip(plans, turns, strict=True)]
 
     async def check(self, turns: Sequence[Query]) -> None:
         """Look the first questions up as they stand.
@@ -210,6 +228,11 @@ class Environment:
         raise InputError(
             f"The documents hold none of the answers to the first {len(looked)} questions: name those that the data are about."
         )
+
+
+def key_of(turn: Query) -> str:
+    """What tells a turn from others: of several data sets, two may have one id."""
+    return repr((turn.id, turn.question, turn.history, turn.references))
 
 
 def playable(queries: Sequence[Query]) -> list[Query]:
@@ -234,3 +257,23 @@ def _messages(question: str, history: History) -> list[AnyMessage]:
 def _context(settings: dict[str, Any]) -> ConvCoAContext:
     """The settings that the library's own contexts have; an action's own are of no use here."""
     return ConvCoAContext(**{name: value for name, value in settings.items() if name in ConvCoAContext.model_fields})
+
+
+def _most_retrievals(actions: Sequence[Action], settings: ConvCoAContext) -> int:
+    """The look-ups of a turn at most: of the question as it stands, and of each sub-question, deeper or with another input."""
+    first = sum(getattr(action, "looks_first", False) for action in actions) if settings.look_first else 0
+    each = max(1 + getattr(action, "deepens", False) + getattr(action, "repairs", False) for action in actions)
+    return first + each * settings.max_sub_questions
+
+
+def _searched(action: Action) -> str:
+    """What an action searches, by its kind and, where it has them, the ids of its documents."""
+    found = []
+    for retriever in retrievers(getattr(action, "retriever", None)):
+        told = type(retriever).__name__
+        if isinstance(retriever, EditableRetriever):
+            ids = sorted(listed.id for listed in retriever.corpus.snapshot().listed())
+            digest = hashlib.sha256("\n".join(ids).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            told += f" of {len(ids)} documents ({digest}) by {without_arithmetic(retriever.encoder.name)}"
+        found.append(told)
+    return ", ".join(found) or type(action).__name__

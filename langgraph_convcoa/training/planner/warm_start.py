@@ -18,10 +18,10 @@ from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.files import replacing_folder
-from langgraph_convcoa.training.planner.base_model import load_base, package
+from langgraph_convcoa.training.planner.base_model import load_base, package, writing
 from langgraph_convcoa.training.planner.policy import Message, Policy, common_length
 from langgraph_convcoa.training.planner.reward import TurnReward
-from langgraph_convcoa.training.planner.turn import Environment
+from langgraph_convcoa.training.planner.turn import Environment, key_of
 
 _log = logging.getLogger(__name__)
 _CARD = "warm_start.json"
@@ -153,7 +153,7 @@ async def earned(
     of_turns: dict[str, list[tuple[float, Shown, TurnReward]]] = {}
     for one, reward in zip(shown, rewards, strict=True):
         if reward is not None and not reward.fault and reward.total >= least:
-            of_turns.setdefault(one.turn.id, []).append((reward.total, one, reward))
+            of_turns.setdefault(key_of(one.turn), []).append((reward.total, one, reward))
     if not of_turns:
         totals = [reward.total for reward in rewards if reward is not None]
         most = f"the best earned {max(totals):.2f}" if totals else "none could be played"
@@ -228,16 +228,10 @@ def check_model_folder(folder: str | Path) -> None:
 
 def save_model(policy: Policy, folder: str | Path, card: Mapping[str, Any]) -> None:
     """Write a model with its tokenizer and a card, all at once or not at all; ModelError where that fails."""
-    from safetensors import SafetensorError
-
-    try:
-        with replacing_folder(folder) as partial:
-            policy.model.save_pretrained(partial)
-            policy.tokenizer.save_pretrained(partial)
-            (partial / _CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ModelError(f"The model cannot be written to {folder} ({reason}): name another folder.") from error
+    with writing(folder), replacing_folder(folder) as partial:
+        policy.model.save_pretrained(partial)
+        policy.tokenizer.save_pretrained(partial)
+        (partial / _CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _words(question: str, history: Sequence[Sequence[str]]) -> tuple[str, ...]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.reasoning.models import load_chat_model
-from langgraph_convcoa.training.planner.base_model import load_base, local_smollm2, merge_planner
+from langgraph_convcoa.training.planner.base_model import load_base, local_smollm2, merge_planner, writing
 from tests.training.planner.tiny import Library, tiny_policy
 
+pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings("ignore:`(is_)?gradient_checkpointing` is deprecated:FutureWarning")
 
 
@@ -108,6 +111,22 @@ def test_the_beginning_that_a_template_writes_is_not_written_twice(base: Path, t
     chat.invoke("Who?")
     wanted = tokenizer.apply_chat_template([{"role": "user", "content": "Who?"}], add_generation_prompt=True, return_dict=True)
     assert sent == [wanted["input_ids"]]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 76352 vs 76244"),
+    ],
+)
+def test_a_full_disk_is_told_whoever_writes(error: Exception) -> None:
+    with (
+        pytest.raises(ModelError, match=r"^out cannot be written \(.+\): free space or name another folder\.$"),
+        writing("out"),
+    ):
+        raise error
 
 
 def test_a_merged_model_takes_the_place_of_no_other_files(tmp_path):

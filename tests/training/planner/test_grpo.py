@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from langchain_core.documents import Document
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
@@ -18,9 +20,12 @@ from langgraph_convcoa.training.planner import grpo
 from langgraph_convcoa.training.planner.grpo import PlannerJob, PlannerTraining, train_planner
 from langgraph_convcoa.training.planner.reward import TurnReward
 from langgraph_convcoa.training.planner.turn import Environment
-from tests.training.planner.tiny import PLANS, TURNS, Library, tiny_policy
+from tests.training.planner.tiny import PLANS, TEXTS, TURNS, Library, tiny_policy
 
+pytest.importorskip("trl")
+pytest.importorskip("peft")
 pytestmark = [
+    pytest.mark.usefixtures("without_gpu"),
     pytest.mark.filterwarnings("ignore:`(is_)?gradient_checkpointing` is deprecated:FutureWarning"),
     pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning"),
 ]
@@ -64,9 +69,6 @@ def test_what_cannot_be_trained_with_is_told(tmp_path: Path) -> None:
     (tmp_path / "full" / "notes.txt").touch()
     with pytest.raises(ModelError, match="holds other files"):
         PlannerJob(tmp_path / "full").check()
-    (tmp_path / "out.training").mkdir(exist_ok=True)
-    with pytest.raises(InputError, match="unfinished training"):
-        PlannerJob(tmp_path / "out").check()
     with pytest.raises(InputError, match="group must be at least 2"):
         PlannerTraining(group=1)
     with pytest.raises(InputError, match="learning_rate"):
@@ -94,8 +96,122 @@ def test_of_checkpoints_the_last_whole_one_counts_and_the_curve_ends_there(tmp_p
     assert last.name == "checkpoint-10"
     curve = tmp_path / "training.jsonl"
     curve.write_text('{"step": 9, "reward": 1}\n{"step": 10, "reward": 2}\n{"step": 11, "reward": 3}\n{"st')
-    assert [row["reward"] for row in grpo._read_curve(curve, 10)] == [1, 2]
-    assert len(curve.read_text().splitlines()) == 2
+    assert [row["reward"] for row in grpo._read(curve)] == [1, 2, 3]
+    grpo._cut(curve, 10)
+    assert curve.read_text() == '{"step": 9, "reward": 1}\n{"step": 10, "reward": 2}\n'
+
+
+def begun(place: Path, **more: Any) -> Path:
+    """The folder of a training that was stopped in its third step, with a checkpoint of the second."""
+    job = PlannerJob(place / "out")
+    settings = PlannerTraining(**{**SMALL, **more})
+    (job.unfinished / "checkpoint-2").mkdir(parents=True)
+    (job.unfinished / "checkpoint-2" / "trainer_state.json").write_text("{}")
+    told = grpo._told("a model", settings, TURNS, Letters(), job) | {"processes": 1}
+    (job.unfinished / "planner.json").write_text(json.dumps(told))
+    for name in ("training.jsonl", "plans.jsonl"):
+        (job.unfinished / name).write_text("".join(json.dumps({"step": step}) + "\n" for step in (1, 2, 3)))
+    return job.unfinished
+
+
+def steps_in(folder: Path) -> list[list[int]]:
+    return [[row["step"] for row in grpo._read(folder / name)] for name in ("training.jsonl", "plans.jsonl")]
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes before a training, without it."""
+    monkeypatch.setattr(grpo._Run, "go", lambda *_: [])
+
+
+@pytest.mark.usefixtures("no_training")
+def test_of_several_processes_the_first_alone_cuts_what_is_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[list[list[int]]] = []
+    unfinished = begun(tmp_path)
+    for first in (False, True):
+        # The others go on when the first has done so.
+        one = SimpleNamespace(
+            is_main_process=first, num_processes=1, wait_for_everyone=lambda: waited.append(steps_in(unfinished))
+        )
+        monkeypatch.setattr(grpo, "processes_of_training", lambda one=one: one)
+        train_planner(TURNS, Letters(), "a model", PlannerJob(tmp_path / "out", resume=True), PlannerTraining(**SMALL))
+    assert waited == [[[1, 2, 3]] * 2, [[1, 2]] * 2]
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_start_that_failed_stands_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = PlannerJob(tmp_path / "out")
+
+    def start(resume: bool = False) -> None:
+        train_planner(TURNS, Letters(), "a model", replace(job, resume=resume), PlannerTraining(**SMALL))
+
+    def failing(*_: Any) -> Any:
+        raise ModelError("no such model")
+
+    with monkeypatch.context() as patch, pytest.raises(ModelError, match="no such model"):
+        patch.setattr(grpo._Run, "go", failing)
+        start()
+    (job.unfinished / "checkpoint-1").mkdir()
+    (job.unfinished / "plans.jsonl").write_text('{"step": 1}\n')
+    for resume in (False, True):
+        start(resume)
+        assert [file.name for file in job.unfinished.iterdir()] == ["planner.json"]
+    # Files of others are never removed.
+    (job.unfinished / "letter.txt").touch()
+    with pytest.raises(InputError, match="holds other files"):
+        start()
+    (job.unfinished / "planner.json").unlink()
+    (job.unfinished / "letter.txt").unlink()
+    (job.unfinished / "checkpoint-1").mkdir()
+    with pytest.raises(InputError, match="holds other files"):
+        start(resume=True)
+    assert (job.unfinished / "checkpoint-1").is_dir()
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_training_is_resumed_over_the_same_documents_and_with_the_same_reasoner_only(tmp_path: Path) -> None:
+    from langchain_core.language_models import FakeListChatModel
+
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+    from tests.fake_encoder import WordEncoder
+
+    def over(*ids: str, **more: Any) -> Environment:
+        documents = [Document(text, id=name) for name, text in zip(ids, TEXTS, strict=False)]
+        return Environment(HopfieldRetriever.from_documents(documents, encoder=WordEncoder()), **more)
+
+    unfinished, job = begun(tmp_path), PlannerJob(tmp_path / "out", resume=True)
+    with pytest.raises(InputError, match="unfinished training"):
+        replace(job, resume=False).check()
+    settings = PlannerTraining(**SMALL)
+    told = grpo._told("a model", settings, TURNS, over("a", "b"), job)
+    (unfinished / "planner.json").write_text(json.dumps(told))
+    train_planner(TURNS, over("a", "b"), "a model", job, settings)
+    other = (Query("1", TURNS[0].question, (("Who?", "He."),), answer="1982"), TURNS[1])
+    for turns, environment, message in (
+        (TURNS, over("a", "c"), r"knowledge_retrieval = 'HopfieldRetriever of 2 documents \("),
+        (TURNS, over("a", "b", context={"look_first": False, "k": 3}), "k = None, not 3"),
+        (TURNS, over("a", "b", context={"look_first": True}), "look_first = False, not True"),
+        (
+            TURNS,
+            over("a", "b", reasoner=FakeListChatModel(responses=["{}"])),
+            "reasoner = 'ExtractiveReasoner', not \"ChatModelReasoner with the model 'FakeListChatModel'\"",
+        ),
+        (other, over("a", "b"), "histories = "),
+    ):
+        with pytest.raises(InputError, match=message):
+            train_planner(turns, environment, "a model", job, settings)
+    # What an earlier version did not tell is not compared.
+    (unfinished / "planner.json").write_text(json.dumps({name: told[name] for name in ("base", "training", "reward", "data")}))
+    train_planner(TURNS, over("a", "c"), "a model", job, settings)
+
+
+def test_weights_that_are_trained_are_float32() -> None:
+    lora, full = PlannerTraining(), PlannerTraining(full=True)
+    assert [grpo._dtype(lora, cuda) for cuda in (True, False)] == ["auto", "float32"]
+    assert [grpo._dtype(full, cuda) for cuda in (True, False)] == ["float32", "float32"]
+    assert grpo._dtype(PlannerTraining(bf16=False), True) == "float32"
 
 
 @pytest.mark.slow
@@ -189,17 +305,27 @@ def test_a_step_without_any_reward_and_a_full_disk_end_the_training(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Failing(Letters):
+        def __init__(self, rewards: Sequence[float | None]) -> None:
+            super().__init__()
+            self.found = rewards
+
         async def rewards(self, plans: Sequence[str], turns: Sequence[Query]) -> list[TurnReward | None]:
-            return [None for _ in plans]
+            return [None if one is None else TurnReward(final=one) for one in self.found]
 
     with pytest.raises(InputError, match="No plan of this step"):
-        run(base, tmp_path / "out", Failing(), steps=1)
+        run(base, tmp_path / "out", Failing([None] * 4), steps=1)
+    # A group with a single reward, and one whose rewards are equal, teach nothing; no reward is no zero.
+    curve = run(base, tmp_path / "out", Failing([None, 0.5, 1.0, 1.0]), steps=1)
+    assert curve[0]["reward"] == pytest.approx(2.5 / 3)
+    assert (curve[0]["turn/unrewarded"], curve[0]["frac_reward_zero_std"]) == (0.25, 1)
+    assert not any(bool(value.any()) for name, value in weights(tmp_path / "out").items() if "lora_B" in name)
 
     from transformers import Trainer
 
     def full(*_given: Any, **_named: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        # As torch tells of a full disk.
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 76352 vs 76244")
 
     monkeypatch.setattr(Trainer, "_save_checkpoint", full)
-    with pytest.raises(ModelError, match="No space left on device"):
+    with pytest.raises(ModelError, match=r"other\.training cannot be written .* free space .* then --resume"):
         run(base, tmp_path / "other", steps=1)

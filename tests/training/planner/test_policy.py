@@ -45,6 +45,7 @@ def test_no_prompt_is_no_reply(policy: Policy) -> None:
 
 
 def test_an_adapter_is_loaded_with_its_model(policy: Policy, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 

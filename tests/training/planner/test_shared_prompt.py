@@ -11,6 +11,7 @@ import torch
 
 from tests.training.planner.tiny import tiny_policy
 
+pytest.importorskip("trl")
 pytestmark = pytest.mark.slow
 
 

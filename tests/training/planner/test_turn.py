@@ -108,6 +108,21 @@ async def test_equal_plans_of_a_group_are_played_once() -> None:
     assert [reward.total for reward in found if reward is not None] == [0.95] * 4
 
 
+async def test_of_two_data_sets_each_turn_has_its_own_reward() -> None:
+    plan, other = plan_of((QUESTION, "")), Query("1", QUESTION, answer="In Paris.")
+    found = await Environment(Fixed()).rewards([plan, plan], [TURN, other])
+    assert [reward.final for reward in found if reward is not None] == [1, 0]
+
+
+def test_a_malformed_plan_earns_less_than_the_longest_that_is_played() -> None:
+    longest = {"look_first": False, "max_sub_questions": 20}
+    with pytest.raises(InputError, match="below the worst reward of a plan that is played, -2, not -2"):
+        Environment(Fixed(), context=longest)
+    assert Environment(Fixed(), context=longest, reward=RewardSettings(malformed=-2.1)).most == 20
+    with pytest.raises(InputError, match=r"played, -2\.05, not"):
+        Environment(Fixed(), context={**longest, "look_first": True}, reward=RewardSettings(malformed=-2.05))
+
+
 async def test_a_reward_of_the_users_joins_and_one_that_fails_is_no_zero(caplog: pytest.LogCaptureFixture) -> None:
     def own(plan: str, output: Any, references: Sequence[str]) -> float:
         if "Paris" in plan:

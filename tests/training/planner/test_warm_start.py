@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from langgraph_convcoa.training.planner.warm_start import (
 )
 from tests.training.planner.tiny import PLANS, TURNS, Library, plan_of, tiny_policy
 
+pytest.importorskip("trl")
+pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*:FutureWarning")
 GOOD, OTHER = TURNS
 GUESS = plan_of(GOOD.question, "John Hopfield described the network in 1982.")
@@ -48,6 +51,12 @@ async def test_only_plans_whose_turns_earned_enough_are_kept_the_best_of_each_tu
     assert [one.plan for one in both] == [GUESS, PLANS[0]]
     with pytest.raises(InputError, match=r"None of the 5 plans earned 3 \(the best earned 1.45; 1 are not of the form"):
         await earned(shown, environment, least=3)
+
+
+async def test_turns_of_two_data_sets_with_one_id_are_two_turns() -> None:
+    other = replace(OTHER, id=GOOD.id)
+    kept = await earned([Shown(GOOD, PLANS[0]), Shown(other, PLANS[1])], Environment(Library()))
+    assert [(one.turn, one.plan) for one in kept] == [(GOOD, PLANS[0]), (other, PLANS[1])]
 
 
 def test_plans_are_read_by_id_or_by_their_words(tmp_path: Path) -> None:
