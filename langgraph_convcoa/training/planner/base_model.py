@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from langgraph_convcoa.errors import InputError, ModelError
+from langgraph_convcoa.errors import ConvCoAError, InputError, ModelError
 from langgraph_convcoa.files import replacing_folder
 
 SMOLLM2 = "smollm2"
@@ -141,11 +141,11 @@ def writing(folder: str | Path, then: str = "") -> Iterator[None]:
 
     `then` is what may be done after that.
     """
-    from safetensors import SafetensorError
-
     try:
         yield
-    except (OSError, RuntimeError, SafetensorError) as error:
+    except ConvCoAError:
+        raise
+    except Exception as error:
         reason = getattr(error, "strerror", None) or first_line(error)
         raise ModelError(f"{folder} cannot be written ({reason}): free space or name another folder{then}.") from error
 
