@@ -126,6 +126,22 @@ def test_what_cannot_be_done_with_an_engine_is_one_line_without_the_password(
     assert not (tmp_path / "made").exists()
 
 
+def test_ctrl_c_while_indexes_are_built_says_what_stands_and_the_same_command_goes_on(
+    opened: dict[Any, MemoryEngine], docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_engine: MemoryEngine) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryEngine, "settle", interrupted)
+        result = convcoa("index", docs, "--to", ADDRESS)
+    assert result.exit_code == 130
+    assert "All documents are loaded and stay so" in result.stderr
+    assert "load the same again" in result.stderr
+    assert opened[None, None].count() == 2
+    assert "2 unchanged; 0 passages written" in convcoa("index", docs, "--to", ADDRESS).stdout
+
+
 def test_what_is_kept_of_an_address_has_no_secret() -> None:
     assert place_of(ADDRESS, tenant="t") == "postgresql://db.example.org/docs?collection=papers&tenant=t"
     assert place_of("papers/?collection=a") == "papers/?collection=a"

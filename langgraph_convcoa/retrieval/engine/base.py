@@ -63,6 +63,9 @@ class Engine(Protocol):
     be asked. A filter is a mapping (`retrieval.filters`), never a function.
     """
 
+    variables: tuple[str, ...] = ()
+    """Of the environment, what its driver reads beside the address: a worker on another machine needs them too."""
+
     @property
     def name(self) -> str:
         """What it is called in messages: the kind of engine and the collection, without secrets."""

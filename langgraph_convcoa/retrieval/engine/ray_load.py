@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,7 +52,8 @@ def ray_load(
     started again, and only its batch is encoded again; a batch that fails three times ends the run, which can be run again.
 
     Args:
-        open_engine: Opens the engine in each process, such as a `functools.partial` of `choose.open_engine`.
+        open_engine: Opens the engine in each process, such as a `functools.partial` of `choose.open_engine`. What the engine
+            reads of this process' environment, such as PGPASSWORD, is handed to those that have none of their own.
         read: Gives the documents, in another process; it is called with a function to which it tells what cannot be read.
         encoder: The one of the collection; workers rebuild it from its settings, or get a copy.
         address: "local", or that of a Ray cluster that this machine is one of, such as "auto" or "head:6379".
@@ -77,7 +79,7 @@ def ray_load(
         track(progress, None, "Loading") as advance,
     ):
         job: dict[str, Any] = {
-            "open_engine": open_engine,
+            "open_engine": _Opener(open_engine, engine.variables),
             "settings": encoder_settings(encoder),
             "encoder": None if encoder_settings(encoder) else encoder,
             "cache": cache,
@@ -147,6 +149,22 @@ class BatchLoader:
                 # A server that starts again, or a lost connection: what was written is passed over the next time.
                 time.sleep(_PAUSE * attempt)
         raise AssertionError
+
+
+class _Opener:
+    """Opens the engine in another process, with the variables of this one; Ray shows and writes down its name alone."""
+
+    def __init__(self, open_engine: Callable[[], Engine], variables: Iterable[str]) -> None:
+        self._open = open_engine
+        self._variables = {name: os.environ[name] for name in variables if name in os.environ}
+
+    def __repr__(self) -> str:
+        return "the engine"
+
+    def __call__(self) -> Engine:
+        for name, value in self._variables.items():
+            os.environ.setdefault(name, value)
+        return self._open()
 
 
 def _has_gpu() -> bool:

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import os
+import pickle
+from dataclasses import is_dataclass
+from functools import partial
+
 import pytest
 
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.postgres import engine as postgres
+from langgraph_convcoa.retrieval.engine.ray_load import _Opener
 
 
 @pytest.mark.parametrize(
@@ -28,3 +34,38 @@ def test_of_a_password_that_holds_an_at_sign_nothing_is_shown(scheme, password):
     with pytest.raises(InputError, match="is written %40") as told:
         open_engine(f"{scheme}://ann:{password}@db.invalid/db?collection=m")
     assert "ssw0rd" not in str(told.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "milvus"])
+def test_workers_elsewhere_get_the_password_of_the_environment_and_no_picture_of_it_is_shown(scheme, monkeypatch):
+    variable, other = {"postgresql": ("PGPASSWORD", "MILVUS_TOKEN"), "milvus": ("MILVUS_TOKEN", "PGPASSWORD")}[scheme]
+    monkeypatch.setenv(variable, "of-the-driver")
+    monkeypatch.setenv(other, "of-no-use")
+    opened = partial(open_engine, f"{scheme}://ann:hunter22@db.invalid/db?collection=m")
+    opener = _Opener(opened, opened().variables)
+    # Ray's export of a data set writes `str` of arguments, and the fields of dataclasses.
+    assert not any(secret in f"{opener!r} {opener}" for secret in ("hunter22", "of-the-driver"))
+    assert not is_dataclass(opener)
+    sent = pickle.dumps(opener)
+    assert b"of-no-use" not in sent
+    for kept in (None, "of-the-worker"):
+        if kept is None:
+            monkeypatch.delenv(variable)
+        else:
+            monkeypatch.setenv(variable, kept)
+        assert pickle.loads(sent)().name == opened().name
+        assert os.environ[variable] == (kept or "of-the-driver")
+
+
+@pytest.mark.parametrize(
+    ("address", "room", "extra"),
+    [
+        ("postgresql://u@db.invalid/x?collection=c", "postgres", "pgvector"),
+        ("milvus://u@db.invalid/x?collection=c", "milvus", "milvus"),
+        ("milvus+file:///tmp/x.db?collection=c", "milvus", "milvus"),
+    ],
+)
+def test_an_address_without_its_extra_names_the_extra(address, room, extra, monkeypatch):
+    monkeypatch.setattr(f"langgraph_convcoa.retrieval.engine.{room}.connections.find_spec", lambda _name: None)
+    with pytest.raises(RetrievalError, match=rf'pip install "langgraph-convcoa\[{extra}\]"'):
+        open_engine(address)

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -52,6 +58,12 @@ def shared(pgvector: str) -> tuple[str, HopfieldRetriever]:
 @pytest.fixture
 def retriever(address: str) -> HopfieldRetriever:
     return HopfieldRetriever.from_engine(address, encoder=_ENCODER, k=5)
+
+
+def unused_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def found(documents: list[Document]) -> list[tuple[str | None, float]]:
@@ -208,20 +220,66 @@ def test_another_encoder_is_refused_before_it_is_asked(retriever, address):
     assert len(retriever.corpus) == 1
 
 
-def test_in_a_turn_an_engine_that_fails_costs_its_items_and_no_more(address, connection):
-    retriever = HopfieldRetriever.from_engine(address, timeout=0.5, encoder=_ENCODER)
-    retriever.add_documents(documents())
-    engine = open_engine(address)
-    chain = plan(node("Who described the Hopfield network?"), node("When?", "In 1982.", action="tool"), final="In 1982.")
-    table = f"convcoa_{engine.collection}_passages"
-    graph = build_graph(model=ScriptedModel(by_prompt=lambda prompt: chain), retriever=retriever).compile()
+def down(_address: str, _connection: Any) -> AbstractContextManager[str]:
+    return nullcontext(f"postgresql://u:hunter22@127.0.0.1:{unused_port()}/x?collection=c")
+
+
+def milvus_down(_address: str, _connection: Any) -> AbstractContextManager[str]:
+    pytest.importorskip("pymilvus")
+    return nullcontext(f"milvus://u:hunter22@127.0.0.1:{unused_port()}/x?collection=c")
+
+
+@contextmanager
+def slow(address: str, connection: Any) -> Iterator[str]:
+    """A statement does not end, until it is left."""
     with connection.transaction():
-        connection.execute(f"LOCK TABLE {table}")
-        out = graph.invoke({"question": "Who described the Hopfield network?"})
+        connection.execute(f"LOCK TABLE convcoa_{open_engine(address).collection}_passages")
+        yield address
+
+
+@contextmanager
+def of_another(column: str, value: object, address: str, connection: Any) -> Iterator[str]:
+    change = f"UPDATE convcoa_collections SET {column} = %s WHERE name = %s RETURNING (SELECT old.{column} FROM "
+    change += "convcoa_collections old WHERE old.name = convcoa_collections.name)"
+    name = open_engine(address).collection
+    [(before,)] = connection.execute(change, [value, name]).fetchall()
+    yield address
+    connection.execute(change, [before, name])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (down, "cannot be reached"),
+        (milvus_down, "cannot be reached within 0.5 s"),
+        (slow, "did not answer within 0.5 s"),
+        (partial(of_another, "version", 99), "is of version 99, and this library reads version 1"),
+        (partial(of_another, "encoder", "another"), "was encoded by 'another'"),
+        (partial(of_another, "dimension", 3), "in vectors of length 3"),
+    ],
+    ids=["down", "milvus down", "slow", "version", "encoder", "dimension"],
+)
+def test_in_a_turn_an_engine_that_fails_costs_its_items_and_no_more(address, connection, wrong, reason):
+    HopfieldRetriever.from_engine(address, encoder=_ENCODER).add_documents(documents())
+    chain = plan(node("Who described the Hopfield network?"), node("When?", "In 1982.", action="tool"), final="In 1982.")
+    asked = {"question": "Who described the Hopfield network?"}
+
+    def answered(place: str) -> dict[str, Any]:
+        retriever = HopfieldRetriever.from_engine(place, timeout=0.5, encoder=_ENCODER)
+        graph = build_graph(model=ScriptedModel(by_prompt=lambda prompt: chain), retriever=retriever).compile()
+        start = time.monotonic()
+        found: dict[str, Any] = graph.invoke(asked)
+        assert time.monotonic() - start < 10
+        return found
+
+    with wrong(address, connection) as place:
+        out = answered(place)
     assert out["chain"][0]["status"] == "failed"
-    assert "did not answer within 0.5 s" in out["chain"][0]["reason"]
+    assert reason in out["chain"][0]["reason"]
+    assert "hunter22" not in str(out)
+    assert out["chain"][1]["guess_answer"] == "In 1982."
     assert out["answer"]
-    assert graph.invoke({"question": "Who described the Hopfield network?"})["chain"][0]["status"] != "failed"
+    assert answered(address)["chain"][0]["status"] != "failed"
 
 
 class TestEngineRetriever(RetrieversIntegrationTests):

@@ -6,15 +6,16 @@ import os
 import subprocess
 import sys
 from functools import partial
+from urllib.parse import quote
 
 import pytest
 
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.load import Loaded, load_into
-from langgraph_convcoa.retrieval.engine.ray_load import ray_load
+from langgraph_convcoa.retrieval.engine.ray_load import LOCAL, _no_warnings, _ray, ray_load
 from tests import ROOT
 from tests.bounds import SECONDS
-from tests.postgres_server import pgvector_server
+from tests.postgres_server import PASSWORD, pgvector_server
 from tests.retrieval.engine.killed import contents, documents, encoder, killed
 
 pytestmark = pytest.mark.slow
@@ -58,16 +59,20 @@ def dying(flag, address):
     return engine
 
 
-def test_workers_of_ray_load_the_same_as_one_process_though_one_of_them_is_killed(server, tmp_path):
+def test_workers_of_ray_load_the_same_as_one_process_though_one_of_them_is_killed(server, tmp_path, monkeypatch):
     pytest.importorskip("ray")
     count, told = 600, []
+    server = server.replace(":" + quote(PASSWORD, safe=""), "")
     flag = tmp_path / "kill"
     flag.touch()
     names = [f"d{number}" for number in range(count)]
+    options = {"workers": 2, "told": lambda *what: told.append(what)}
+    with _no_warnings(), _ray(LOCAL, 2):
+        # Workers that have not the environment of this process, as those of another machine.
+        monkeypatch.setenv("PGPASSWORD", PASSWORD)
+        by_ray = ray_load(partial(dying, flag, server), partial(read, count=count), encoder(), **options)
     one = open_engine(server, collection="one")
     done = load_into(one, documents(count), encoder())
-    options = {"workers": 2, "told": lambda *what: told.append(what)}
-    by_ray = ray_load(partial(dying, flag, server), partial(read, count=count), encoder(), **options)
     assert not flag.exists()
     # The batch of the worker that died was there when it came again.
     assert by_ray == Loaded(done.added - by_ray.unchanged, 0, by_ray.unchanged, by_ray.passages)

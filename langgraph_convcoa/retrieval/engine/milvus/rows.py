@@ -131,9 +131,10 @@ def _check(passage: StoredPassage, row: Row) -> None:
     ):
         if len(row[field]) > MOST_ENTRIES:
             raise InputError(f"The passage {passage.id!r:.80} has too many {what} for Milvus; {advice}.")
+    # Letters and digits of ours only: as many bytes.
     size = len(json.dumps(row["ordered"]))
     if size > LONGEST_TEXT:
         raise InputError(
             f"The texts in the metadata of the passage {passage.id!r:.80} are too long for Milvus, which holds about 32,000 "
-            "characters of them together; move what is long into the text."
+            "bytes of them together; move what is long into the text."
         )

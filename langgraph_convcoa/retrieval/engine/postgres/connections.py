@@ -99,7 +99,7 @@ class Connections:
         end = time.monotonic() + self.timeout
         connection = self._connected(end, self.timeout)
         try:
-            connection.execute("SET statement_timeout = 0")
+            connection.execute("SET statement_timeout = 0; SET lock_timeout = 0")
             yield connection
         except psycopg.Error as error:
             raise self.worded(error) from None
@@ -108,6 +108,10 @@ class Connections:
 
     def close(self) -> None:
         """Close those that are kept."""
+        if self._process != os.getpid():
+            # They are the parent's, who goes on.
+            self._clear()
+            return
         with self._guard:
             kept, self._kept = self._kept, []
         for connection in kept:

@@ -62,6 +62,8 @@ class PostgresEngine(Engine):
         build_memory: The server's maintenance_work_mem while it builds an index.
     """
 
+    variables = ("PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGSSLMODE")
+
     def __init__(
         self,
         address: str,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import socket
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from pymilvus.exceptions import MilvusException
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine
-from langgraph_convcoa.retrieval.engine.milvus.rows import term_hash
+from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine, _messages
+from langgraph_convcoa.retrieval.engine.milvus.rows import rows_of, term_hash
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, contents, passage
 
 
@@ -69,6 +72,19 @@ def test_killed_between_any_two_writes_and_put_again_nothing_is_left_and_no_half
     assert steps == 6
     assert contents(engine, ["x"]) == whole
     engine.delete(["x"])
+
+
+def test_messages_are_bounded_in_bytes_whatever_the_script_and_where_the_texts_are(monkeypatch):
+    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.milvus.engine._BYTES", 160_000)
+    long = [rows_of("t", 1, replace(passage(f"x{n}"), text="𝄞" * 15_000)).passage for n in range(6)]
+    described = [rows_of("t", 1, passage(f"x{n}", said="é" * 1_600)).windows[0] for n in range(60)]
+    for rows in (long, described):
+        messages = [*_messages(rows)]
+        assert [row for message in messages for row in message] == rows
+        assert all(len(json.dumps(message, ensure_ascii=False).encode()) <= 165_000 for message in messages)
+        assert len(messages) == 3
+    # What cannot be divided goes alone.
+    assert [len(message) for message in _messages([long[0] | {"content": long[0]["content"] * 4}] * 2)] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +177,21 @@ def test_a_server_that_is_down_or_silent_is_given_up_within_the_time_out():
             assert raised.value.__cause__ is None
             if attempt == "silent":
                 silent.close()
+
+
+def test_a_server_that_is_full_is_said(engine, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise MilvusException(message="quota exceeded[reason=memory quota exceeded, token=hunter22-4711]")
+
+    engine.put([passage("x")])
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._connections._client, "upsert", full)
+        with pytest.raises(RetrievalError, match=r"is full \(.*make room, and put the same again") as raised:
+            engine.put([passage("y")])
+    assert "hunter22" not in str(raised.value)
+    engine.put([passage("y")])
+    assert engine.count() == 2
+    engine.delete(["x", "y"])
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path):

@@ -28,3 +28,15 @@ def test_after_a_restart_of_the_server_no_kept_connection_costs_a_question(pgvec
     with connections.session() as session:
         assert session.execute("SHOW statement_timeout").fetchall() == [("0",)]
     connections.close()
+
+
+def test_a_process_that_was_forked_does_not_end_the_connections_of_its_parent(pgvector):
+    connections = Connections(pgvector, timeout=30, label="It")
+    connections.run(lambda cursor: cursor.execute("SELECT 1").fetchall())
+    [kept] = connections._kept
+    # As if another process had made them.
+    connections._process = -1
+    connections.close()
+    assert kept.execute("SELECT 1").fetchall() == [(1,)]
+    assert connections._kept == []
+    kept.close()
