@@ -6,7 +6,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langgraph_convcoa.cli.documents import open_retriever
+from langgraph_convcoa.cli.documents import documents_of, open_retriever
 
 
 class RetrieverState(MessagesState):
@@ -15,7 +15,8 @@ class RetrieverState(MessagesState):
     documents: list[Document]
 
 
-retriever = open_retriever(os.environ.get("CONVCOA_DOCS") or "demo").history_aware()
+source = documents_of(os.environ.get("CONVCOA_DOCS"), os.environ.get("CONVCOA_INDEX") or None) or "demo"
+retriever = open_retriever(source).history_aware()
 
 
 async def retrieve(state: RetrieverState) -> dict[str, list[Document]]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import runpy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 
 from langgraph_convcoa.cli.documents import place_of
 from langgraph_convcoa.cli.options import INDEX_VARIABLE
 from langgraph_convcoa.cli.serve import ServeOptions, _collections
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
+from tests import ROOT
 from tests.cli.test_app import convcoa, docs, encoder, error_of
 from tests.fake_encoder import WordEncoder
 
@@ -74,6 +78,14 @@ def test_an_engine_stands_where_an_index_stands(loaded: MemoryEngine, monkeypatc
     assert result.exit_code == 0, result.output
     assert "Martins" in result.stdout
     assert PASSWORD not in result.output
+
+
+@pytest.mark.parametrize("graph", ["convcoa", "retriever"])
+def test_the_graphs_for_studio_take_an_engine(loaded: MemoryEngine, monkeypatch: pytest.MonkeyPatch, graph: str) -> None:
+    monkeypatch.setenv(INDEX_VARIABLE, ADDRESS)
+    compiled = runpy.run_path(str(ROOT / "graphs" / f"{graph}.py"))["graph"]
+    out = asyncio.run(compiled.ainvoke({"messages": [HumanMessage(QUESTION)]}))
+    assert "Martins" in (out["answer"] if graph == "convcoa" else out["documents"][0].page_content)
 
 
 def test_collection_and_tenant_are_named_beside_the_address(opened: dict[Any, MemoryEngine], docs: Path) -> None:
