@@ -28,6 +28,11 @@ _MOST = 8
 _ATTEMPTS = 5
 _AGAIN = ("40001", "40P01")  # serialization failure, deadlock
 _GRACE = 0.5
+# A machine that vanishes says nothing: the server is to ask, and frees the locks within a minute.
+_PATIENT = (
+    "SET statement_timeout = 0; SET lock_timeout = 0; "
+    "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
+)
 
 
 class Connections:
@@ -93,17 +98,21 @@ class Connections:
 
     @contextmanager
     def session(self) -> Iterator[Connection[tuple[Any, ...]]]:
-        """A new connection, outside of a transaction and without a time-out, for what takes long."""
+        """A new connection, outside of a transaction and without a time-out, for what takes long; its locks end with it."""
         import psycopg
 
         end = time.monotonic() + self.timeout
         connection = self._connected(end, self.timeout)
         try:
-            connection.execute("SET statement_timeout = 0; SET lock_timeout = 0")
+            connection.execute(_PATIENT)
             yield connection
         except psycopg.Error as error:
             raise self.worded(error) from None
         finally:
+            if connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+                # A server frees the locks of a connection some time after its end, and whoever comes next may need them.
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute("SELECT pg_advisory_unlock_all()")
             connection.close()
 
     def close(self) -> None:

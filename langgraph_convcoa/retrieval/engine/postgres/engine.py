@@ -189,7 +189,7 @@ class PostgresEngine(Engine):
             # Two that end at once take turns.
             _locked(connection, "pg_advisory_lock", f"{self._loading} settled")
             if not _locked(connection, "pg_try_advisory_lock", self._loading):
-                _LOGGER.info("%s is being loaded by others; the last one builds its indexes.", self.name)
+                _LOGGER.warning("%s is still being loaded by others; the last one builds its indexes.", self.name)
                 return
             connection.add_notice_handler(_noticed)
             connection.execute("SELECT set_config('maintenance_work_mem', %s, false)", [self._build_memory])

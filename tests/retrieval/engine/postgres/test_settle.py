@@ -39,12 +39,13 @@ def waiting(connection: Any, table: str) -> list[int]:
     return [row[0] for row in connection.execute(asked, [table]).fetchall()]
 
 
-def test_the_last_of_several_loads_builds_the_indexes_and_none_waits_for_another(address):
+def test_the_last_of_several_loads_builds_the_indexes_and_none_waits_for_another(address, caplog):
     one, other = opened(address), opened(address, timeout=1)
     slow = other.bulk([[passage(f"a{n}", words="apple")] for n in range(3)])
     assert next(slow) == 1
     assert [*one.bulk([[passage("b", words="pear"), passage("c", words="pear")]])] == [2]
     one.settle()
+    assert "still being loaded by others; the last one builds its indexes" in caplog.text
     assert len(unbuilt(one)) == 4, "the other one is not done, and an index that is built keeps it waiting"
     assert [*slow] == [1, 1]
     other.settle()
@@ -53,6 +54,22 @@ def test_the_last_of_several_loads_builds_the_indexes_and_none_waits_for_another
     assert (dict(found.frequencies), one.count(), len(one.search(axis(0), 9)[0])) == ({"apple": 3, "pear": 2}, 5, 5)
     one.close()
     other.close()
+
+
+def test_a_load_that_has_ended_or_was_left_holds_nothing_any_more(address, connection):
+    engine = opened(address)
+    held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+    for number in range(2):
+        assert [*engine.bulk([[passage(f"a{number}")]])] == [1]
+        assert connection.execute(held).fetchone()[0] == 0
+        left = engine.bulk([[passage(f"b{number}")], []])
+        assert next(left) == 1
+        assert connection.execute(held).fetchone()[0] == 1
+        left.close()
+        assert connection.execute(held).fetchone()[0] == 0
+        engine.settle()
+        assert connection.execute(held).fetchone()[0] == 0
+    engine.close()
 
 
 def test_a_load_that_died_keeps_nobody_from_building(address, connection):
