@@ -197,7 +197,9 @@ class Turns:
                     unfinished = question_of(start) if stored.metadata.get(SOURCES_KEY, "") == self._sources else ""
                 elif stored is not None and _open_turn(stored):
                     settled = await self._settled(thread, config)
-                    answered = await self._stored(thread) if settled is not None and settled == question else None
+                    if settled is not None:
+                        stored = await self._stored(thread)
+                    answered = stored if settled is not None and settled == question else None
                     unfinished = "" if answered else self.resumable(await self.snapshot(thread))
                 elif stored is None or given is None or not _answered(stored, given):
                     answered = None
