@@ -67,6 +67,10 @@ class Engine(Protocol):
     """Of the environment, what its driver reads beside the address: a worker on another machine needs them too."""
 
     @property
+    def timeout(self) -> float:
+        """Seconds that a call has, and all calls of one search together."""
+
+    @property
     def name(self) -> str:
         """What it is called in messages: the kind of engine and the collection, without secrets."""
 

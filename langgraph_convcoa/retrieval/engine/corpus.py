@@ -19,6 +19,7 @@ from langgraph_convcoa.retrieval.documents.split import document_id, rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, check_document, stored_passages
+from langgraph_convcoa.retrieval.engine.deadline import within
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
 from langgraph_convcoa.retrieval.hybrid.bm25 import heaviest, idf, saturation
 from langgraph_convcoa.retrieval.hybrid.turn_words import turn_words
@@ -83,7 +84,11 @@ class EngineCorpus(Corpus):
         return _candidates([], self.engine)
 
     def view(self, asked: Asked) -> View:
-        """The candidates for one question; RetrievalError where the engine fails."""
+        """The candidates for one question; RetrievalError where the engine fails, or takes longer than its time-out in all."""
+        with within(self.engine.timeout):
+            return self._view(asked)
+
+    def _view(self, asked: Asked) -> View:
         if asked.encoder is not None:
             self.engine.open(asked.encoder.dimension, asked.encoder.name)
         count = max(asked.k, self.candidates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -33,6 +34,10 @@ class MemoryEngine(Engine):
         self._encoder: tuple[int, str] | None = None
         self._documents: dict[str, list[StoredPassage]] = {}
         self._lock = threading.Lock()
+
+    @property
+    def timeout(self) -> float:
+        return math.inf
 
     @property
     def name(self) -> str:

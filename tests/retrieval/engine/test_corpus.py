@@ -282,6 +282,21 @@ def test_in_a_turn_an_engine_that_fails_costs_its_items_and_no_more(address, con
     assert answered(address)["chain"][0]["status"] != "failed"
 
 
+def test_all_calls_of_a_search_have_the_time_out_together(address, monkeypatch):
+    retriever = HopfieldRetriever.from_engine(address, timeout=0.8, encoder=_ENCODER)
+    retriever.add_documents(documents())
+    connections = retriever.corpus.engine._connections
+    real = connections.run
+
+    def late(*arguments: Any, **named: Any) -> Any:
+        time.sleep(0.3)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(connections, "run", late)
+    with pytest.raises(RetrievalError, match=r"did not answer within 0\.8 s"):
+        retriever.invoke("Who described the Hopfield network?")
+
+
 class TestEngineRetriever(RetrieversIntegrationTests):
     """LangChain's standard suite."""
 

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.retrieval.engine.deadline import end_of
 
 if TYPE_CHECKING:
     from pymilvus import MilvusClient
@@ -52,7 +53,7 @@ class Connections:
     def asking(self, timeout: float | None = None) -> Ask:
         """What asks the server until the time-out, counted from now, is over."""
         limit = self.timeout if timeout is None else timeout
-        end = time.monotonic() + limit
+        end = end_of(limit)
 
         def ask(method: str, *arguments: Any, **named: Any) -> Any:
             return self._asked(method, arguments, named, limit, end)

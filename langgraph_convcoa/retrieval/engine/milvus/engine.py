@@ -79,6 +79,10 @@ class MilvusEngine(Engine):
         self._counted: dict[str, tuple[float, int]] = {}
 
     @property
+    def timeout(self) -> float:
+        return self._connections.timeout
+
+    @property
     def name(self) -> str:
         return self._name
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.retrieval.engine.deadline import end_of
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Error
@@ -80,7 +81,7 @@ class Connections:
         import psycopg
 
         limit = self.timeout if timeout is None else timeout
-        end = time.monotonic() + limit
+        end = end_of(limit)
         for attempt in range(_ATTEMPTS):
             with self._connection(end, limit) as (connection, kept):
                 try:

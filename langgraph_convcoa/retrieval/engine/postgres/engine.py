@@ -85,6 +85,10 @@ class PostgresEngine(Engine):
         self._loading = f"convcoa load {collection}"
 
     @property
+    def timeout(self) -> float:
+        return self._connections.timeout
+
+    @property
     def name(self) -> str:
         return self._name
 
