@@ -215,9 +215,10 @@ def test_weights_that_are_trained_are_float32() -> None:
 
 
 @pytest.mark.slow
-def test_a_toy_policy_learns_the_plan_that_earns_more(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("letter", "ean")
+def test_a_toy_policy_learns_the_plan_that_earns_more(base: Path, tmp_path: Path, letter: str) -> None:
     # All weights: the drawn embeddings are so short that LoRA, which leaves them, can hardly prefer a token.
-    curve = run(base, tmp_path / "out", Letters("e"), steps=18, group=8, full=True)
+    curve = run(base, tmp_path / "out", Letters(letter), steps=18, group=8, full=True)
     first, last = (sum(row["reward"] for row in part) / 4 for part in (curve[:4], curve[-4:]))
     assert last > 1.5 * first
 
@@ -317,7 +318,8 @@ def test_a_step_without_any_reward_and_a_full_disk_end_the_training(
     # A group with a single reward, and one whose rewards are equal, teach nothing; no reward is no zero.
     curve = run(base, tmp_path / "out", Failing([None, 0.5, 1.0, 1.0]), steps=1)
     assert curve[0]["reward"] == pytest.approx(2.5 / 3)
-    assert (curve[0]["turn/unrewarded"], curve[0]["frac_reward_zero_std"]) == (0.25, 1)
+    # How far a single reward is from others is not known.
+    assert (curve[0]["turn/unrewarded"], curve[0]["frac_reward_zero_std"]) == (0.25, 0.5)
     assert not any(bool(value.any()) for name, value in weights(tmp_path / "out").items() if "lora_B" in name)
 
     from transformers import Trainer
