@@ -25,7 +25,6 @@ from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_
 from langgraph_convcoa.evaluation.reports.kit import MAIN, SECOND, Report, Table, new_figure, percent, save_picture, style
 from langgraph_convcoa.evaluation.runs.conversations import draw
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.training.planner.grpo import CURVE
 from langgraph_convcoa.training.planner.policy import Policy, Written, check_policy, load_policy
 from langgraph_convcoa.training.planner.reward import (
     TurnReward,
@@ -36,6 +35,7 @@ from langgraph_convcoa.training.planner.reward import (
     verdict_of,
 )
 from langgraph_convcoa.training.planner.turn import Environment, playable
+from langgraph_convcoa.training.planner.unfinished import CURVE
 
 MEASURES = {
     "reward": "reward",

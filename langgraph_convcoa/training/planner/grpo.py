@@ -9,7 +9,7 @@ import math
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,19 +18,27 @@ from typing import Any, TypeVar
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
-from langgraph_convcoa.files import replacing, replacing_folder
+from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.training.loop.interruption import interruptions
 from langgraph_convcoa.training.loop.trainer import processes_of_training
 from langgraph_convcoa.training.planner.base_model import load_base, require, writing
 from langgraph_convcoa.training.planner.reward import mean_figures
 from langgraph_convcoa.training.planner.turn import Environment, playable
+from langgraph_convcoa.training.planner.unfinished import (
+    CONFIG,
+    CURVE,
+    PLANS,
+    check_same,
+    clear,
+    cut,
+    holds_others,
+    last_checkpoint,
+    read_rows,
+    step_of,
+)
 
 _log = logging.getLogger(__name__)
-CONFIG, CURVE, PLANS = "planner.json", "training.jsonl", "plans.jsonl"
 FORMAT, VERSION = "langgraph_convcoa planner", 1
-_STATE = "trainer_state.json"
-_WRITTEN = (CONFIG, CURVE, PLANS, "checkpoint-[0-9]*")
-"""What an unfinished training's folder holds."""
 _Item = TypeVar("_Item")
 
 
@@ -116,12 +124,12 @@ class PlannerJob:
         if self.out.is_dir() and any(self.out.iterdir()) and not (self.out / CONFIG).is_file():
             raise ModelError(f"{self.out} holds other files; name an empty folder for the planner, or one with a planner.")
         # Of a folder without a whole checkpoint nothing can be resumed: the next training takes it over.
-        begun = (self.unfinished / CONFIG).is_file() and _last_checkpoint(self.unfinished) is not None
+        begun = (self.unfinished / CONFIG).is_file() and last_checkpoint(self.unfinished) is not None
         if begun and not self.resume:
             raise InputError(
                 f"{self.unfinished} holds an unfinished training: resume it (--resume), or delete it to start again."
             )
-        if not begun and _holds_others(self.unfinished):
+        if not begun and holds_others(self.unfinished):
             raise InputError(f"{self.unfinished} holds other files than a training's: move them, or name another --out.")
         try:
             self.out.parent.mkdir(parents=True, exist_ok=True)
@@ -187,29 +195,14 @@ def _order(items: Sequence[_Item], wanted: int, seed: int) -> list[_Item]:
 def _prepare(job: PlannerJob, told: dict[str, Any]) -> None:
     """The folder of the unfinished training: as it was at its last checkpoint where it is resumed, else new."""
     with writing(job.unfinished):
-        if job.resume and (last := _last_checkpoint(job.unfinished)) is not None:
-            _check_same(job.unfinished / CONFIG, told)
+        if job.resume and (last := last_checkpoint(job.unfinished)) is not None:
+            check_same(job.unfinished / CONFIG, told)
             for name in (CURVE, PLANS):
-                _cut(job.unfinished / name, _step(last))
+                cut(job.unfinished / name, step_of(last))
             return
-        _clear(job.unfinished)
+        clear(job.unfinished)
         job.unfinished.mkdir(exist_ok=True)
         (job.unfinished / CONFIG).write_text(json.dumps(told), encoding="utf-8")
-
-
-def _holds_others(folder: Path) -> bool:
-    """Whether a folder holds files that no training wrote: all are, where none tells of a training."""
-    told = (folder / CONFIG).is_file()
-    ours = {place for pattern in _WRITTEN for place in folder.glob(pattern)} if told else set()
-    return folder.is_dir() and any(place not in ours for place in folder.iterdir())
-
-
-def _clear(folder: Path) -> None:
-    """Remove what a training wrote, and the folder where that is all."""
-    for place in [place for pattern in _WRITTEN for place in folder.glob(pattern)]:
-        shutil.rmtree(place) if place.is_dir() else place.unlink()
-    with suppress(OSError):
-        folder.rmdir()
 
 
 async def _rows(environment: Environment, turns: Sequence[Query]) -> list[dict[str, Any]]:
@@ -249,9 +242,9 @@ class _Run:
             )
             # It prints every row, which the watcher tells in a line.
             trainer.remove_callback(PrinterCallback)
-            last = _last_checkpoint(self.job.unfinished) if self.job.resume else None
+            last = last_checkpoint(self.job.unfinished) if self.job.resume else None
             if last is not None:
-                self.curve = _read(self.job.unfinished / CURVE)
+                self.curve = read_rows(self.job.unfinished / CURVE)
             try:
                 trainer.train(resume_from_checkpoint=None if last is None else str(last))
             except OSError:
@@ -301,7 +294,7 @@ class _Run:
             (partial / CURVE).write_text("".join(json.dumps(row) + "\n" for row in self.curve), encoding="utf-8")
             shutil.copy(self.job.unfinished / PLANS, partial / PLANS)
         with suppress(OSError):
-            _clear(self.job.unfinished)
+            clear(self.job.unfinished)
 
 
 def _watcher(run: _Run, interrupted: Callable[[], bool]) -> Any:
@@ -439,63 +432,3 @@ def _told(
     data = {"turns": len(turns), "data": asked[:16], "histories": earlier[:16], **environment.told()}
     found: dict[str, Any] = json.loads(json.dumps({**told, **data, "command": job.command}, default=str))
     return found
-
-
-def _check_same(path: Path, given: dict[str, Any]) -> None:
-    """Raise InputError where a training is resumed with other settings than it was started with."""
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} is missing or damaged ({error}): delete {path.parent} to start again.") from error
-    free = {"command", "checkpoint_every"}
-    # What an earlier version did not tell cannot be compared.
-    was, now = (_flat({name: told.get(name) for name in known}) for told in (known, given))
-    for name in sorted((was.keys() | now.keys()) - free):
-        if was.get(name) != now.get(name):
-            raise InputError(
-                f"The training in {path.parent} was started with {name} = {was.get(name)!r}, not {now.get(name)!r}: give the "
-                "same, or delete it to start again."
-            )
-
-
-def _flat(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value
-        for part, held in told.items()
-        for name, value in (held.items() if isinstance(held, dict) else [(part, held)])
-    }
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.rpartition("-")[2])
-
-
-def _last_checkpoint(folder: Path) -> Path | None:
-    """The last whole checkpoint: its state is written last."""
-    found = {}
-    for place in folder.glob("checkpoint-*"):
-        try:
-            json.loads((place / _STATE).read_text(encoding="utf-8"))
-            found[_step(place)] = place
-        except (OSError, ValueError):
-            continue
-    return found[max(found)] if found else None
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of steps, but for one that a killed run was writing."""
-    lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line] if path.exists() else []
-    rows = []
-    for line in lines:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
-
-
-def _cut(path: Path, upto: int) -> None:
-    """Remove the rows of the steps after a checkpoint, which are trained again."""
-    rows = [row for row in _read(path) if row["step"] <= upto]
-    with replacing(path) as partial:
-        partial.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")

@@ -20,6 +20,7 @@ from langgraph_convcoa.training.planner import grpo
 from langgraph_convcoa.training.planner.grpo import PlannerJob, PlannerTraining, train_planner
 from langgraph_convcoa.training.planner.reward import TurnReward
 from langgraph_convcoa.training.planner.turn import Environment
+from langgraph_convcoa.training.planner.unfinished import read_rows
 from tests.training.planner.tiny import PLANS, TEXTS, TURNS, Library, tiny_policy
 
 pytest.importorskip("trl")
@@ -75,32 +76,6 @@ def test_what_cannot_be_trained_with_is_told(tmp_path: Path) -> None:
         PlannerTraining(learning_rate=float("nan"))
 
 
-def test_a_training_is_resumed_with_the_same_settings_only(tmp_path: Path) -> None:
-    path = tmp_path / "planner.json"
-    told = {"training": {"steps": 2, "checkpoint_every": 1}, "reward": {"final": 1.0}, "data": "ab", "command": "one"}
-    path.write_text(json.dumps(told))
-    grpo._check_same(path, {**told, "command": "another", "training": {"steps": 2, "checkpoint_every": 5}})
-    with pytest.raises(InputError, match="steps = 2, not 3"):
-        grpo._check_same(path, {**told, "training": {"steps": 3}})
-    with pytest.raises(InputError, match=r"final = 1\.0, not 2\.0"):
-        grpo._check_same(path, {**told, "reward": {"final": 2.0}})
-
-
-def test_of_checkpoints_the_last_whole_one_counts_and_the_curve_ends_there(tmp_path: Path) -> None:
-    for step, state in ((2, "{}"), (10, "{}"), (12, '{"half')):
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        (folder / "trainer_state.json").write_text(state)
-    last = grpo._last_checkpoint(tmp_path)
-    assert last is not None
-    assert last.name == "checkpoint-10"
-    curve = tmp_path / "training.jsonl"
-    curve.write_text('{"step": 9, "reward": 1}\n{"step": 10, "reward": 2}\n{"step": 11, "reward": 3}\n{"st')
-    assert [row["reward"] for row in grpo._read(curve)] == [1, 2, 3]
-    grpo._cut(curve, 10)
-    assert curve.read_text() == '{"step": 9, "reward": 1}\n{"step": 10, "reward": 2}\n'
-
-
 def begun(place: Path, **more: Any) -> Path:
     """The folder of a training that was stopped in its third step, with a checkpoint of the second."""
     job = PlannerJob(place / "out")
@@ -115,7 +90,7 @@ def begun(place: Path, **more: Any) -> Path:
 
 
 def steps_in(folder: Path) -> list[list[int]]:
-    return [[row["step"] for row in grpo._read(folder / name)] for name in ("training.jsonl", "plans.jsonl")]
+    return [[row["step"] for row in read_rows(folder / name)] for name in ("training.jsonl", "plans.jsonl")]
 
 
 @pytest.fixture
