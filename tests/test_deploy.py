@@ -7,8 +7,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 import yaml
+
+from langgraph_convcoa.retrieval.engine.choose import open_engine
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -24,7 +27,12 @@ def test_the_workers_command_is_one_that_convcoa_takes() -> None:
     group: Any = context.command
     name, serve, rest = group.resolve_command(context, words)
     given = serve.make_context(name, list(rest), parent=context).params
-    assert (name, given["host"], str(given["index"])) == ("serve", "0.0.0.0", "/data/papers.index")
+    assert (name, given["host"], given["index"]) == ("serve", "0.0.0.0", None)
+    # Passages and conversations are in the one database.
+    pytest.importorskip("psycopg")
+    environment = COMPOSE["services"]["worker"]["environment"]
+    assert "'documents' in PostgreSQL at database" in open_engine(environment["CONVCOA_INDEX"]).name
+    assert environment["CONVCOA_INDEX"].partition("?")[0] == environment["CONVCOA_STORE"]
     assert f"server worker:{given['port']} " in (DEPLOY / "nginx.conf").read_text()
     # A server on every address needs a token.
     assert "CONVCOA_TOKEN" in COMPOSE["services"]["worker"]["environment"]
