@@ -300,7 +300,7 @@ async def _turn(environment: Environment, turn: Query, reply: Written) -> dict[s
     output = await environment.play(reply.text, turn.question, turn.history)
     # Also of a malformed plan: what the turn that it led to came to.
     settings = environment.reward_settings
-    matched = await answer_matches(output["answer"], turn.question, turn.references, settings, output["chain"])
+    matched = await answer_matches(output["answer"], turn.question, turn.references, settings, output)
     if fault:
         reward: TurnReward = malformed_reward(fault, settings)
     else:

@@ -17,7 +17,8 @@ What the paper leaves open is decided so:
   that of any plan that can be played: the tolerant reader of replies takes broken JSON for an empty chain, which trained
   models find out.
 - **A plain refusal** matches nothing, whatever the nearest passage that it quotes; nor does a sentence that claims nothing, as
-  "The documents do not say whether it was 1981 or 1982": a plan could list there what it does not know.
+  "The documents do not say whether it was 1981 or 1982", unless it stands in the evidence: a plan could list there what it
+  does not know.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.chain import SOLVED, ChainItem
 from langgraph_convcoa.errors import InputError, one_of
 from langgraph_convcoa.reasoning.extractive.coverage import NOTHING
 from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA, without_thought
 from langgraph_convcoa.state import ConvCoAOutput
+from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.matching import match_answer
 from langgraph_convcoa.verification.statements import statements
 
@@ -207,7 +209,7 @@ async def turn_reward(
         InputError: No reference is known, or a judge or a further reward gives no finite number.
     """
     settings = settings or RewardSettings()
-    matched = await answer_matches(output["answer"], question, references, settings, output["chain"])
+    matched = await answer_matches(output["answer"], question, references, settings, output)
     own = 0.0
     if settings.own is not None:
         own = await _number(settings.own(plan, output, references), "the further reward")
@@ -215,11 +217,11 @@ async def turn_reward(
 
 
 async def answer_matches(
-    answer: str, question: str, references: Sequence[str], settings: RewardSettings, chain: Sequence[ChainItem] = ()
+    answer: str, question: str, references: Sequence[str], settings: RewardSettings, output: ConvCoAOutput | None = None
 ) -> float:
     """How well an answer matches by what the settings say, in [0, 1]; a judge sees it as it is.
 
-    Of the chain's sub-questions what the answer quotes is left out: "I found nothing about "Was it 1981 or 1982?"".
+    Of the answer of a turn, whose output is given, that counts which it claims, and what stands in its evidence.
 
     Raises:
         InputError: No reference is known, or a judge gives no finite number.
@@ -228,34 +230,41 @@ async def answer_matches(
         raise InputError(f"No answer to {question[:80]!r} is known, so that R_final means nothing: leave the question out.")
     if callable(settings.match):
         return await _number(settings.match(question, answer, references), "the judge")
-    return match_of(_without_questions(answer, chain), references, settings.match, settings.least_f1)
+    told = answer if output is None or answer.startswith(NOTHING) else _told(answer, output)
+    return match_of(told, references, settings.match, settings.least_f1)
 
 
-def _without_questions(answer: str, chain: Sequence[ChainItem]) -> str:
-    """An answer without the sub-questions that it quotes, whole or cut short."""
+def _told(answer: str, output: ConvCoAOutput) -> str:
+    """An answer without the sub-questions that it quotes, whole or cut short, and without sentences that nothing bears out.
+
+    A sentence that claims nothing is not verified, so that a plan could list there what it does not know; but names and titles
+    look so too ("The Who", "Who's Afraid of Virginia Woolf?").
+    """
     answer = " ".join(answer.split())
-    for item in chain:
+    known = [citation["quote"] for citation in output["citations"]]
+    for item in output["chain"]:
+        if item["status"] in SOLVED:
+            known.append(item["answer"])
         words = item["sub_question"].split()
         quoted = [" ".join(words), *(" ".join(words[:n]) + "…" for n in range(len(words) - 1, 0, -1))]
         for mark in ('"', "“"):
             answer = next((answer.replace(mark + one, mark) for one in quoted if mark + one in answer), answer)
-    return answer
+    borne = [" ".join(without_marks(text).casefold().split()) for text in known]
+    plain = [(statement.claim, without_marks(statement.text).strip()) for statement in statements(answer)]
+    return " ".join(claim or text for claim, text in plain if claim or any(text.casefold() in one for one in borne))
 
 
 def match_of(answer: str, references: Sequence[str], match: Match = "cover_em", least_f1: float = 0.5) -> float:
-    """1 where what an answer claims matches a reference, else 0; a plain refusal matches nothing.
+    """1 where an answer matches a reference, else 0; a plain refusal matches nothing.
 
     Example:
         >>> answer = "Ada Lovelace wrote it [1]."
         >>> match_of(answer, ["Ada Lovelace"]), match_of(answer, ["Ada Lovelace"], "em")
         (1.0, 0.0)
-        >>> match_of("It ran [1]. The documents do not say whether Ada Lovelace or Babbage wrote it.", ["Ada Lovelace"])
-        0.0
     """
     if answer.startswith(NOTHING):
         return 0.0
-    claimed = " ".join(statement.claim for statement in statements(answer) if statement.claim)
-    found = match_answer(claimed, references).get(match, 0.0)
+    found = match_answer(answer, references).get(match, 0.0)
     return float(found >= least_f1) if match == "f1" else found
 
 

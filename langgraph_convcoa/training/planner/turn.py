@@ -30,6 +30,7 @@ from langgraph_convcoa.reasoning.models import described
 from langgraph_convcoa.reasoning.wrapped import chat_models
 from langgraph_convcoa.retrieval.editing import EditableRetriever
 from langgraph_convcoa.retrieval.encoders.base import without_arithmetic
+from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
 from langgraph_convcoa.state import ConvCoAOutput
 from langgraph_convcoa.text.matching import match_answer
 from langgraph_convcoa.training.planner.reward import (
@@ -267,11 +268,15 @@ def _most_retrievals(actions: Sequence[Action], settings: ConvCoAContext) -> int
 
 
 def _searched(action: Action) -> str:
-    """What an action searches, by its kind and, where it has them, the ids of its documents."""
+    """What an action searches, by its kind and, where it has them, the ids of its documents or the size of its engine."""
     found = []
     for retriever in retrievers(getattr(action, "retriever", None)):
         told = type(retriever).__name__
-        if isinstance(retriever, EditableRetriever):
+        if isinstance(retriever, EditableRetriever) and isinstance(retriever.corpus, EngineCorpus):
+            # It lists no documents.
+            engine = retriever.corpus.engine
+            told += f" of {engine.count()} passages of {getattr(engine, 'tenant', 'all')} in {engine.name}"
+        elif isinstance(retriever, EditableRetriever):
             ids = sorted(listed.id for listed in retriever.corpus.snapshot().listed())
             digest = hashlib.sha256("\n".join(ids).encode("utf-8", "surrogatepass")).hexdigest()[:16]
             told += f" of {len(ids)} documents ({digest}) by {without_arithmetic(retriever.encoder.name)}"

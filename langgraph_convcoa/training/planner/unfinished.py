@@ -14,7 +14,8 @@ from langgraph_convcoa.files import replacing
 
 CONFIG, CURVE, PLANS = "planner.json", "training.jsonl", "plans.jsonl"
 _STATE = "trainer_state.json"
-_WRITTEN = (CONFIG, CURVE, PLANS, "checkpoint-[0-9]*")
+# What tells that the rest is a training's is removed last.
+_WRITTEN = (CURVE, PLANS, "checkpoint-[0-9]*", ".*.partial", CONFIG)
 
 
 def holds_others(folder: Path) -> bool:

@@ -41,8 +41,10 @@ def plan_of(*guesses: str, answer: str = "", **changes: Any) -> str:
 
 
 def output_of(*items: tuple[str, str], retrievals: int = 1, answer: str = "In 1982 [1].") -> Any:
-    chain = [{"sub_question": "Question?", "guess_answer": guess, "status": status} for guess, status in items]
-    return {"answer": answer, "chain": chain, "usage": {"retrievals": retrievals}}
+    chain = [
+        {"sub_question": "Question?", "guess_answer": guess, "status": status, "answer": guess} for guess, status in items
+    ]
+    return {"answer": answer, "chain": chain, "citations": [], "usage": {"retrievals": retrievals}}
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,11 @@ from pydantic import Field
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.training.planner.reward import RewardSettings
+from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.training.planner.reward import RewardSettings, answer_matches
 from langgraph_convcoa.training.planner.turn import Environment, playable
+from tests.fake_encoder import WordEncoder
 
 QUESTION, ANSWER = "When did Hopfield describe the network?", "1982"
 TURN = Query("1", QUESTION, answer=ANSWER)
@@ -72,6 +75,24 @@ _LISTED = "1980, 1981, 1982 or 1983"
 async def test_an_answer_listed_among_others_and_not_found_earns_nothing(plan: str) -> None:
     found = await Environment(Fixed(text="The network stores patterns. A physicist described it.")).reward(plan, TURN)
     assert (found.fault, found.final) == ("", 0)
+
+
+@pytest.mark.parametrize("title", ["The Who", "Who's Afraid of Virginia Woolf?", "Thank You"])
+async def test_an_answer_that_looks_like_no_claim_counts_where_the_evidence_holds_it(title: str) -> None:
+    settings = RewardSettings()
+    item = {"sub_question": "What?", "guess_answer": "", "status": "filled", "answer": title}
+    output: Any = {"answer": f"{title} [1]", "chain": [item], "citations": [], "usage": {"retrievals": 1}}
+    assert await answer_matches(output["answer"], "What?", [title], settings, output) == 1
+    quoted = {**output, "chain": [], "citations": [{"quote": f"It is called {title} here."}]}
+    assert await answer_matches(output["answer"], "What?", [title], settings, quoted) == 1
+    nothing = {**output, "chain": [{**item, "status": "unsupported"}]}
+    assert await answer_matches(f"# Ada, {title} or Bob", "What?", [title], settings, nothing) == 0
+
+
+def test_of_an_engine_its_name_and_size_are_told() -> None:
+    retriever = HopfieldRetriever.from_engine(MemoryEngine("of mine"), encoder=WordEncoder())
+    retriever.add_documents([Document("John Hopfield.", id="a")])
+    assert "of 1 passages of all in of mine" in str(Environment(retriever).told())
 
 
 @pytest.mark.parametrize("history", [(), HISTORY])

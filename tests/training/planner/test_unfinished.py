@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from langgraph_convcoa.errors import InputError, ModelError
-from langgraph_convcoa.training.planner.unfinished import check_same, cut, last_checkpoint, read_rows
+from langgraph_convcoa.training.planner.unfinished import check_same, clear, cut, holds_others, last_checkpoint, read_rows
 
 
 def test_a_training_is_resumed_with_the_same_settings_only(tmp_path: Path) -> None:
@@ -38,3 +38,15 @@ def test_of_checkpoints_the_last_whole_one_counts_and_the_curve_ends_there(tmp_p
     assert [row["reward"] for row in read_rows(curve)] == [1, 2, 3]
     cut(curve, 10)
     assert curve.read_text() == '{"step": 9, "reward": 1}\n{"step": 10, "reward": 2}\n'
+
+
+def test_what_a_killed_clearing_leaves_is_still_a_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("planner.json", "training.jsonl", ".training.jsonl.12.partial"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "checkpoint-2").mkdir()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="busy"):
+        patch.setattr("shutil.rmtree", lambda place: (_ for _ in ()).throw(OSError("busy")))
+        clear(tmp_path)
+    assert not holds_others(tmp_path)
+    clear(tmp_path)
+    assert not tmp_path.exists()
