@@ -103,6 +103,11 @@ def place_of(source: str, collection: str | None = None, tenant: str | None = No
     """
     if not is_engine(source):
         return source
+    from langgraph_convcoa.retrieval.engine.choose import is_unclear
+
+    if is_unclear(source):
+        # It is refused when it is opened; what looks like its host may be of the password.
+        return f"{source.partition('://')[0]}://..."
     parts = urlsplit(source)
     options = dict(parse_qsl(parts.query))
     where = {name: options[name] for name in _SERVER if name in options}

@@ -95,6 +95,17 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
     return _LOOSE.sub(lambda found: found[1] + (HIDDEN if _looks_secret(found[2]) else found[2]), text)
 
 
+def is_ambiguous(address: str) -> bool:
+    """Whether an address has more @ than a host needs: drivers split it elsewhere, and show a part of a password as the host.
+
+    Example:
+        >>> [is_ambiguous(f"postgresql://me:{password}@db/docs") for password in ("a%40b", "a@b", "a/b")]
+        [False, True, True]
+    """
+    server, _, path = address.partition("://")[2].partition("?")[0].partition("/")
+    return server.count("@") > 1 or "@" in path
+
+
 def secrets_of(thing: object) -> set[str]:
     """The secrets that an object was given: attributes of it and its parts that are named as one or typed `SecretStr`.
 

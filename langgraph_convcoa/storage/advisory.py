@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
+
+from langgraph_convcoa.retrieval.engine.postgres.driver import cut
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -160,7 +160,7 @@ class AdvisoryLocks:
     async def _fetched(self, connection: AsyncConnection[TupleRow], query: str, given: object = None) -> list[TupleRow]:
         async with self._asking:
             # Not by cancelling, for which the driver asks the server and waits for its word.
-            lost = asyncio.get_running_loop().call_later(_LOST_SECONDS, _cut, connection)
+            lost = asyncio.get_running_loop().call_later(_LOST_SECONDS, cut, connection)
             try:
                 cursor = await connection.execute(query.encode(), None if given is None else (given,))
                 return await cursor.fetchall()
@@ -201,11 +201,3 @@ class AdvisoryLocks:
                     # Of one that was replaced, the locks are dropped already.
                     if connection is self._connection:
                         self._drop()
-
-
-def _cut(connection: AsyncConnection[TupleRow]) -> None:
-    """End a connection that says nothing: whoever waits for it is told that it has ended."""
-    import psycopg
-
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as copy:
-        copy.shutdown(socket.SHUT_RDWR)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import StoreError
 from langgraph_convcoa.errors.redaction import redact
+from langgraph_convcoa.retrieval.engine.postgres.driver import secrets_of, settings_of
 from langgraph_convcoa.storage.advisory import CONNECT_SECONDS, AdvisoryLocks
 from langgraph_convcoa.storage.base import ConversationStore
 
@@ -49,8 +50,8 @@ class PostgresStore(ConversationStore):
             raise StoreError('a PostgreSQL store needs the extra postgres: pip install "langgraph-convcoa[postgres]"')
         import psycopg
 
-        if (malformed := self._malformed()) is not None:
-            raise malformed
+        if settings_of(self._address) is None:
+            raise self._malformed()
         with self.errors():
             psycopg.connect(self._address, connect_timeout=CONNECT_SECONDS).close()
 
@@ -129,35 +130,18 @@ class PostgresStore(ConversationStore):
 
         if not isinstance(error, psycopg.Error):
             return None
-        if (malformed := self._malformed()) is not None:
-            return malformed
+        if (given := settings_of(self._address)) is None:
+            return self._malformed()
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        reason = self._without_secrets(" ".join(lines[-1].split()))[:200]
+        reason = redact(" ".join(lines[-1].split()), secrets_of(given))[:200]
         return StoreError(f"the store {self.label} cannot be used ({reason}): check the server, and the address: {_FORM}")
 
-    def _malformed(self) -> StoreError | None:
-        """What is to be said instead of the driver's messages, which repeat a malformed address, and with it a password."""
-        import psycopg
-        from psycopg.conninfo import conninfo_to_dict
-
-        malformed = StoreError(
+    def _malformed(self) -> StoreError:
+        """What is said instead of the driver's messages, which repeat a malformed address, and with it a password."""
+        return StoreError(
             f"the address of the store {self.label} is malformed: write it {_FORM}; an @ or / within a name or password is "
             "written %40 or %2F"
         )
-        try:
-            ports = str(conninfo_to_dict(self._address).get("port") or "")
-        except psycopg.Error:
-            return malformed
-        # An @ that is left: the driver splits the address elsewhere, and takes a part of the password for the host.
-        server, _, database = self._address.partition("://")[2].partition("?")[0].partition("/")
-        wrong = server.count("@") > 1 or "@" in database or ports.replace(",", "").strip("0123456789")
-        return malformed if wrong else None
-
-    def _without_secrets(self, text: str) -> str:
-        from psycopg.conninfo import conninfo_to_dict
-
-        given = conninfo_to_dict(self._address).items()
-        return redact(text, [str(value) for key, value in given if "password" in key and value])
 
 
 def _turn_of(thread: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -68,7 +69,8 @@ class Engine(Protocol):
 
     @property
     def timeout(self) -> float:
-        """Seconds that a call has, and all calls of one search together."""
+        """Seconds that a call has, and all calls of one search together; without an end where an engine does not say."""
+        return math.inf
 
     @property
     def name(self) -> str:
@@ -106,10 +108,11 @@ class Engine(Protocol):
         RetrievalError where a passage's id is that of a passage of another document.
         """
 
-    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Generator[int]:
+    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
         """`put` of batch after batch by the engine's fastest path, as they are asked for: the size of each that is committed.
 
-        After a kill the batches before count. `settle` is to be called afterwards; searches meanwhile may be slow.
+        That of an empty batch is 0. After a kill the batches before count. `settle` is to be called afterwards; searches
+        meanwhile may be slow.
         """
 
     def settle(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors.redaction import is_ambiguous
 from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.milvus import connections as milvus
 
@@ -24,6 +25,11 @@ def is_engine(address: object) -> bool:
         (True, False)
     """
     return isinstance(address, str) and address.partition("://")[0].lower() in SCHEMES and "://" in address
+
+
+def is_unclear(address: str) -> bool:
+    """Whether an engine's address may be split within its password, a part of which would be shown as the host."""
+    return "#" in address or (is_ambiguous(address) and not address.lower().startswith("milvus+file:"))
 
 
 def open_engine(address: str, *, collection: str | None = None, tenant: str | None = None, timeout: float = 10.0) -> Engine:
@@ -58,9 +64,8 @@ def open_engine(address: str, *, collection: str | None = None, tenant: str | No
     named = ours.get("collection", "") if collection is None else collection
     if not named:
         raise InputError(f"The address of the engine names no collection; write it {_FORM}.")
-    if parts.netloc.count("@") > 1 or ("@" in parts.path and parts.scheme != "milvus+file"):
-        # Drivers split it elsewhere, and would show a part of the password as the host.
-        raise InputError("An @ or / within the name or the password of an address is written %40 or %2F.")
+    if is_unclear(address):
+        raise InputError("An @, / or # within the name or the password of an address is written %40, %2F or %23.")
     # As it was written: drivers read neither + for a space nor an address without its two slashes.
     rest = "&".join(piece for piece in parts.query.split("&") if piece.partition("=")[0] not in ours)
     plain = address.partition("?")[0] + (f"?{rest}" if rest else "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence, Sized
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator, Sequence, Sized
+from contextlib import closing, contextmanager, nullcontext, suppress
 from enum import Enum
 from queue import Empty, Full, Queue, SimpleQueue
 from threading import Thread
@@ -143,7 +143,8 @@ def loading_elsewhere(engine: Engine) -> Iterator[None]:
         1
     """
     # A bulk of one batch of nothing, which ends when the block does.
-    with closing(engine.bulk([[]])) as steps:
+    steps = engine.bulk([[]])
+    with closing(steps) if isinstance(steps, Generator) else nullcontext():
         next(steps)
         yield
     _settle(engine)
@@ -198,8 +199,12 @@ class _Writer:
         self._written: SimpleQueue[Prepared] = SimpleQueue()
         self._error: BaseException | None = None
         self._thread = Thread(target=self._write, name="convcoa-load", daemon=True)
+        self._steps = engine.bulk(self._batches()) if bulk else map(engine.put, self._batches())
 
     def __enter__(self) -> _Writer:
+        if self._bulk:
+            # In this thread, so that Ctrl-C ends its wait for another load's indexes.
+            next(self._steps)
         self._thread.start()
         return self
 
@@ -237,8 +242,7 @@ class _Writer:
 
     def _write(self) -> None:
         try:
-            batches = self._batches()
-            for _ in self._engine.bulk(batches) if self._bulk else map(self._engine.put, batches):
+            for _ in self._steps:
                 self._written.put(self._taken.popleft())
         except _CutShortError:
             pass
@@ -246,6 +250,10 @@ class _Writer:
             self._error = error
 
     def _batches(self) -> Iterator[list[StoredPassage]]:
+        if self._bulk:
+            yield []
+            if self._thread.ident is None:
+                raise RetrievalError(f"{self._engine.name} gave no size of an empty batch, as `bulk` must.")
         while not isinstance(batch := self._ready.get(), _End):
             self._taken.append(batch)
             yield batch.passages

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -34,10 +33,6 @@ class MemoryEngine(Engine):
         self._encoder: tuple[int, str] | None = None
         self._documents: dict[str, list[StoredPassage]] = {}
         self._lock = threading.Lock()
-
-    @property
-    def timeout(self) -> float:
-        return math.inf
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from langgraph_convcoa.cli.documents import place_of
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.postgres import engine as postgres
@@ -29,11 +30,12 @@ def test_the_driver_gets_the_rest_of_an_address_as_it_was_written(address, drive
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "milvus"])
-@pytest.mark.parametrize("password", ["p@ssw0rd", "12/ssw0rd", "12345/p@ssw0rd"])
-def test_of_a_password_that_holds_an_at_sign_nothing_is_shown(scheme, password):
-    with pytest.raises(InputError, match="is written %40") as told:
-        open_engine(f"{scheme}://ann:{password}@db.invalid/db?collection=m")
+@pytest.mark.parametrize("password", ["p@ssw0rd", "12/ssw0rd", "12345/p@ssw0rd", "12#ssw0rd", "12#p@ssw0rd"])
+def test_of_a_password_that_is_not_spelled_as_it_must_be_nothing_is_shown(scheme, password):
+    with pytest.raises(InputError, match="is written %40, %2F or %23") as told:
+        open_engine(f"{scheme}://ann:{password}@db.invalid/db", collection="m")
     assert "ssw0rd" not in str(told.value)
+    assert place_of(f"{scheme}://ann:{password}@db.invalid/db", "m") == f"{scheme}://..."
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "milvus"])

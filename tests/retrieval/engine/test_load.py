@@ -11,8 +11,9 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder
-from langgraph_convcoa.retrieval.engine.load import Loaded, load_into
+from langgraph_convcoa.retrieval.engine.load import Loaded, load_into, loading_elsewhere
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.bounds import joined, wait_until
 from tests.fake_encoder import DIMENSION, WordEncoder
 
@@ -69,6 +70,9 @@ class Failing(MemoryEngine):
     batch, after = -1, False
 
     def put(self, passages):
+        if not passages:
+            # A load begins with none.
+            return
         self.batch -= 1
         if self.batch != 0 or self.after:
             super().put(passages)
@@ -111,8 +115,9 @@ def test_no_more_is_read_than_the_engine_can_take():
             self.waiting, self.go = threading.Event(), threading.Event()
 
         def put(self, passages):
-            self.waiting.set()
-            assert self.go.wait(60)
+            if passages:
+                self.waiting.set()
+                assert self.go.wait(60)
             super().put(passages)
 
     engine, read, encoder = Stuck(), [], RecentEncoder(WordEncoder(), 5_000)
@@ -195,3 +200,33 @@ def test_another_encoder_or_dimension_is_refused_before_anything_is_read():
 
     with pytest.raises(RetrievalError, match="another"):
         load_into(engine, unread(), WordEncoder())
+
+
+class Own(MemoryEngine):
+    """As one of a user's may be: without a time-out, and its `bulk` no generator."""
+
+    def bulk(self, batches):
+        return map(self._stored, batches)
+
+    def _stored(self, batch):
+        self.put(batch)
+        return len(batch)
+
+
+def test_an_engine_of_ones_own_needs_no_time_out_and_no_generator():
+    engine, settled = Own(), []
+    engine.settle = lambda: settled.append(engine.count())
+    load_into(engine, some(70), WordEncoder())
+    with loading_elsewhere(engine):
+        load_into(engine, some(10, 70), WordEncoder(), settle=False)
+    assert settled == [72, 82]  # Two documents have two passages each.
+    assert len(HopfieldRetriever.from_engine(engine, encoder=WordEncoder(), k=3).invoke("document 7")) == 3
+
+
+def test_a_bulk_that_passes_over_an_empty_batch_is_an_error_and_no_wait_without_end():
+    class Skips(MemoryEngine):
+        def bulk(self, batches):
+            return super().bulk(batch for batch in batches if batch)
+
+    with pytest.raises(RetrievalError, match="gave no size of an empty batch"):
+        load_into(Skips(), some(1), WordEncoder())

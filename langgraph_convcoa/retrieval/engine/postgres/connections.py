@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.retrieval.engine.deadline import end_of
+from langgraph_convcoa.retrieval.engine.postgres.driver import cut, secrets_of, settings_of
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Error
@@ -29,10 +29,12 @@ _MOST = 8
 _ATTEMPTS = 5
 _AGAIN = ("40001", "40P01")  # serialization failure, deadlock
 _GRACE = 0.5
-# A machine that vanishes says nothing: the server is to ask, and frees the locks within a minute.
+# A machine that vanishes says nothing: the server is to ask, and frees the locks within a minute. A connection that only holds
+# a lock is idle for long; servers before PostgreSQL 14 have no limit for that.
 _PATIENT = (
     "SET statement_timeout = 0; SET lock_timeout = 0; "
-    "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
+    "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; "
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'"
 )
 
 
@@ -42,21 +44,11 @@ class Connections:
     def __init__(self, address: str, *, timeout: float, label: str) -> None:
         if find_spec("psycopg") is None:
             raise RetrievalError('PostgreSQL needs the extra pgvector: pip install "langgraph-convcoa[pgvector]"')
-        import psycopg
-        from psycopg.conninfo import conninfo_to_dict
-
-        # What the driver says of a malformed address repeats it, and with it a password.
-        malformed = InputError(f"The address of the PostgreSQL server cannot be read; write it {_FORM}.")
-        try:
-            given = conninfo_to_dict(address)
-            ports = str(given.get("port") or "")
-        except psycopg.Error:
-            raise malformed from None
-        if ports.replace(",", "").strip("0123456789"):
-            raise malformed
+        if (given := settings_of(address)) is None:
+            raise InputError(f"The address of the PostgreSQL server cannot be read; write it {_FORM}.")
         self.timeout, self.label = timeout, label
         self._address = address
-        self._secrets = [str(value) for name, value in given.items() if "password" in name and value]
+        self._secrets = secrets_of(given)
         self._kept: list[Connection[tuple[Any, ...]]] = []
         self._guard = threading.Lock()
         self._clear()
@@ -195,14 +187,7 @@ class Connections:
     @contextmanager
     def _watched(self, connection: Connection[tuple[Any, ...]], end: float) -> Iterator[None]:
         """Cut the connection where the server does not answer long after its own time-out: it may be stopped."""
-
-        def cut() -> None:
-            # The driver waits on the socket; it notices that there is nothing to come any more.
-            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as copy:
-                copy.shutdown(socket.SHUT_RDWR)
-
-        number = connection.fileno()
-        timer = threading.Timer(max(0.0, end - time.monotonic()) + _GRACE, cut)
+        timer = threading.Timer(max(0.0, end - time.monotonic()) + _GRACE, cut, [connection])
         timer.daemon = True
         timer.start()
         try:

@@ -25,8 +25,17 @@ def test_after_a_restart_of_the_server_no_kept_connection_costs_a_question(pgvec
         connection.execute("SELECT pg_terminate_backend(%s, 5000)", [process])
     assert connections.run(lambda cursor: cursor.execute("SELECT 1").fetchall()) == [(1,)]
     assert len(connections._kept) == 1
-    with connections.session() as session:
-        assert session.execute("SHOW statement_timeout").fetchall() == [("0",)]
+    connections.close()
+
+
+def test_what_takes_long_has_no_limit_of_the_server(pgvector):
+    limits = ("statement_timeout", "lock_timeout", "idle_session_timeout")
+    given = "%20".join(f"-c%20{limit}%3D60000" for limit in limits)
+    connections = Connections(f"{pgvector}?options={given}", timeout=30, label="It")
+    for limit in limits:
+        assert connections.run(lambda cursor, limit=limit: cursor.execute(f"SHOW {limit}").fetchone()) != ("0",)
+        with connections.session() as session:
+            assert session.execute(f"SHOW {limit}").fetchall() == [("0",)]
     connections.close()
 
 

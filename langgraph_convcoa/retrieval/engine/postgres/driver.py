@@ -1,0 +1,39 @@
+"""What the driver of PostgreSQL is kept from: showing a password, and waiting for a server that says nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from langgraph_convcoa.errors.redaction import is_ambiguous
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
+
+
+def settings_of(address: str) -> dict[str, Any] | None:
+    """The settings in an address; None where it is malformed, of which the driver's message would show a password."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        given = conninfo_to_dict(address)
+    except psycopg.Error:
+        return None
+    ports = str(given.get("port") or "")
+    return None if is_ambiguous(address) or ports.replace(",", "").strip("0123456789") else given
+
+
+def secrets_of(settings: dict[str, Any]) -> list[str]:
+    """The passwords among the settings."""
+    return [str(value) for name, value in settings.items() if "password" in name and value]
+
+
+def cut(connection: Connection[Any] | AsyncConnection[Any]) -> None:
+    """End a connection that says nothing: whoever waits for it is told that it has ended."""
+    import psycopg
+
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as copy:
+        copy.shutdown(socket.SHUT_RDWR)
