@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.retrieval.engine.deadline import end_of
-from langgraph_convcoa.retrieval.engine.postgres.driver import cut, secrets_of, settings_of
+from langgraph_convcoa.retrieval.engine.postgres.driver import cut, passwords_of, settings_of
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor, Error
@@ -48,7 +48,7 @@ class Connections:
             raise InputError(f"The address of the PostgreSQL server cannot be read; write it {_FORM}.")
         self.timeout, self.label = timeout, label
         self._address = address
-        self._secrets = secrets_of(given)
+        self._secrets = passwords_of(given)
         self._kept: list[Connection[tuple[Any, ...]]] = []
         self._guard = threading.Lock()
         self._clear()

@@ -26,7 +26,7 @@ def settings_of(address: str) -> dict[str, Any] | None:
     return None if is_ambiguous(address) or ports.replace(",", "").strip("0123456789") else given
 
 
-def secrets_of(settings: dict[str, Any]) -> list[str]:
+def passwords_of(settings: dict[str, Any]) -> list[str]:
     """The passwords among the settings."""
     return [str(value) for name, value in settings.items() if "password" in name and value]
 
