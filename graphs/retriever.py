@@ -7,6 +7,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langgraph_convcoa.cli.documents import documents_of, open_retriever
+from langgraph_convcoa.cli.options import named_index
 
 
 class RetrieverState(MessagesState):
@@ -15,8 +16,8 @@ class RetrieverState(MessagesState):
     documents: list[Document]
 
 
-source = documents_of(os.environ.get("CONVCOA_DOCS"), os.environ.get("CONVCOA_INDEX") or None) or "demo"
-retriever = open_retriever(source).history_aware()
+docs = os.environ.get("CONVCOA_DOCS")
+retriever = open_retriever(documents_of(docs, named_index(docs, None)) or "demo").history_aware()
 
 
 async def retrieve(state: RetrieverState) -> dict[str, list[Document]]:

@@ -62,6 +62,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         "LANGSMITH_API_KEY",
         "LANGCHAIN_TRACING_V2",
         "CONVCOA_MODEL",
+        "CONVCOA_DOCS",
         "CONVCOA_INDEX",
     ):
         monkeypatch.delenv(name, raising=False)

@@ -55,6 +55,8 @@ class Collection:
     """For who changes the documents."""
     _listed: tuple[Any, list[dict[str, Any]]] | None = None
     _telling: Future[dict[str, Any]] | None = None
+    _counted: tuple[int | None, int | None] = (None, None)
+    """The documents and passages when it told them last."""
 
     @property
     def files(self) -> Path | None:
@@ -85,19 +87,18 @@ class Collection:
             return bool(ids) and self.retriever.delete(ids)["num_deleted"] > 0
 
     def as_json(self, unavailable: str = "") -> dict[str, Any]:
-        """As the page shows it; where it is unavailable, with the reason, without what it holds."""
-        documents: int | None = None
-        passages: int | None = None
+        """As the page shows it; where it is unavailable, with the reason and what it held when it told that last."""
         if not unavailable:
             documents = len(self.documents()) if self.retriever is None or self.retriever.corpus.complete else None
-            passages = 0 if self.retriever is None else len(self.retriever.corpus)
+            self._counted = documents, 0 if self.retriever is None else len(self.retriever.corpus)
+        ready = self.status == "ready"
         return {
             "id": self.id,
             "name": self.name,
-            "documents": documents,
-            "passages": passages,
-            "status": "unavailable" if unavailable else self.status,
-            "message": unavailable or self.message,
+            "documents": self._counted[0],
+            "passages": self._counted[1],
+            "status": "unavailable" if unavailable and ready else self.status,
+            "message": (unavailable if ready else "") or self.message,
             "read_only": self.folder is None,
             "accepts_files": self.folder is not None and self.retriever is not None,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -34,6 +35,7 @@ _REFUSE_SECONDS = 0.5
 """How long a question waits for another server's turn of its thread, which may be ending, before it is refused."""
 _TITLE_CHARACTERS = 80
 VALUES = (*OUTPUT_FIELDS, "messages")
+_LOGGER = logging.getLogger(__name__)
 
 
 class Missing(ConvCoAError):
@@ -290,10 +292,14 @@ class Service:
         finally:
             if noting:
                 await asyncio.wait(noting)
-                if not await self._note(user, entry, status):
-                    # It was deleted as the turn began.
-                    await self._erase(key)
-                noting[0].result()
+                try:
+                    if not await self._note(user, entry, status):
+                        # It was deleted as the turn began.
+                        await self._erase(key)
+                    noting[0].result()
+                except ThreadBusyError as error:
+                    # What the turn has answered is stored.
+                    _LOGGER.warning("The status of the thread %s was not kept: %s", entry["thread_id"], error)
             elif not kept:
                 with suppress(StoreError), self.store.errors():
                     await self._erase(key)

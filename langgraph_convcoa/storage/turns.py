@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.storage.base import FORMAT, TURN_WAIT_SECONDS, ConversationStore, later_format
+from langgraph_convcoa.text.clean import clean
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
@@ -73,11 +74,27 @@ def _open_turn(stored: CheckpointTuple) -> bool:
     return bool(stored.pending_writes or asked or stored.metadata.get(_FORMAT_KEY) != FORMAT)
 
 
-def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> bool:
-    """Whether the message that an input asks is the one that was answered last, known by its id and its text."""
+def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The values of a turn that answered the message which an input asks, known by its id and its text; None without one."""
     asked, kept = _asked_and_kept(stored, given)
-    last = next((message for message in reversed(kept) if message.type == "human"), None)
-    return last is not None and last.id is not None and (last.id, last.text) == (asked.id, asked.text)
+    place = next((n for n, message in enumerate(kept) if message.id and message.id == asked.id), None)
+    if place is None or (kept[place].type, kept[place].text) != ("human", asked.text):
+        return None
+    values, after = stored.checkpoint["channel_values"], kept[place + 1 :]
+    if not _open_turn(stored) and all(message.type != "human" for message in after):
+        return values
+    if not after or after[0].type != "ai":
+        return None
+    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
+
+    question = clean(asked.text).strip()
+    for one in reversed(ContextualKnowledgeSet.load(values.get("knowledge_set")).rounds):
+        # Several messages in a row are one question.
+        if one["answer"] == after[0].text and one["original_question"].endswith(question):
+            extra: Mapping[str, Any] = one.get("convcoa") or {}
+            told = {name: extra.get(name, []) for name in ("citations", "chain")}
+            return {**values, **told, "answer": one["answer"], "usage": {}}
+    return None
 
 
 def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -103,7 +120,8 @@ def _asked_and_kept(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[
     from langchain_core.messages import HumanMessage
 
     asked, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
-    return asked[-1] if asked else HumanMessage(question_of(given)), kept
+    # A question counts, whatever messages come with it.
+    return HumanMessage(question_of(given)) if given.get("question") or not asked else asked[-1], kept
 
 
 class Turns:
@@ -158,9 +176,10 @@ class Turns:
     ) -> dict[str, Any]:
         """Run one turn, or resume the one that was interrupted; model calls whose results are stored are not made again.
 
-        A message with an id may be sent again by whoever did not get its answer: a turn that it began is resumed, of one that
-        was answered last the answer is given again. With another text it is a new question, in place of the old message and
-        its answer among the messages; the round that was answered stays.
+        A message with an id may be sent again by whoever did not get its answer: a turn that it began is resumed, and of one
+        that was answered, last or earlier, the answer is given again. With another text it is a new question: the old message
+        and its answer leave the messages, and it comes last, also where an older message is edited; rounds that were answered
+        stay.
 
         Args:
             thread: Its name as it is stored.
@@ -189,25 +208,26 @@ class Turns:
             begun()
             try:
                 unfinished = ""
-                stored = answered = await self._stored(thread)
+                answered: Mapping[str, Any] | None = None
+                stored = await self._stored(thread)
                 # Read once where there is nothing to resume, since that takes the longer the longer the conversation is.
                 if stored is not None and (start := stored.checkpoint["channel_values"].get("__start__")) is not None:
                     # Killed before its first step: its snapshot would look finished where that step's result is stored.
-                    answered = None
                     unfinished = question_of(start) if stored.metadata.get(SOURCES_KEY, "") == self._sources else ""
                 elif stored is not None and _open_turn(stored):
                     settled = await self._settled(thread, config)
                     if settled is not None:
                         stored = await self._stored(thread)
-                    answered = stored if settled is not None and settled == question else None
-                    unfinished = "" if answered else self.resumable(await self.snapshot(thread))
-                elif stored is None or given is None or not _answered(stored, given):
-                    answered = None
+                    if stored is not None and settled is not None and settled == question:
+                        answered = stored.checkpoint["channel_values"]
+                    else:
+                        unfinished = self.resumable(await self.snapshot(thread))
+                if answered is None and stored is not None and given is not None:
+                    answered = _answered(stored, given)
                 if answered is not None:
-                    values = answered.checkpoint["channel_values"]
                     if see is not None and "values" in modes:
-                        see("values", values)
-                    return {name: values[name] for name in OUTPUT_FIELDS if name in values}
+                        see("values", answered)
+                    return {name: answered[name] for name in OUTPUT_FIELDS if name in answered}
                 if question is None and not unfinished:
                     raise InputError("there is no interrupted turn to resume: ask a question")
                 again = unfinished and question in (None, unfinished)

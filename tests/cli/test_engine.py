@@ -88,6 +88,13 @@ def test_the_graphs_for_studio_take_an_engine(loaded: MemoryEngine, monkeypatch:
     assert "Martins" in (out["answer"] if graph == "convcoa" else out["documents"][0].page_content)
 
 
+@pytest.mark.parametrize("graph", ["convcoa", "retriever"])
+def test_the_graphs_for_studio_take_documents_before_an_index(docs: Path, monkeypatch: pytest.MonkeyPatch, graph: str) -> None:
+    monkeypatch.setenv("CONVCOA_DOCS", str(docs))
+    monkeypatch.setenv(INDEX_VARIABLE, "no such index")
+    assert runpy.run_path(str(ROOT / "graphs" / f"{graph}.py"))["graph"]
+
+
 def test_collection_and_tenant_are_named_beside_the_address(opened: dict[Any, MemoryEngine], docs: Path) -> None:
     convcoa("index", docs, "--to", ADDRESS, "--collection", "c", "--tenant", "t")
     assert {key: engine.count() for key, engine in opened.items()} == {("c", "t"): 2}

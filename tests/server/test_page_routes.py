@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from langgraph.store.memory import InMemoryStore
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import RetrievalError, ThreadBusyError
 from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -92,6 +92,20 @@ def test_the_page_is_told_what_the_server_does(server: Served) -> None:
     assert {".pdf", ".md"} <= set(told["upload"]["extensions"])
 
 
+def test_a_collection_that_answers_late_keeps_its_state_and_what_it_told(server: Served) -> None:
+    one = Collection("a", "a", "a", HopfieldRetriever(corpus=EngineCorpus(MemoryEngine("a")), encoder=server.encoder))
+
+    def told(late: str = "") -> tuple[Any, ...]:
+        return tuple(one.as_json(late)[name] for name in ("status", "message", "documents", "passages"))
+
+    assert told("late") == ("unavailable", "late", None, None)
+    assert told() == ("ready", "", None, 0)
+    assert told("late") == ("unavailable", "late", None, 0)
+    one.status, one.message = "indexing", "2 of 3 files"
+    assert told("late") == told() == ("indexing", "2 of 3 files", None, 0)
+
+
+@pytest.mark.slow
 def test_a_collection_that_does_not_answer_is_listed_as_unavailable(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     answers, asked = threading.Event(), list[str]()
 
@@ -107,7 +121,7 @@ def test_a_collection_that_does_not_answer_is_listed_as_unavailable(server: Serv
     def one(name: str) -> Collection:
         return Collection(name, name, name, HopfieldRetriever(corpus=EngineCorpus(Failing(name)), encoder=server.encoder))
 
-    monkeypatch.setattr("langgraph_convcoa.server.collections._TELL_SECONDS", 1.0)
+    monkeypatch.setattr("langgraph_convcoa.server.collections._TELL_SECONDS", 5.0)
     shown = {"slow": one("slow"), "dead": one("dead"), "up": one("up"), **server.service.collections.shown}
     monkeypatch.setattr(server.service.collections, "shown", shown)
 
@@ -200,6 +214,19 @@ async def test_a_rename_as_a_turn_ends_keeps_the_title_and_the_status(server: Se
     await asyncio.gather(service._note("", entry, "idle"), service.update("", "t", {"title": "Named"}))
     found = await service.entry("", "t")
     assert (found["status"], found["metadata"]["title"]) == ("idle", "Named")
+
+
+def test_an_answer_stands_though_another_server_holds_its_threads_entry(
+    server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    thread = server.thread_id()
+
+    async def held(*_: object) -> bool:
+        raise ThreadBusyError("another server writes it")
+
+    monkeypatch.setattr(server.service, "_note", held)
+    assert server.turn(thread)["answer"] == ANSWER
+    assert "another server writes it" in caplog.text
 
 
 def test_no_users_thread_has_the_name_of_anothers() -> None:

@@ -139,6 +139,45 @@ async def test_a_message_that_was_edited_is_a_new_question_in_place_of_the_old()
     assert len(rounds_of(values)) == 4
 
 
+async def test_an_older_message_that_is_sent_again_as_it_is_gets_its_own_answer() -> None:
+    model = ScriptedModel(by_prompt=lambda _: direct(ANSWER))
+    saver = Dying()
+    talk = turns(saver, model)
+    first = await talk.run("t", {"messages": [HumanMessage(QUESTION, id="q1")]})
+    second = await talk.run("t", {"messages": [HumanMessage("When was it published?", id="q2")]})
+    assert second["chain"] != first["chain"]
+    seen: list[Any] = []
+    for _ in range(2):
+        again = await talk.run("t", {"messages": [HumanMessage(QUESTION, id="q1")]}, lambda *part: seen.append(part))
+        assert [again[name] for name in ("answer", "citations", "chain")] == [ANSWER, first["citations"], first["chain"]]
+        assert (seen[-1][0], seen[-1][1]["answer"]) == ("values", ANSWER)
+    # While another turn is unfinished, too, and that stays.
+    saver.left = 5
+    with pytest.raises(Killed):
+        await turns(saver, model).run("t", {"question": "And where?"})
+    saver.left = 10**6
+    for identity, text in (("q2", "When was it published?"), ("q1", QUESTION)):
+        await talk.run("t", {"messages": [HumanMessage(text, id=identity)]})
+    assert (await talk.run("t", None))["answer"] == ANSWER
+    assert len(model.prompts) == 3
+    values = (await talk.snapshot("t")).values
+    assert [message.text for message in values["messages"]][::2] == [QUESTION, "When was it published?", "And where?"]
+    assert len(rounds_of(values)) == 3
+
+
+async def test_a_question_is_asked_whatever_messages_come_with_it() -> None:
+    model = ScriptedModel(by_prompt=lambda _: direct(ANSWER))
+    talk = turns(InMemorySaver(), model)
+    sent = HumanMessage("When was it described?", id="q1")
+    for number, question in enumerate(["By whom?", "And where?"], 2):
+        await talk.run("t", {"messages": [sent]})
+        await talk.run("t", {"question": question, "messages": [sent]})
+        values = (await talk.snapshot("t")).values
+        assert rounds_of(values)[-1]["original_question"] == question
+        assert [message.type for message in values["messages"]] == ["human", "ai"] * number
+        assert values["messages"][0].id == "q1"
+
+
 async def test_a_message_that_is_edited_while_its_turn_is_unfinished_is_asked_as_it_is_now() -> None:
     saver, model = Dying(), ScriptedModel(by_prompt=lambda _: direct(ANSWER))
     await turns(saver, model).run("t", {"messages": [HumanMessage(QUESTION)]})

@@ -33,15 +33,18 @@ export class Library {
   async load() {
     const list = await attempt(() => json("GET", "/convcoa/collections"));
     if (!list) return undefined;
-    const before = this.current();
+    const [before, known] = [this.current(), JSON.stringify(this.list)];
     this.list = list;
-    if (!this.current()) this.id = list[0]?.id ?? null;
-    this.show();
-    const now = this.current();
-    if (before && now && (before.documents !== now.documents || before.status !== now.status)) this.suggestions.delete(now.id);
-    this.changed?.();
+    // What is polled and the same is not drawn again under a person's hands.
+    if (known !== JSON.stringify(list)) {
+      if (!this.current()) this.id = list[0]?.id ?? null;
+      this.show();
+      const now = this.current();
+      if (before && now && (before.documents !== now.documents || before.status !== now.status)) this.suggestions.delete(now.id);
+      this.changed?.();
+    }
     clearTimeout(this.timer);
-    if (list.some((collection) => collection.status === "indexing")) this.timer = setTimeout(() => this.load(), POLL);
+    if (list.some(({ status }) => ["indexing", "unavailable"].includes(status))) this.timer = setTimeout(() => this.load(), POLL);
     return list;
   }
 
