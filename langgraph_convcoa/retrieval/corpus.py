@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 Numbers: TypeAlias = npt.NDArray[np.int64]
 """Passages by their numbers in a view."""
 
+ATTEMPTS = 5
+"""How often what has changed meanwhile is searched or read again."""
 _READ_AT_ONCE = 1000
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -111,8 +115,8 @@ class View(Protocol):
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers; raises StaleSnapshot where one has been deleted since."""
 
-    def listed(self) -> list[Listed]:
-        """The documents that are there, in the order of their first passages."""
+    def listed(self, numbers: Numbers | None = None) -> list[Listed]:
+        """The documents of these consecutive passages, or of all that are there, in the order of their first passages."""
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are there and meet the condition; None where all do."""
@@ -200,6 +204,14 @@ class Corpus(Protocol):
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
         """Keep a retriever's settings with a corpus that is stored at this path; False where that is not its place."""
         return False
+
+
+def settled(reading: Callable[[], Result]) -> Result:
+    """What is read of the present state, read again where that changes meanwhile; StaleSnapshot where it does so always."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(StaleSnapshot):
+            return reading()
+    return reading()
 
 
 def read(view: View, numbers: Numbers | None = None) -> Iterator[Passage]:

@@ -82,10 +82,11 @@ class Memory:
         """The passages of these numbers, with their windows."""
         return [Passage(self.passages[number], self.set_spans(number)) for number in numbers]
 
-    def listed(self) -> list[Listed]:
-        """The documents, in the order of their first passages."""
+    def listed(self, numbers: Numbers | None = None) -> list[Listed]:
+        """The documents of these passages, or of all, in the order of their first passages."""
         found: dict[str, Listed] = {}
-        for number, passage in enumerate(self.passages):
+        for number in range(len(self)) if numbers is None else numbers.tolist():
+            passage = self.passages[number]
             name = document_id(passage)
             found.setdefault(name, Listed(name, passage.metadata, [])).numbers.append(number)
         return [*found.values()]

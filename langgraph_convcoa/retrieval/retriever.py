@@ -20,7 +20,7 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, ValidationError
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.corpus import Asked, Corpus, StaleSnapshot, View
+from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Asked, Corpus, StaleSnapshot, View
 from langgraph_convcoa.retrieval.editing import EditableRetriever, as_cache, checked_documents, text_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
@@ -53,7 +53,6 @@ from langgraph_convcoa.text.clean import clean
 
 _LOGGER = logging.getLogger(__name__)
 # How often a search begins again because a passage that it found was deleted meanwhile.
-_ATTEMPTS = 5
 
 
 class HopfieldRetriever(EditableRetriever):
@@ -549,12 +548,12 @@ class HopfieldRetriever(EditableRetriever):
     def _search(self, asked: Asked, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
         """The best passages for each question, and the state of the corpus that was searched."""
         scoring = self._scoring(asked.k)
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             view.check_encoder(self.encoder)
             try:
                 return view, find(self.corpus, view, asked, scoring, self.score_threshold, paths=paths)
             except StaleSnapshot:
-                if attempt == _ATTEMPTS - 1:
+                if attempt == ATTEMPTS - 1:
                     raise
                 view = self.corpus.view(asked)
         raise AssertionError

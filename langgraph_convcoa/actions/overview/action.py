@@ -13,6 +13,7 @@ from langgraph_convcoa.actions.overview.collection import Collection, Collection
 from langgraph_convcoa.actions.overview.evidence import PAGE, abilities, counted, covering, listing, said
 from langgraph_convcoa.actions.overview.reading import Wanted, read
 from langgraph_convcoa.actions.overview.topics import find_topics
+from langgraph_convcoa.retrieval.corpus import settled
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _TITLE_WORDS = 16
@@ -78,7 +79,7 @@ class Overview:
         return "beside" if wanted.kind in ("deed", "future") else "alone"
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
-        return await asyncio.to_thread(self._found, request)
+        return await asyncio.to_thread(settled, lambda: self._found(request))
 
     def _found(self, request: ActionRequest) -> list[Document]:
         collection = self._collections.current()

@@ -14,7 +14,7 @@ from typing import Any
 
 from langgraph_convcoa.actions.overview.reading import Wanted, parted
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.corpus import Listed, View
+from langgraph_convcoa.retrieval.corpus import Listed, View, settled
 from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.text.clean import flat
@@ -227,6 +227,9 @@ class Collections:
 
     def current(self) -> Collection:
         """The collection, without what the retriever's filter leaves out."""
+        return settled(self._read)
+
+    def _read(self) -> Collection:
         view, condition = self._retriever.corpus.snapshot(), self._retriever.filter
         # Passages that are added have greater keys, and where some are deleted there are fewer.
         state = (view.source, len(view), int(view.keys[-1]) if len(view.keys) else 0, condition)

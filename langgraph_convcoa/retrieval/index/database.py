@@ -245,11 +245,15 @@ class Transaction:
         """The key of each of these passages that is there."""
         return dict(self._select("SELECT id, key FROM passages WHERE id IN", ids))
 
-    def documents(self) -> list[tuple[str, dict[str, Any], list[int]]]:
-        """Each document's id, the metadata of its first passage, and the keys of its passages; by the first of them."""
+    def documents(self, first: int, last: int) -> list[tuple[str, dict[str, Any], list[int]]]:
+        """The documents of the passages from one key to another, by the first of them.
+
+        Of each its id, the metadata of its first passage, and the keys of its passages.
+        """
         found: dict[str, tuple[str, dict[str, Any], list[int]]] = {}
+        wanted = "SELECT key, document, metadata FROM passages WHERE key BETWEEN ? AND ? ORDER BY key"
         with self._decoding("its list of documents"):
-            for key, name, metadata in self._connection.execute("SELECT key, document, metadata FROM passages ORDER BY key"):
+            for key, name, metadata in self._connection.execute(wanted, (first, last)):
                 if name not in found:
                     found[name] = (name, json.loads(metadata), [])
                 found[name][2].append(key)

@@ -141,13 +141,17 @@ class Snapshot:
                 raise damaged(self.folder, f"passage {missing} is missing")
         return [found[key] for key in keys]
 
-    def listed(self) -> list[Listed]:
-        """The documents that are not deleted, in the order of their first passages; no text is read."""
+    def listed(self, numbers: Numbers | None = None) -> list[Listed]:
+        """The documents of these consecutive passages, or of all that are not deleted, by the first ones; no text is read."""
+        wanted = np.arange(len(self.keys)) if numbers is None else numbers
+        if not len(wanted):
+            return []
+        keys_there = self.keys[wanted].tolist()
         with reading(self.folder) as database:
-            found = database.documents()
-        numbers = dict(zip(self.keys.tolist(), range(len(self.keys)), strict=True))
+            found = database.documents(keys_there[0], keys_there[-1])
+        places = dict(zip(keys_there, wanted.tolist(), strict=True))
         # What another process has added since is not of this state.
-        there = ((name, metadata, [numbers[key] for key in keys if key in numbers]) for name, metadata, keys in found)
+        there = ((name, metadata, [places[key] for key in keys if key in places]) for name, metadata, keys in found)
         return [Listed(name, metadata, own) for name, metadata, own in there if own]
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:

@@ -15,6 +15,7 @@ from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.changes import entries_of
 from langgraph_convcoa.retrieval.corpus import Corpus, Numbers, Passage, StaleSnapshot, View, read
 from langgraph_convcoa.retrieval.encoders.base import Vectors
+from langgraph_convcoa.retrieval.filters import predicate
 from langgraph_convcoa.retrieval.hybrid.bm25 import Statistics
 from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
 from langgraph_convcoa.retrieval.index.index import Index
@@ -41,7 +42,7 @@ class Shard:
 
     `words` says how many passages have which words, for the weights over all shards; `best` which BM25 a question's best
     passage has here; `search` ranks by these; `fetch` hands over passages that are among the best of all shards. What is asked
-    of the collection as a whole is answered by `count`, `listed` and `allowed`.
+    of the collection as a whole is answered by `count`, and by `listed`, `allowed` and `wholes` for some passages at a time.
 
     Args:
         corpus: An index, or passages in memory.
@@ -73,6 +74,7 @@ class Shard:
                 "count": lambda view, _: {"passages": len(view)},
                 "listed": self._listed,
                 "allowed": self._allowed,
+                "wholes": self._wholes,
                 "named": self._named,
                 "documents": self._documents,
                 "words": self._words,
@@ -117,9 +119,9 @@ class Shard:
         wanted = set(message["ids"])
         return {"names": sorted({name for name in _names(self._corpus, view) if _hashed(name) in wanted})}
 
-    def _listed(self, view: View, _message: Message) -> Message:
-        """The documents; their passages by their places among those that are there."""
-        found = view.listed()
+    def _listed(self, view: View, message: Message) -> Message:
+        """The documents of some passages; these by their places among those that are there."""
+        found = view.listed(_there(view, message))
         numbers = np.array([number for one in found for number in one.numbers], dtype=np.int64)
         return {
             "ids": [one.id for one in found],
@@ -129,8 +131,12 @@ class Shard:
         }
 
     def _allowed(self, view: View, message: Message) -> Message:
-        mask = view.allowed(unpacked_filter(message["filter"]))
-        return {"allowed": packed(None if mask is None else mask[view.numbers])}
+        passes = predicate(unpacked_filter(message["filter"]))
+        found = [passes(passage.document) for passage in read(view, _there(view, message))]
+        return {"allowed": packed(np.array(found, dtype=np.bool_))}
+
+    def _wholes(self, view: View, message: Message) -> Message:
+        return {"wholes": packed(view.wholes(_there(view, message)))}
 
     def _documents(self, _view: View, message: Message) -> Message:
         found = self._corpus.documents(message["ids"])
@@ -181,10 +187,7 @@ class Shard:
         return lexical, lexical_part([*lexical], message["lexical_weights"])
 
     def _fetch(self, view: View, message: Message) -> Message:
-        numbers: Numbers = unpacked(message["numbers"])
-        if message.get("there"):
-            # Places among those that are there.
-            numbers = view.numbers[numbers]
+        numbers: Numbers = _there(view, message) if message.get("there") else unpacked(message["numbers"])
         patterns = view.patterns_for(numbers).select(numbers)
         passages = view.fetch(numbers.tolist())
         return {
@@ -205,6 +208,12 @@ class Shard:
 
 
 _NONE: Numbers = np.zeros(0, dtype=np.int64)
+
+
+def _there(view: View, message: Message) -> Numbers:
+    """The passages of a message, which names them by their places among those that are there."""
+    places: Numbers = unpacked(message["numbers"])
+    return view.numbers[places]
 
 
 def _packed_document(document: Document) -> list[str]:

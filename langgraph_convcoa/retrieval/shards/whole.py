@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,8 @@ from langgraph_convcoa.retrieval.shards.best import Best, Kind, united_best
 from langgraph_convcoa.retrieval.shards.crew import Answers, Crew, MissingError
 from langgraph_convcoa.retrieval.shards.wire import Message, packed, packed_filter, unpacked
 
-_LIST_SECONDS = 600.0
+_AT_ONCE = 10_000
+"""Passages of a shard that are listed or filtered at once; then a question that waits has its turn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +67,10 @@ class Whole(View):
 
     def wholes(self, numbers: Numbers) -> Vectors:
         """The whole-passage patterns of these passages, (len(numbers), d)."""
-        found, rows = self._read(numbers)
-        return found.wholes(rows)
+        wanted, rows = np.unique(numbers, return_inverse=True)
+        answers = self._ask("wholes", self._own(wanted))
+        found: list[Vectors] = [unpacked(answer["wholes"]) for answer in answers.values()]
+        return np.concatenate(found)[rows] if found else np.zeros((0, self.dimension), dtype=np.float32)
 
     def __len__(self) -> int:
         return sum(count for _, count in self.counted.values())
@@ -76,13 +80,16 @@ class Whole(View):
         found, rows = self._read(np.array(numbers, dtype=np.int64))
         return found.fetch(rows.tolist())
 
-    def listed(self) -> list[Listed]:
+    def listed(self, numbers: Numbers | None = None) -> list[Listed]:
         """The documents, shard by shard, and in each in the order of their first passages; those of one file together."""
-        found: list[Listed] = []
-        for place, answer in self._every({"ask": "listed"}, _LIST_SECONDS).items():
-            numbers = np.split(unpacked(answer["numbers"]) + self._starts[place], np.cumsum(unpacked(answer["counts"]))[:-1])
-            parts = zip(answer["ids"], answer["metadata"], numbers, strict=False)
-            found += [Listed(name, json.loads(metadata), own.tolist()) for name, metadata, own in parts]
+        documents: dict[tuple[int, str], Listed] = {}
+        for own in self._parts(self.numbers if numbers is None else numbers):
+            for place, answer in self._ask("listed", own).items():
+                there = np.split(unpacked(answer["numbers"]) + self._starts[place], np.cumsum(unpacked(answer["counts"]))[:-1])
+                for name, metadata, some in zip(answer["ids"], answer["metadata"], there, strict=False):
+                    one = documents.setdefault((place, name), Listed(name, json.loads(metadata), []))
+                    one.numbers.extend(some.tolist())
+        found = sorted(documents.values(), key=lambda one: one.numbers[0])
         first: dict[str, int] = {}
         for number, one in enumerate(found):
             first.setdefault(_file(one), number)
@@ -93,11 +100,11 @@ class Whole(View):
         """(n,), True for the passages that meet the condition; None where there is none. InputError for a function."""
         if condition is None:
             return None
-        masks = [np.zeros(0, dtype=np.bool_)]
-        for place, answer in self._every({"ask": "allowed", "filter": packed_filter(condition)}, _LIST_SECONDS).items():
-            mask = unpacked(answer["allowed"])
-            masks.append(np.ones(self.counted[place][1], dtype=np.bool_) if mask is None else mask)
-        return np.concatenate(masks)
+        mask, wanted = np.zeros(len(self), dtype=np.bool_), packed_filter(condition)
+        for own in self._parts(self.numbers):
+            for place, answer in self._ask("allowed", own, filter=wanted).items():
+                mask[own[place] + self._starts[place]] = unpacked(answer["allowed"])
+        return mask
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Raise RetrievalError for an encoder that the shards were not built with."""
@@ -112,22 +119,32 @@ class Whole(View):
     def _read(self, numbers: Numbers) -> tuple[Best, Numbers]:
         """Passages with their patterns, each once, and where each of the numbers is among them."""
         wanted, rows = np.unique(numbers, return_inverse=True)
-        messages: dict[int, Message] = {}
-        for place, start in self._starts.items():
-            own = wanted[(wanted >= start) & (wanted < start + self.counted[place][1])] - start
-            if len(own):
-                messages[place] = {"ask": "fetch", "numbers": packed(own), "there": True}
-        parts = self._ask(messages, self.timeout)
+        parts = self._ask("fetch", self._own(wanted), there=True)
         found = united_best(self.kind, self.crew.names, parts, {place: {"lexical": None} for place in parts}, certified=True)
         return found, rows
 
-    def _every(self, message: Message, seconds: float) -> Answers:
-        return self._ask(dict.fromkeys(self.counted, message), seconds)
+    def _own(self, numbers: Numbers) -> dict[int, Numbers]:
+        """Which of these passages, which grow, each shard has, by their places there; without shards that have none."""
+        found = {}
+        for place, start in self._starts.items():
+            first, last = np.searchsorted(numbers, [start, start + self.counted[place][1]])
+            if last > first:
+                found[place] = numbers[first:last] - start
+        return found
 
-    def _ask(self, messages: Mapping[int, Message], seconds: float) -> Answers:
-        asked = {place: {**message, "state": self.counted[place][0]} for place, message in messages.items()}
+    def _parts(self, numbers: Numbers) -> Iterator[dict[int, Numbers]]:
+        """`_own`, some of each shard at a time."""
+        own = self._own(numbers)
+        for first in range(0, max(map(len, own.values()), default=0), _AT_ONCE):
+            yield {place: some[first : first + _AT_ONCE] for place, some in own.items() if len(some) > first}
+
+    def _ask(self, what: str, own: Mapping[int, Numbers], **more: Any) -> Answers:
+        asked: dict[int, Message] = {
+            place: {"ask": what, "numbers": packed(some), "state": self.counted[place][0], **more}
+            for place, some in own.items()
+        }
         try:
-            answers = self.crew.ask(asked, time.monotonic() + seconds, {})
+            answers = self.crew.ask(asked, time.monotonic() + self.timeout, {})
         except MissingError:
             answers = {}
         if len(answers) < len(asked) or any(answer.get("changed") for answer in answers.values()):

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
+from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.overview.action import Overview
 from langgraph_convcoa.actions.overview.collection import Collection, Collections
 from langgraph_convcoa.actions.overview.reading import Wanted
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from langgraph_convcoa.retrieval.shards.corpus import ShardedCorpus
 from tests.fake_encoder import WordEncoder
 from tests.fakes import KeywordRetriever
+from tests.retrieval.shards.local import LocalWorker
 
 DOCUMENTS = [
     Document("One.", id="bm25.md", metadata={"title": "BM25", "source": "bm25.md"}),
@@ -47,6 +52,29 @@ def test_pages_of_a_file_are_one_document(on_disk: bool, tmp_path: Path) -> None
     assert found.passages == 6
     assert dict(found.formats) == {"pdf": 2, "md": 1, "web": 1}
     assert [passage.document.id for passage in found.view.fetch(found.entries[1].numbers)] == ["r22", "r22-2"]
+
+
+@pytest.mark.parametrize("what", ["listed", "allowed", "fetch"])
+def test_shards_that_change_while_they_are_read_are_read_again(what: str) -> None:
+    encoder = WordEncoder()
+    corpora = [HopfieldRetriever.from_documents(part, encoder=encoder).corpus for part in (DOCUMENTS[:3], DOCUMENTS[3:])]
+    workers = [LocalWorker(str(number), corpus) for number, corpus in enumerate(corpora)]
+    ask = workers[1].ask
+
+    def changing(message: dict[str, Any], seconds: float) -> dict[str, Any]:
+        if message["ask"] == what and len(corpora[1]) == 3:
+            corpora[1].delete(["plain"])
+            # Another question sees the new state, and the shard with it.
+            ask({"ask": "count"}, seconds)
+        return ask(message, seconds)
+
+    workers[1].ask = changing
+    given = {"source": {"$ne": "bm25.md"}} if what == "allowed" else None
+    overview = Overview(HopfieldRetriever(corpus=ShardedCorpus(workers), encoder=encoder, filter=given))
+    question = "Summarise the annual report 2023" if what == "fetch" else "How many documents are there?"
+    found = asyncio.run(overview.retrieve(ActionRequest(question, question)))
+    assert len(corpora[1]) == 2
+    assert ("Four." if what == "fetch" else "3 documents" if given else "4 documents") in found[0].page_content
 
 
 def test_slides_chapters_and_sheets_are_one_document_and_rows_with_titles_are_not() -> None:

@@ -99,6 +99,25 @@ def test_the_collection_is_that_of_all_shards(encoder):
         view.listed()
 
 
+def test_a_long_list_comes_in_parts_between_which_questions_are_answered(encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr("langgraph_convcoa.retrieval.shards.whole._AT_ONCE", 3)
+    choose = random.Random(3)
+    documents = make_documents(choose, 30)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder, part in zip(folders, (documents[:8], documents[8:]), strict=True):
+        HopfieldRetriever.from_documents(part, encoder=encoder, path=folder, graph=False)
+    Index(folders[1]).delete([str(documents[9].id), str(documents[20].id)])
+    view = ShardedCorpus(workers := [LocalWorker(folder.name, Index(folder)) for folder in folders]).snapshot()
+    one = MemoryCorpus(build_memory(documents, encoder))
+    one.delete([str(documents[9].id), str(documents[20].id)])
+    memory = one.snapshot()
+    assert view.listed() == memory.listed()
+    assert view.listed(np.arange(1, 20)) == memory.listed(np.arange(1, 20))
+    condition = {"year": {"$gt": 2012}}
+    assert view.allowed(condition).tolist() == memory.allowed(condition).tolist()
+    assert [worker.asked.count("allowed") for worker in workers] == [-(-view.counted[place][1] // 3) for place in (0, 1)]
+
+
 def test_the_collection_of_a_partial_answer_is_what_there_is(encoder):
     corpus = ShardedCorpus(workers_over(encoder, Broken, answers=1), partial=True)
     assert [one.id for one in corpus.snapshot().listed()] == ["d0", "d1"]
