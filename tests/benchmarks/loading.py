@@ -82,7 +82,7 @@ def documents(count: int, distinct: int = _DISTINCT) -> Iterator[Document]:
         yield Document(texts[place], id=f"d{number}", metadata={"title": f"Title {place}"})
 
 
-def throughput(address: str, count: int, cached: bool) -> dict[str, Any]:
+def throughput(address: str, count: int, cached: bool, settle: bool) -> dict[str, Any]:
     """Seconds of both, in one run; `settled` are those of the indexes that searches need, which the engine builds last."""
     encoder: Encoder = MadeUp()
     with tempfile.TemporaryDirectory() as folder:
@@ -98,14 +98,17 @@ def throughput(address: str, count: int, cached: bool) -> dict[str, Any]:
         alone.engine.open(encoder.dimension, encoder.name, create=True)
         begun = _now()
         sum(alone.bulk(again()))
-        alone.settle()
+        if settle:
+            alone.settle()
         bulk = alone.times(begun)
         whole = _Watched(open_engine(address, collection="whole"))
         begun = _now()
-        assert load_into(whole, documents(count), encoder, cache=cache) == Loaded(count, 0, 0, count)  # type: ignore[arg-type]
+        done = load_into(whole, documents(count), encoder, cache=cache, settle=settle)  # type: ignore[arg-type]
+        assert done == Loaded(count, 0, 0, count)
         load = whole.times(begun)
         begun = time.perf_counter()
-        assert load_into(whole, documents(count), encoder, cache=cache).unchanged == count  # type: ignore[arg-type]
+        done = load_into(whole, documents(count), encoder, cache=cache, settle=settle)  # type: ignore[arg-type]
+        assert done.unchanged == count
         second = time.perf_counter() - begun
     return {
         "passages": count,
@@ -202,10 +205,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cached", action="store_true", help="throughput: vectors from a PatternCache in a file")
+    parser.add_argument("--no-settle", action="store_true", help="throughput: without the indexes, which both build alike")
     given = parser.parse_args()
     with pgvector_server() as server:
         if given.what == "throughput":
-            report = throughput(server, given.passages or 200_000, given.cached)
+            report = throughput(server, given.passages or 200_000, given.cached, not given.no_settle)
         elif given.what == "ray":
             report = ray(server, given.passages or 3_000, given.workers, given.runs)
         else:
