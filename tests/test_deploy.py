@@ -56,6 +56,8 @@ def test_what_is_copied_and_mounted_is_there() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     [wanted] = re.findall(r'"/src\[([\w,-]+)\]"', docker)
     assert set(wanted.split(",")) <= set(extras)
+    # Under another name, users' uploaded collections would be left behind by an upgrade.
+    assert "documents:/data" in COMPOSE["services"]["worker"]["volumes"]
     build = COMPOSE["services"]["worker"]["build"]
     assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
     for service in COMPOSE["services"].values():
