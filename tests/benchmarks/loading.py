@@ -94,21 +94,18 @@ def throughput(address: str, count: int, cached: bool, settle: bool) -> dict[str
                 numbers = range(start, min(start + size, count))
                 yield [replace(prepared[i % len(prepared)], id=f"d{i}", document=f"d{i}") for i in numbers]
 
-        alone = _Watched(open_engine(address, collection="alone"))
+        alone = _Watched(open_engine(address, collection="alone"), settle)
         alone.engine.open(encoder.dimension, encoder.name, create=True)
         begun = _now()
         sum(alone.bulk(again()))
-        if settle:
-            alone.settle()
+        alone.settle()
         bulk = alone.times(begun)
-        whole = _Watched(open_engine(address, collection="whole"))
+        whole = _Watched(open_engine(address, collection="whole"), settle)
         begun = _now()
-        done = load_into(whole, documents(count), encoder, cache=cache, settle=settle)  # type: ignore[arg-type]
-        assert done == Loaded(count, 0, 0, count)
+        assert load_into(whole, documents(count), encoder, cache=cache) == Loaded(count, 0, 0, count)  # type: ignore[arg-type]
         load = whole.times(begun)
         begun = time.perf_counter()
-        done = load_into(whole, documents(count), encoder, cache=cache, settle=settle)  # type: ignore[arg-type]
-        assert done.unchanged == count
+        assert load_into(whole, documents(count), encoder, cache=cache).unchanged == count  # type: ignore[arg-type]
         second = time.perf_counter() - begun
     return {
         "passages": count,
@@ -126,12 +123,16 @@ def throughput(address: str, count: int, cached: bool, settle: bool) -> dict[str
 class _Watched:
     """An engine, and when it had written everything and begun to settle."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, settles: bool) -> None:
+        self.engine, self._settles = engine, settles
         self._written = 0.0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
+
+    def settle(self) -> None:
+        if self._settles:
+            self.engine.settle()
 
     def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
         for size in self.engine.bulk(batches):
