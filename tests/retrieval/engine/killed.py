@@ -66,6 +66,11 @@ def killed(address: str, count: int, kills: int) -> dict[str, Any]:
             assert line[0] == "started", line
             return int(line[1])
 
+        def done() -> int:
+            line = said()
+            assert line[0] == "done", line
+            return int(line[1])
+
         def last() -> str:
             """How it ended; what it had said before is read."""
             while (line := said())[0] != "ended":
@@ -77,7 +82,7 @@ def killed(address: str, count: int, kills: int) -> dict[str, Any]:
             # Beyond what is there already, if at all.
             for _ in range(chance.randint(0, 3)):
                 reached += BATCH
-                while int(said()[1]) < min(reached, count - BATCH):
+                while done() < min(reached, count - BATCH):
                     pass
             time.sleep(chance.uniform(0, 0.1))
             with suppress(ProcessLookupError):
