@@ -107,7 +107,6 @@ def load_into(
             check_document(document)
     engine.open(encoder.dimension, encoder.name, create=True)
     loaded = Loaded()
-    # A thread writes; this one settles, so that Ctrl-C ends it.
     total = len(documents) if isinstance(documents, Sized) else None
     with track(progress, total, "Loading") as advance, _Writer(engine, settle) as writer:
 
@@ -125,6 +124,7 @@ def load_into(
                 note([prepared])
         note(writer.end())
     if settle:
+        # Not in the writer's thread, so that Ctrl-C ends it.
         _settle(engine)
     return loaded
 
