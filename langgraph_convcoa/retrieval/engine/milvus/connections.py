@@ -27,6 +27,10 @@ _FORM = "milvus://user:password@host:19530/database?collection=NAME, or milvus+f
 _EXTRA = 'Milvus needs the extra milvus: pip install "langgraph-convcoa[milvus]"'
 _FULL = ("quota", "limit exceeded", "insufficient memory", "no space", "disk full")
 
+_QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": 0}
+"""For a file: the client would ping an idle connection every 10 s; the server of a file takes that for an attack after
+three, closes the connection, and what is asked at that moment fails."""
+
 Ask = Callable[..., Any]
 """Calls a method of the client by its name, in what is left of the time-out."""
 
@@ -95,7 +99,12 @@ class Connections:
                 level = logger.level
                 logger.setLevel(logging.CRITICAL if self.file else level)
                 try:
-                    self._client = MilvusClient(**self._settings, dedicated=True, timeout=max(0.1, end - time.monotonic()))
+                    self._client = MilvusClient(
+                        **self._settings,
+                        dedicated=True,
+                        timeout=max(0.1, end - time.monotonic()),
+                        grpc_options=_QUIET if self.file else {},
+                    )
                 finally:
                     logger.setLevel(level)
             return self._client

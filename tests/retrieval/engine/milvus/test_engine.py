@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import os
 import socket
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -198,3 +201,30 @@ def test_a_folder_that_is_not_there_is_said(tmp_path):
     engine = open_engine(f"milvus+file://{tmp_path}/none/x.db?collection=c")
     with pytest.raises(RetrievalError, match="see that its folder is there"):
         engine.count()
+
+
+_IDLE = """
+import sys, time
+from langgraph_convcoa.retrieval.engine.choose import open_engine
+engine = open_engine(sys.argv[1])
+engine.open(4, "test", create=True)
+time.sleep(13)
+print("passages:", engine.count(), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_an_idle_connection_to_a_file_is_not_pinged_until_its_server_closes_it(tmp_path):
+    # Three pings of 10 s each, unanswered by data, were "too_many_pings": what was asked just then failed as unreachable.
+    ended = subprocess.run(
+        [sys.executable, "-c", _IDLE, f"milvus+file://{tmp_path}/idle.db?collection=idle"],
+        env={**os.environ, "GRPC_VERBOSITY": "debug", "GRPC_TRACE": "http_keepalive"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert ended.stdout == "passages: 0\n"
+    # The trace speaks: timers are there, but no ping was sent and answered.
+    assert "Keepalive ping cancelled" in ended.stderr
+    assert "Finish keepalive ping" not in ended.stderr
