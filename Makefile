@@ -74,7 +74,7 @@ bench-load: $(VENV)/.dev ## Turns a second of 50 conversations, over HTTP too; t
 	$(BIN)/python -m tests.benchmarks.load memory
 
 bench-loading: $(VENV)/.dev ## Loading into PostgreSQL with pgvector against its fastest path alone, with Ray, and killed 20 times.
-	$(BIN)/python -m tests.benchmarks.loading throughput
+	$(BIN)/python -m tests.benchmarks.loading throughput --runs 1
 	$(BIN)/python -m tests.benchmarks.loading ray
 	$(BIN)/python -m tests.benchmarks.loading kills
 

@@ -30,6 +30,7 @@ LONGEST = 10_000_000
 
 _LONGEST_ID = 1_000
 _LONGEST_TENANT = 200
+_as_json = json.JSONEncoder(allow_nan=False).encode
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,11 +151,9 @@ def search_vectors(vectors: Vectors) -> Vectors:
 def stored_passages(
     entries: Iterable[Entry], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
 ) -> list[StoredPassage]:
-    """Documents that were split into passages, encoded and counted, as an engine keeps them.
+    """Documents that passed `check_document` and were split into passages, encoded and counted, as an engine keeps them.
 
-    Raises:
-        InputError: Metadata or an id holds what no engine keeps, or a document is too long.
-        RetrievalError: The passages cannot be encoded.
+    RetrievalError where the passages cannot be encoded.
 
     Example:
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -165,9 +164,6 @@ def stored_passages(
         ([(0, 13)], (2, 8), {'ada': 1, 'wrote': 1})
     """
     chosen = list(entries)
-    for entry in chosen:
-        for passage in entry.passages:
-            check_document(passage)
     passages = [passage for entry in chosen for passage in entry.passages]
     if not passages:
         return []
@@ -190,7 +186,7 @@ def stored_passages(
 
 
 def check_document(document: Document) -> None:
-    """Raise InputError for a document, or a passage of one, that no engine keeps: asked before it is split and encoded."""
+    """Raise InputError for a document that no engine keeps: asked before it is split and encoded."""
     if len(document.page_content) > LONGEST:
         raise InputError(
             f"The document {document.id!r:.80} has {len(document.page_content):,} characters, and an engine takes at most "
@@ -202,7 +198,7 @@ def check_document(document: Document) -> None:
             raise InputError(f"A document id must be of 1 to {_LONGEST_ID:,} bytes, not {len(document.id.encode()):,}.")
     check_text(document.page_content, f"text of the document {document.id!r:.80}")
     try:
-        json.dumps(document.metadata, allow_nan=False)
+        _as_json(document.metadata)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"The metadata of the document {document.id!r:.80} cannot be stored in an engine ({error}); give text, finite "

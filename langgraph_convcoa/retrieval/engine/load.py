@@ -21,8 +21,10 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, check_document, stored_passages
 from langgraph_convcoa.retrieval.progress import Progress, track
 
-_AHEAD = 2
+_AHEAD = 4
 """Batches that are encoded and wait to be written."""
+_TOGETHER = 5
+"""Batches that are written in one transaction, where so many wait: each costs the writer some ten answers of the server."""
 _LOOK_AGAIN = 0.2
 _LOADED = (
     "All documents are loaded and stay so. Only the indexes that make searches fast are not finished: load the same again to "
@@ -68,10 +70,10 @@ def load_into(
 ) -> Loaded:
     """Load documents into an engine, however many there are.
 
-    They are read as they are needed, in batches of up to 256: one is encoded while another is written, and at most two more
-    wait. Each batch is one transaction. A document that is there with the same id and content is passed over without being
-    encoded, and one with another content is replaced, so that a run that was killed at any moment is run again, and nothing
-    is lost or doubled. Several processes may load into one collection.
+    They are read as they are needed, in batches of up to 256: one is encoded while another is written, and at most four more
+    wait, which are then written in one transaction. A document that is there with the same id and content is passed over
+    without being encoded, and one with another content is replaced, so that a run that was killed at any moment is run again,
+    and nothing is lost or doubled. Several processes may load into one collection.
 
     Args:
         engine: Of `open_engine`; the collection is made where there is none.
@@ -195,7 +197,8 @@ class _Writer:
     def __init__(self, engine: Engine, bulk: bool) -> None:
         self._engine, self._bulk = engine, bulk
         self._ready: Queue[Prepared | _End] = Queue(_AHEAD)
-        self._taken: deque[Prepared] = deque()  # What the engine has been given and has not committed.
+        # What the engine has been given and has not committed: batches that are written together.
+        self._taken: deque[list[Prepared]] = deque()
         self._written: SimpleQueue[Prepared] = SimpleQueue()
         self._error: BaseException | None = None
         self._thread = Thread(target=self._write, name="convcoa-load", daemon=True)
@@ -243,7 +246,8 @@ class _Writer:
     def _write(self) -> None:
         try:
             for _ in self._steps:
-                self._written.put(self._taken.popleft())
+                for batch in self._taken.popleft():
+                    self._written.put(batch)
         except _CutShortError:
             pass
         except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for it
@@ -254,11 +258,32 @@ class _Writer:
             yield []
             if self._thread.ident is None:
                 raise RetrievalError(f"{self._engine.name} gave no size of an empty batch, as `bulk` must.")
-        while not isinstance(batch := self._ready.get(), _End):
-            self._taken.append(batch)
-            yield batch.passages
+        following: Prepared | _End | None = None
+        while not isinstance(batch := following or self._ready.get(), _End):
+            together, documents, following = [batch], _documents(batch), self._waiting()
+            # A document that comes again is written after itself.
+            while (
+                isinstance(following, Prepared)
+                and len(together) < _TOGETHER
+                and documents.isdisjoint(again := _documents(following))
+            ):
+                together.append(following)
+                documents |= again
+                following = self._waiting()
+            self._taken.append(together)
+            yield [passage for one in together for passage in one.passages]
         if batch is _End.CUT_SHORT:
             raise _CutShortError
+
+    def _waiting(self) -> Prepared | _End | None:
+        """The next batch, where one waits already."""
+        with suppress(Empty):
+            return self._ready.get_nowait()
+        return None
+
+
+def _documents(batch: Prepared) -> set[str]:
+    return {passage.document for passage in batch.passages}
 
 
 class _End(Enum):

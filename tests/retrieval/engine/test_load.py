@@ -27,6 +27,12 @@ def small_batches():
         yield
 
 
+@pytest.fixture
+def one_by_one(monkeypatch):
+    """Each batch is a transaction of its own, even where others wait."""
+    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.load._TOGETHER", 1)
+
+
 def some(count, first=0):
     """One in fifty is of several passages."""
     for number in range(first, first + count):
@@ -80,7 +86,7 @@ class Failing(MemoryEngine):
             raise RetrievalError("the engine is gone")
 
 
-def test_failed_at_any_batch_and_run_again_nothing_is_lost_or_doubled_and_nothing_written_is_encoded_again(whole):
+def test_failed_at_any_batch_and_run_again_nothing_is_lost_or_doubled_and_nothing_written_is_encoded_again(whole, one_by_one):
     encoder = RecentEncoder(WordEncoder(), 5_000)
     for number, after in itertools.product(range(1, 5), (False, True)):
         engine = Failing()
@@ -108,7 +114,53 @@ def test_ctrl_c_leaves_what_was_encoded_and_the_next_run_goes_on(whole):
     assert contents(engine) == whole
 
 
-def test_no_more_is_read_than_the_engine_can_take():
+class Slow(MemoryEngine):
+    """Notes the documents of each transaction, and ends the first one when the test says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.written, self.go = [], threading.Event()
+
+    def put(self, passages):
+        if passages:
+            self.written.append([passage.document for passage in passages])
+            assert self.go.wait(60)
+        super().put(passages)
+
+
+def _all_at_once(engine, documents):
+    """The documents, the last of which is read when the others wait to be written."""
+    for number, document in enumerate(documents, 1):
+        yield document
+        if number == BATCH:
+            wait_until(lambda: engine.written, "the first batch")
+    engine.go.set()
+
+
+def test_batches_that_wait_are_written_together():
+    engine = Slow()
+    done = []
+    load_into(
+        engine, _all_at_once(engine, some(BATCH * 5 - 1)), WordEncoder(), progress=lambda seen, _total: done.append(seen)
+    )
+    # The first is written while the next four are read; of these the last one may come when they are being taken.
+    assert engine.written[0] == [f"d{number}" for number in [*range(9), 9, 9, *range(10, 59), 59, 59, *range(60, BATCH)]]
+    together = [dict.fromkeys(batch) for batch in engine.written[1:]]
+    assert [name for batch in together for name in batch] == [f"d{number}" for number in range(BATCH, BATCH * 5 - 1)]
+    assert len(together[0]) >= 3 * BATCH
+    assert done[-1] == BATCH * 5 - 1
+
+
+def test_a_document_that_comes_again_is_not_written_together_with_itself():
+    engine = Slow()
+    documents = [*some(BATCH * 2), Document("Another text.", id="d70"), *some(BATCH * 2 - 2, BATCH * 2)]
+    load_into(engine, _all_at_once(engine, documents), WordEncoder())
+    assert [batch.count("d70") for batch in engine.written][:3] == [0, 1, 1]
+    [found] = engine.patterns(engine.parts(["d70"])["d70"])
+    assert found.text == "Another text."
+
+
+def test_no_more_is_read_than_the_engine_can_take(one_by_one):
     class Stuck(MemoryEngine):
         def __init__(self):
             super().__init__()
@@ -121,19 +173,19 @@ def test_no_more_is_read_than_the_engine_can_take():
             super().put(passages)
 
     engine, read, encoder = Stuck(), [], RecentEncoder(WordEncoder(), 5_000)
-    documents = (read.append(document.id) or document for document in some(400))
+    documents = (read.append(document.id) or document for document in some(BATCH * 7))
     thread = threading.Thread(target=load_into, args=(engine, documents, encoder), daemon=True)
     thread.start()
     try:
         assert engine.waiting.wait(60)
-        # One is written, two wait, one is encoded.
-        wait_until(lambda: len(read) >= 4 * BATCH, "four batches")
+        # One is written, four wait, one is encoded.
+        wait_until(lambda: len(read) >= 6 * BATCH, "six batches")
         thread.join(1)
-        assert len(read) == 4 * BATCH
+        assert len(read) == 6 * BATCH
     finally:
         engine.go.set()
     joined([thread])
-    assert len(read) == 400
+    assert len(read) == BATCH * 7
 
 
 def test_batches_of_documents_stand_for_documents(whole):

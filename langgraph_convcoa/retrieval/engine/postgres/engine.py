@@ -17,9 +17,8 @@ from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPa
 from langgraph_convcoa.retrieval.engine.postgres.conditions import Condition, condition_of
 from langgraph_convcoa.retrieval.engine.postgres.connections import Connections, Rows, set_local
 from langgraph_convcoa.retrieval.engine.postgres.rows import (
-    PASSAGE_TYPES,
     frequency_rows,
-    passage_row,
+    passage_rows,
     postings,
     spans_of,
     term_number,
@@ -302,17 +301,13 @@ class PostgresEngine(Engine):
         self._remove(cursor, names)
         sequence = self._sql("SELECT nextval(pg_get_serial_sequence('{passages}', 'key')) FROM generate_series(1, %s)")
         keys = np.array([row[0] for row in cursor.execute(sequence, [len(passages)]).fetchall()], dtype=np.int64)
-        with cursor.copy(self._sql("COPY {passages} FROM STDIN (FORMAT BINARY)")) as copy:
-            copy.set_types(PASSAGE_TYPES)
-            parts: dict[str, int] = {}
-            for key, passage in zip(keys.tolist(), passages, strict=True):
-                parts[passage.document] = parts.get(passage.document, 0) + 1
-                copy.write_row(passage_row(key, self.tenant, parts[passage.document], passage))
-        terms = [passage.terms for passage in passages]
+        self._copy(cursor, "passages", passage_rows(keys, self.tenant, passages))
         self._copy(cursor, "windows", window_rows(keys, self.tenant, passages))
+        terms = [passage.terms for passage in passages]
         if any(terms):
-            self._copy(cursor, "words", word_rows(keys, self.tenant, terms))
-            self._copy(cursor, "frequencies", frequency_rows(self.tenant, terms))
+            words = postings(keys, terms)
+            self._copy(cursor, "words", word_rows(self.tenant, words))
+            self._copy(cursor, "frequencies", frequency_rows(self.tenant, words))
         cursor.execute(self._sql("INSERT INTO {totals} VALUES (%s, %s, %s, %s)"), total_row(self.tenant, terms))
 
     def _remove(self, cursor: Rows, documents: Sequence[str]) -> None:
@@ -326,15 +321,15 @@ class PostgresEngine(Engine):
         keys, terms = np.array([row[0] for row in removed], dtype=np.int64), [json.loads(row[1]) for row in removed]
         cursor.execute(self._sql("DELETE FROM {windows} WHERE passage = ANY (%s::bigint[])"), [keys.tolist()])
         if any(terms):
-            numbers, owners, _, _, impacts = postings(keys, terms)
+            words = postings(keys, terms)
             cursor.execute(
                 self._sql(
                     "DELETE FROM {words} w USING unnest(%s::bigint[], %s::real[], %s::bigint[]) gone (term, impact, passage) "
                     "WHERE w.tenant = %s AND (w.term, w.impact, w.passage) = (gone.term, gone.impact, gone.passage)"
                 ),
-                [numbers.tolist(), impacts.tolist(), owners.tolist(), self.tenant],
+                [words.numbers.tolist(), words.impacts.tolist(), words.owners.tolist(), self.tenant],
             )
-            self._copy(cursor, "frequencies", frequency_rows(self.tenant, terms, -1))
+            self._copy(cursor, "frequencies", frequency_rows(self.tenant, words, -1))
         cursor.execute(self._sql("INSERT INTO {totals} VALUES (%s, %s, %s, %s)"), total_row(self.tenant, terms, -1))
 
     def _copy(self, cursor: Rows, table: str, rows: bytes) -> None:

@@ -1,13 +1,15 @@
-"""Passages as rows of PostgreSQL's binary COPY format: those of windows and words, of which there are many, as arrays."""
+"""Passages as rows of PostgreSQL's binary COPY format; those of windows and words, of which there are many, as arrays."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from struct import pack
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +25,17 @@ _USUAL_LENGTH = 100.0
 """Content words of a passage, at which `impact` weighs a word's count; any other mean length ranks nearly as this does."""
 _LARGEST = 32_767
 
-PASSAGE_TYPES = ("int8", "text", "text", "text", "int4", "text", "jsonb", "bytea", "text", "bytea")
-"""The types of a row of `passage_rows`."""
-
 Keys = npt.NDArray[np.int64]
+
+
+class Postings(NamedTuple):
+    """Of every word in every passage: its number, the passage's key, its count, the passage's length, and its impact."""
+
+    numbers: Keys
+    owners: Keys
+    counts: Keys
+    lengths: Keys
+    impacts: npt.NDArray[np.float32]
 
 
 @lru_cache(maxsize=200_000)
@@ -35,15 +44,24 @@ def term_number(term: str) -> int:
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "big", signed=True)
 
 
-def passage_row(key: int, tenant: str, part: int, passage: StoredPassage) -> tuple[Any, ...]:
-    """A row of the table of passages."""
-    from psycopg.types.json import Jsonb
-
-    spans = np.array(passage.spans, dtype="<i4").tobytes()
-    vectors = np.ascontiguousarray(passage.vectors, dtype="<f4").tobytes()
-    terms = json.dumps(passage.terms, ensure_ascii=False, separators=(",", ":"))
-    metadata = Jsonb(dict(passage.metadata))
-    return key, tenant, passage.id, passage.document, part, passage.text, metadata, spans, terms, vectors
+def passage_rows(keys: Keys, tenant: str, passages: Sequence[StoredPassage]) -> bytes:
+    """The table of passages: (key, tenant, id, document, part, text, metadata, spans, terms, vectors)."""
+    parts: Counter[str] = Counter()
+    rows = [_HEADER]
+    for key, passage in zip(keys.tolist(), passages, strict=True):
+        parts[passage.document] += 1
+        rows.append(pack(">hiq", 10, 8, key))
+        rows += _sized(tenant.encode(), passage.id.encode(), passage.document.encode())
+        rows.append(pack(">ii", 4, parts[passage.document]))
+        rows += _sized(
+            passage.text.encode(),
+            # The version of the format of jsonb, and what it says.
+            b"\1" + json.dumps(dict(passage.metadata)).encode(),
+            np.array(passage.spans, dtype="<i4").tobytes(),
+            json.dumps(passage.terms, ensure_ascii=False, separators=(",", ":")).encode(),
+            np.ascontiguousarray(passage.vectors, dtype="<f4").tobytes(),
+        )
+    return b"".join([*rows, _END])
 
 
 def spans_of(stored: bytes) -> list[Span]:
@@ -66,36 +84,39 @@ def window_rows(keys: Keys, tenant: str, passages: Sequence[StoredPassage]) -> b
     return _binary({"passage": np.repeat(keys, counts).astype(">i8"), "tenant": _text(tenant), "vector": halves})
 
 
-def word_rows(keys: Keys, tenant: str, terms: Sequence[Mapping[str, int]]) -> bytes:
-    """The table of words: (term, passage, impact, count, length, tenant)."""
-    numbers, owners, counts, lengths, impacts = postings(keys, terms)
-    columns = {"term": numbers.astype(">i8"), "passage": owners.astype(">i8"), "impact": impacts.astype(">f4")}
-    columns |= {"count": counts.astype(">i2"), "length": lengths.astype(">i2")}
-    return _binary({**columns, "tenant": _text(tenant)})
-
-
-def postings(keys: Keys, terms: Sequence[Mapping[str, int]]) -> tuple[Keys, Keys, Keys, Keys, npt.NDArray[np.float32]]:
-    """Of every word in every passage: its number, the passage's key, its count, the passage's length, and its impact."""
+def postings(keys: Keys, terms: Sequence[Mapping[str, int]]) -> Postings:
+    """The words of these passages."""
     sizes = [len(words) for words in terms]
-    numbers = np.fromiter((term_number(word) for word in chain.from_iterable(terms)), dtype=np.int64, count=sum(sizes))
+    numbers = np.fromiter(map(term_number, chain.from_iterable(terms)), dtype=np.int64, count=sum(sizes))
     counts = np.fromiter(chain.from_iterable(words.values() for words in terms), dtype=np.int64, count=sum(sizes))
     lengths = np.repeat(np.array([sum(words.values()) for words in terms], dtype=np.int64), sizes)
     counts, lengths = np.minimum(counts, _LARGEST), np.minimum(lengths, _LARGEST)
     impacts = saturation(counts, lengths, _USUAL_LENGTH).astype(np.float32)
-    return numbers, np.repeat(keys, sizes), counts, lengths, impacts
+    return Postings(numbers, np.repeat(keys, sizes), counts, lengths, impacts)
 
 
-def frequency_rows(tenant: str, terms: Iterable[Mapping[str, int]], sign: int = 1) -> bytes:
+def word_rows(tenant: str, found: Postings) -> bytes:
+    """The table of words: (term, passage, impact, count, length, tenant)."""
+    columns: dict[str, npt.NDArray[Any]] = {"term": found.numbers.astype(">i8"), "passage": found.owners.astype(">i8")}
+    columns |= {"impact": found.impacts.astype(">f4"), "count": found.counts.astype(">i2")}
+    return _binary({**columns, "length": found.lengths.astype(">i2"), "tenant": _text(tenant)})
+
+
+def frequency_rows(tenant: str, found: Postings, sign: int = 1) -> bytes:
     """The table of frequencies: (term, found, tenant), a row for each word of these passages."""
-    every = [term_number(word) for words in terms for word in words]
-    numbers, found = np.unique(np.array(every, dtype=np.int64), return_counts=True)
-    return _binary({"term": numbers.astype(">i8"), "found": (sign * found).astype(">i4"), "tenant": _text(tenant)})
+    numbers, times = np.unique(found.numbers, return_counts=True)
+    return _binary({"term": numbers.astype(">i8"), "found": (sign * times).astype(">i4"), "tenant": _text(tenant)})
 
 
 def total_row(tenant: str, terms: Sequence[Mapping[str, int]], sign: int = 1) -> list[Any]:
     """A row of the table of totals: (tenant, passages, filled, words)."""
     lengths = [sum(words.values()) for words in terms]
     return [tenant, sign * len(lengths), sign * sum(length > 0 for length in lengths), sign * sum(lengths)]
+
+
+def _sized(*fields: bytes) -> list[bytes]:
+    """Fields of a row, each behind its length."""
+    return [part for field in fields for part in (pack(">i", len(field)), field)]
 
 
 def _text(value: str) -> npt.NDArray[Any]:
