@@ -158,7 +158,7 @@ def _now() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-def ray(address: str, count: int, workers: int, runs: int) -> dict[str, Any]:
+def ray(address: str, count: int, workers: int, runs: int, made_up: bool) -> dict[str, Any]:
     """Passages a second from the first that is written to the last, of one process and of workers, in alternation."""
     os.environ["OMP_NUM_THREADS"] = "1"
     rates: dict[str, list[float]] = {"one process": [], f"{workers} workers": []}
@@ -172,14 +172,14 @@ def ray(address: str, count: int, workers: int, runs: int) -> dict[str, Any]:
             def note(done: int, _total: int, seen: list[tuple[float, int]] = seen) -> None:
                 seen.append((time.perf_counter(), done))
 
-            encoder = SentenceTransformerEncoder()
+            encoder: Encoder = MadeUp() if made_up else SentenceTransformerEncoder()
             if number:
                 ray_load(opened, partial(_read, count=count), encoder, workers=number, progress=note)
             else:
                 load_into(opened(), documents(count, count), encoder, progress=note)
             (start, first), (end, last) = seen[0], seen[-1]
             rates[what].append((last - first) / (end - start))
-            stored[what] = contents(opened(), [f"d{i}" for i in range(count)])
+            stored[what] = contents(opened(), [f"d{i}" for i in range(count)], encoder)
     one, many = rates.values()
     same = len({json.dumps(one, sort_keys=True) for one in stored.values()}) == 1
     return {
@@ -196,9 +196,9 @@ def _read(told: Any, count: int) -> Iterator[Document]:
     return documents(count, count)
 
 
-def contents(engine: Engine, names: Sequence[str]) -> dict[str, list[Any]]:
+def contents(engine: Engine, names: Sequence[str], encoder: Encoder) -> dict[str, list[Any]]:
     """All that is stored of some documents."""
-    engine.open(SentenceTransformerEncoder().dimension, SentenceTransformerEncoder().name)
+    engine.open(encoder.dimension, encoder.name)
     found = {}
     ids = [part for parts in engine.parts(names).values() for part in parts]
     for start in range(0, len(ids), 1000):
@@ -216,12 +216,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="throughput and ray: both ways, one after the other, so often")
     parser.add_argument("--cached", action="store_true", help="throughput: vectors from a PatternCache in a file")
     parser.add_argument("--no-settle", action="store_true", help="throughput: without the indexes, which both build alike")
+    parser.add_argument("--made-up", action="store_true", help="ray: vectors of no meaning, so that encoding takes no time")
     given = parser.parse_args()
     with pgvector_server() as server:
         if given.what == "throughput":
             report = throughput(server, given.passages or 200_000, given.cached, not given.no_settle, given.runs)
         elif given.what == "ray":
-            report = ray(server, given.passages or 3_000, given.workers, given.runs)
+            report = ray(server, given.passages or 3_000, given.workers, given.runs, given.made_up)
         else:
             report = killed(server, given.passages or 2_000, 20)
     print(json.dumps(report, indent=2))

@@ -235,7 +235,7 @@ def _results(
             batch_format="numpy",
             # A worker that dies is started again, but a batch that kills each of them is not tried for ever.
             ray_remote_args_fn=lambda: {"max_restarts": -1, "max_task_retries": _ATTEMPTS - 1},
-            compute=ray.data.ActorPoolStrategy(size=number, max_tasks_in_flight_per_actor=1),
+            compute=ray.data.ActorPoolStrategy(size=number, max_tasks_in_flight_per_actor=2),
             **resources,
         )
         yield from dataset.iter_rows()

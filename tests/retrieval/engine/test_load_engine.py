@@ -61,7 +61,7 @@ def dying(flag, address):
 
 def test_workers_of_ray_load_the_same_as_one_process_though_one_of_them_is_killed(server, tmp_path, monkeypatch):
     pytest.importorskip("ray")
-    count, told = 600, []
+    count, told = 3 * 256, []
     server = server.replace(":" + quote(PASSWORD, safe=""), "")
     flag = tmp_path / "kill"
     flag.touch()
