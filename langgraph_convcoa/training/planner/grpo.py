@@ -10,7 +10,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -28,6 +28,7 @@ from langgraph_convcoa.training.planner.unfinished import (
     CONFIG,
     CURVE,
     PLANS,
+    alone,
     check_same,
     clear,
     cut,
@@ -175,12 +176,14 @@ def train_planner(
     if wanted < len(turns):
         turns = _order(turns, wanted, chosen.seed)
     job.check()
-    if processes.is_main_process:
-        _prepare(job, _told(model, chosen, turns, environment, job) | {"processes": processes.num_processes})
-    processes.wait_for_everyone()
-    # All epochs as one, in an order of our own: TRL draws that of each epoch anew, which a resumed training would begin again.
-    rows = _order(asyncio.run(_rows(environment, turns)), wanted, chosen.seed)
-    return _Run(environment, turns, chosen, job).go(rows, model)
+    with alone(job.unfinished) if processes.is_main_process else nullcontext():
+        if processes.is_main_process:
+            _prepare(job, _told(model, chosen, turns, environment, job) | {"processes": processes.num_processes})
+        processes.wait_for_everyone()
+        # All epochs as one, in an order of our own: TRL draws that of each epoch anew, which a resumed training would begin
+        # again.
+        rows = _order(asyncio.run(_rows(environment, turns)), wanted, chosen.seed)
+        return _Run(environment, turns, chosen, job).go(rows, model)
 
 
 def _order(items: Sequence[_Item], wanted: int, seed: int) -> list[_Item]:

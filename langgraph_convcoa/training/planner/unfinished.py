@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.files import replacing
@@ -16,6 +18,25 @@ CONFIG, CURVE, PLANS = "planner.json", "training.jsonl", "plans.jsonl"
 _STATE = "trainer_state.json"
 # What tells that the rest is a training's is removed last.
 _WRITTEN = (CURVE, PLANS, "checkpoint-[0-9]*", ".*.partial", CONFIG)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """For the one training of a folder: InputError where another process is at it. The system frees its lock after a kill."""
+    lock = FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0, mode=0o600)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InputError(f"Another training writes to {folder}: wait for its end, or name another --out.") from None
+    except OSError as error:
+        raise ModelError(f"{lock.lock_file} cannot be written ({error.strerror}): name another folder.") from error
+    try:
+        yield
+    finally:
+        # While it is held, so that it is not the lock of the next one.
+        with suppress(OSError):
+            Path(lock.lock_file).unlink()
+        lock.release()
 
 
 def holds_others(folder: Path) -> bool:

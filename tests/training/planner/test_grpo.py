@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,6 +144,28 @@ def test_a_start_that_failed_stands_in_nobodys_way(tmp_path: Path, monkeypatch: 
     with pytest.raises(InputError, match="holds other files"):
         start(resume=True)
     assert (job.unfinished / "checkpoint-1").is_dir()
+
+
+@pytest.mark.usefixtures("no_training")
+def test_two_trainings_into_one_folder_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = PlannerJob(tmp_path / "out")
+
+    def start() -> list[Any]:
+        return train_planner(TURNS, Letters(), "a model", job, PlannerTraining(**SMALL))
+
+    def second(*_: Any) -> Any:
+        before = (job.unfinished / "planner.json").read_bytes()
+        # Before the first checkpoint, where nothing could be resumed.
+        with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match=r"Another training writes to .*out\.training"):
+            pool.submit(start).result()
+        assert (job.unfinished / "planner.json").read_bytes() == before
+        return ["the first"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grpo._Run, "go", second)
+        assert start() == ["the first"]
+    assert [file.name for file in tmp_path.iterdir()] == ["out.training"]
+    assert start() == []
 
 
 @pytest.mark.usefixtures("no_training")
