@@ -250,7 +250,8 @@ class _LoopThread:
             if self._loop is None or self._process != os.getpid():
                 loop = asyncio.new_event_loop()
                 threading.Thread(target=_serve, args=(loop,), name="convcoa-actions", daemon=True).start()
-                weakref.finalize(self, _stop, loop)
+                # Not when the program ends: what the thread frees then may abort it (torch's tensors do). It sleeps on.
+                weakref.finalize(self, _stop, loop).atexit = False
                 self._loop, self._process = loop, os.getpid()
             return self._loop
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -86,6 +88,30 @@ def test_the_loop_ends_with_its_runner() -> None:
     gc.collect()
     thread.join(5)
     assert not thread.is_alive()
+
+
+_ENDING = """
+import atexit, threading, time
+
+def told():
+    time.sleep(0.3)
+    print([thread.name for thread in threading.enumerate() if thread.daemon])
+
+atexit.register(told)  # Called after those that are registered later.
+from langgraph_convcoa.actions.runner import _LoopThread
+
+async def answer():
+    return 42
+
+loop = _LoopThread()
+print(loop.run(answer()))
+"""
+
+
+def test_the_loop_sleeps_on_when_the_program_ends() -> None:
+    # A thread that closes its loop then, and frees a tensor, aborts the program that has done its work.
+    ended = subprocess.run([sys.executable, "-c", _ENDING], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "42\n['convcoa-actions']\n", "")
 
 
 def test_a_time_out_says_how_long() -> None:
