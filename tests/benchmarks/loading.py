@@ -90,7 +90,7 @@ def throughput(address: str, count: int, cached: bool, settle: bool, runs: int) 
         cache = PatternCache(Path(folder, "patterns.sqlite")) if cached else None
         prepared = stored_passages(entries_of(documents(min(count, _DISTINCT))), encoder, cache=cache)
 
-        def again(size: int = 256) -> Iterator[list[StoredPassage]]:
+        def again(size: int = 1_280) -> Iterator[list[StoredPassage]]:
             for start in range(0, count, size):
                 numbers = range(start, min(start + size, count))
                 yield [replace(prepared[i % len(prepared)], id=f"d{i}", document=f"d{i}") for i in numbers]

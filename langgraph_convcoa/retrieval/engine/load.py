@@ -23,8 +23,8 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 
 _AHEAD = 4
 """Batches that are encoded and wait to be written."""
-_TOGETHER = 5
-"""Batches that are written in one transaction, where so many wait: each costs the writer some ten answers of the server."""
+_TOGETHER = 1_280
+"""Passages from which on batches that wait are not written together: each transaction costs some ten answers of the server."""
 _LOOK_AGAIN = 0.2
 _LOADED = (
     "All documents are loaded and stay so. Only the indexes that make searches fast are not finished: load the same again to "
@@ -70,10 +70,10 @@ def load_into(
 ) -> Loaded:
     """Load documents into an engine, however many there are.
 
-    They are read as they are needed, in batches of up to 256: one is encoded while another is written, and at most four more
-    wait, which are then written in one transaction. A document that is there with the same id and content is passed over
-    without being encoded, and one with another content is replaced, so that a run that was killed at any moment is run again,
-    and nothing is lost or doubled. Several processes may load into one collection.
+    They are read as they are needed, in batches of up to 256: one is encoded while those before it are written, and at most
+    four wait, to be written together. A document that is there with the same id and content is passed over without being
+    encoded, and one with another content is replaced, so that a run that was killed at any moment is run again, and nothing
+    is lost or doubled. Several processes may load into one collection.
 
     Args:
         engine: Of `open_engine`; the collection is made where there is none.
@@ -90,7 +90,8 @@ def load_into(
 
     Raises:
         InputError: A document cannot be stored. Nothing is written where the documents are a list; else batches before that
-            of this document stay, and nothing of its own.
+            of this document stay, and nothing of its own. Where it is the engine that refuses, those that were to be written
+            together with it are not either.
         RetrievalError: The collection is of another encoder, a document cannot be encoded, or the engine refuses.
 
     Example:
@@ -260,16 +261,15 @@ class _Writer:
                 raise RetrievalError(f"{self._engine.name} gave no size of an empty batch, as `bulk` must.")
         following: Prepared | _End | None = None
         while not isinstance(batch := following or self._ready.get(), _End):
-            together, documents, following = [batch], _documents(batch), self._waiting()
-            # A document that comes again is written after itself.
-            while (
-                isinstance(following, Prepared)
-                and len(together) < _TOGETHER
-                and documents.isdisjoint(again := _documents(following))
-            ):
+            together, names, count, following = [batch], _names(batch), len(batch.passages), None
+            while count < _TOGETHER and isinstance(following := self._waiting(), Prepared):
+                # A document that comes again is written after itself.
+                if not names.isdisjoint(again := _names(following)):
+                    break
                 together.append(following)
-                documents |= again
-                following = self._waiting()
+                names |= again
+                count += len(following.passages)
+                following = None
             self._taken.append(together)
             yield [passage for one in together for passage in one.passages]
         if batch is _End.CUT_SHORT:
@@ -282,8 +282,9 @@ class _Writer:
         return None
 
 
-def _documents(batch: Prepared) -> set[str]:
-    return {passage.document for passage in batch.passages}
+def _names(batch: Prepared) -> set[str]:
+    """The ids of its documents and passages, none of which may come twice in a transaction."""
+    return {name for passage in batch.passages for name in (passage.document, passage.id)}
 
 
 class _End(Enum):

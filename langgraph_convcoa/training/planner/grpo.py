@@ -127,9 +127,11 @@ class PlannerJob:
         # Of a folder without a whole checkpoint nothing can be resumed: the next training takes it over.
         begun = (self.unfinished / CONFIG).is_file() and last_checkpoint(self.unfinished) is not None
         if begun and not self.resume:
-            raise InputError(
-                f"{self.unfinished} holds an unfinished training: resume it (--resume), or delete it to start again."
-            )
+            # One that is under way is not to be deleted.
+            with alone(self.unfinished):
+                raise InputError(
+                    f"{self.unfinished} holds an unfinished training: resume it (--resume), or delete it to start again."
+                )
         if not begun and holds_others(self.unfinished):
             raise InputError(f"{self.unfinished} holds other files than a training's: move them, or name another --out.")
         try:

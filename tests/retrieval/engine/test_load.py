@@ -160,6 +160,15 @@ def test_a_document_that_comes_again_is_not_written_together_with_itself():
     assert found.text == "Another text."
 
 
+def test_a_passage_whose_id_is_that_of_a_document_of_the_next_batch_is_refused():
+    engine = Slow()
+    long = Document("Sentence of a long document. " * 80, id="long")
+    documents = [*some(BATCH), long, *some(BATCH - 1, BATCH), Document("Short.", id="long#1"), *some(10, 2 * BATCH)]
+    with pytest.raises(RetrievalError, match="long#1"):
+        load_into(engine, _all_at_once(engine, documents), WordEncoder())
+    assert len(engine.parts(["long"])["long"]) > 1
+
+
 def test_no_more_is_read_than_the_engine_can_take(one_by_one):
     class Stuck(MemoryEngine):
         def __init__(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -155,10 +156,16 @@ def test_two_trainings_into_one_folder_are_kept_apart(tmp_path: Path, monkeypatc
 
     def second(*_: Any) -> Any:
         before = (job.unfinished / "planner.json").read_bytes()
-        # Before the first checkpoint, where nothing could be resumed.
-        with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match=r"Another training writes to .*out\.training"):
-            pool.submit(start).result()
-        assert (job.unfinished / "planner.json").read_bytes() == before
+        # Before the first checkpoint, where nothing could be resumed, and after it, where it could be deleted.
+        for step in (0, 1):
+            if step:
+                place = job.unfinished / "checkpoint-1"
+                place.mkdir()
+                (place / "trainer_state.json").write_text("{}")
+            with ThreadPoolExecutor(1) as pool, pytest.raises(InputError, match=r"Another training writes to .*out\.training"):
+                pool.submit(start).result()
+            assert (job.unfinished / "planner.json").read_bytes() == before
+        shutil.rmtree(place)
         return ["the first"]
 
     with monkeypatch.context() as patch:

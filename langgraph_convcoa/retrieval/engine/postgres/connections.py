@@ -180,7 +180,8 @@ class Connections:
         # A firewall forgets a connection that is silent for long, as one is that only holds a lock.
         settings: dict[str, Any] = {"connect_timeout": max(1, int(end - time.monotonic() + 0.999)), "keepalives_idle": 60}
         try:
-            return psycopg.connect(self._address, autocommit=True, prepare_threshold=None, **settings)
+            # What is copied is UTF-8, whatever the user, the database or PGCLIENTENCODING say.
+            return psycopg.connect(self._address, autocommit=True, prepare_threshold=None, client_encoding="UTF8", **settings)
         except psycopg.Error as error:
             raise self.worded(error, limit, end) from None
 

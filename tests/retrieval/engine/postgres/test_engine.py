@@ -110,6 +110,18 @@ def test_a_batch_is_written_whole_or_not_at_all(engine, connection):
     assert everything(engine, connection) == before
 
 
+def test_text_of_any_script_is_kept_whatever_encoding_the_environment_names(address, monkeypatch):
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    engine = open_engine(address, tenant="Zoë 日本")
+    engine.open(DIMENSION, "test", create=True)
+    engine.put([passage("é", "日本 🎈", words="naïve 日本", of="Zoë")])
+    assert engine.parts(["日本 🎈"]) == {"日本 🎈": ["é"]}
+    [found] = engine.patterns(["é"])
+    assert (found.text, found.metadata, found.terms) == ("naïve 日本", {"of": "Zoë"}, {"naïve": 1, "日本": 1})
+    assert engine.search(axis(0), 1) == [["é"]]
+    engine.close()
+
+
 def test_the_bulk_path_stores_what_put_stores_and_builds_the_indexes_at_the_end(engine, address, connection):
     batches = [[passage(f"p{n}", words=f"w{n} all", axis=n % 8) for n in range(start, start + 20)] for start in (0, 20, 40)]
     loading = engine.bulk(batches)
