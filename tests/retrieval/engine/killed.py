@@ -121,9 +121,14 @@ def contents(engine: Engine, names: list[str]) -> dict[str, Any]:
     return found
 
 
+def say(*words: object) -> None:
+    """A line at once, so that a loader is not killed in the middle of it and the next line follows on the same."""
+    os.write(1, f"{' '.join(map(str, words))}\n".encode())
+
+
 def load(address: str, count: int) -> None:
     def note(done: int, _total: int) -> None:
-        print("done", done, flush=True)
+        say("done", done)
 
     changes._BATCH_DOCUMENTS = BATCH  # type: ignore[misc]
     load_into(open_engine(address, collection=COLLECTION), documents(count), encoder(), progress=note)
@@ -133,7 +138,7 @@ if __name__ == "__main__":
     for _line in sys.stdin:
         child = os.fork()
         if not child:
-            print("started", os.getpid(), flush=True)
+            say("started", os.getpid())
             load(sys.argv[1], int(sys.argv[2]))
             os._exit(0)
-        print("ended", os.waitpid(child, 0)[1], flush=True)
+        say("ended", os.waitpid(child, 0)[1])
