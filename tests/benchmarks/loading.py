@@ -83,16 +83,16 @@ def documents(count: int, distinct: int = _DISTINCT) -> Iterator[Document]:
         yield Document(texts[place], id=f"d{number}", metadata={"title": f"Title {place}"})
 
 
-def throughput(address: str, count: int, cached: bool, settle: bool, runs: int) -> dict[str, Any]:
+def throughput(address: str, count: int, cached: bool, settle: bool, runs: int, together: int) -> dict[str, Any]:
     """Seconds of both, in alternation; `settled` are those of the indexes that searches need, which the engine builds last."""
     encoder: Encoder = MadeUp()
     with tempfile.TemporaryDirectory() as folder:
         cache = PatternCache(Path(folder, "patterns.sqlite")) if cached else None
         prepared = stored_passages(entries_of(documents(min(count, _DISTINCT))), encoder, cache=cache)
 
-        def again(size: int = 1_280) -> Iterator[list[StoredPassage]]:
-            for start in range(0, count, size):
-                numbers = range(start, min(start + size, count))
+        def again() -> Iterator[list[StoredPassage]]:
+            for start in range(0, count, together):
+                numbers = range(start, min(start + together, count))
                 yield [replace(prepared[i % len(prepared)], id=f"d{i}", document=f"d{i}") for i in numbers]
 
         every: list[dict[str, Any]] = []
@@ -103,12 +103,15 @@ def throughput(address: str, count: int, cached: bool, settle: bool, runs: int) 
             sum(alone.bulk(again()))
             alone.settle()
             bulk = alone.times(begun)
-            whole = _Watched(open_engine(address, collection=f"whole_{run}"), settle)
+            whole: Any = _Watched(open_engine(address, collection=f"whole_{run}"), settle)
             begun = _now()
-            assert load_into(whole, documents(count), encoder, cache=cache) == Loaded(count, 0, 0, count)  # type: ignore[arg-type]
+            done = load_into(whole, documents(count), encoder, cache=cache)
             load = whole.times(begun)
+            assert done == Loaded(count, 0, 0, count)
             begun = _now()
-            assert load_into(whole, documents(count), encoder, cache=cache).unchanged == count  # type: ignore[arg-type]
+            done = load_into(whole, documents(count), encoder, cache=cache)
+            second = _now()[0] - begun[0]
+            assert done.unchanged == count
             every.append(
                 {
                     "bulk alone, s": bulk,
@@ -116,7 +119,7 @@ def throughput(address: str, count: int, cached: bool, settle: bool, runs: int) 
                     "ratio while writing": bulk["written"] / load["written"],
                     "ratio in all": bulk["all"] / load["all"],
                     "passages a second": count / load["written"],
-                    "run again with nothing to do, s": _now()[0] - begun[0],
+                    "run again with nothing to do, s": second,
                 }
             )
     return {
@@ -216,11 +219,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="throughput and ray: both ways, one after the other, so often")
     parser.add_argument("--cached", action="store_true", help="throughput: vectors from a PatternCache in a file")
     parser.add_argument("--no-settle", action="store_true", help="throughput: without the indexes, which both build alike")
+    parser.add_argument(
+        "--together", type=int, default=1_280, help="throughput: passages in a transaction of the fastest path"
+    )
     parser.add_argument("--made-up", action="store_true", help="ray: vectors of no meaning, so that encoding takes no time")
     given = parser.parse_args()
     with pgvector_server() as server:
         if given.what == "throughput":
-            report = throughput(server, given.passages or 200_000, given.cached, not given.no_settle, given.runs)
+            settle = not given.no_settle
+            report = throughput(server, given.passages or 200_000, given.cached, settle, given.runs, given.together)
         elif given.what == "ray":
             report = ray(server, given.passages or 3_000, given.workers, given.runs, given.made_up)
         else:
