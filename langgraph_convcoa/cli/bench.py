@@ -9,7 +9,7 @@ import typer
 
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, names_of, option
-from langgraph_convcoa.errors import InputError, one_of
+from langgraph_convcoa.errors import InputError
 
 app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True, rich_markup_mode="rich")
 
@@ -96,59 +96,24 @@ def scoring(
 @app.command()
 def encoder(
     model: Annotated[str | None, option("NAME|DIR", "An encoder; all-MiniLM-L6-v2 by default.")] = None,
-    dtypes: Annotated[str | None, option("A,B", "float32, bfloat16, torchao-int8; those installed by default.")] = None,
-    attention: Annotated[str, option("A,B", "softmax, softmax1 (OutEffHop) or both.")] = "softmax,softmax1",
-    data: Annotated[Path | None, option("DIR", "Folder of queries.jsonl and corpus.jsonl, to measure retrieval too.")] = None,
-    split: Annotated[str | None, option("NAME", "Only queries of this split.")] = None,
-    queries: Annotated[int | None, option("N", "Only the first N queries.", min=1)] = None,
-    texts: Annotated[int, option("N", "Texts that are timed.", min=1)] = 128,
-    runs: Annotated[int, option("N", "Timed repetitions of each type.", min=1)] = 5,
-    train_steps: Annotated[
-        int, option("N", "Train on the data with each attention for N steps, and measure again.", min=0)
-    ] = 0,
-    train_split: Annotated[str, option("NAME", "What to train on.")] = "train",
-    indexing: Annotated[
-        bool,
-        option(None, "Time passages and their windows instead, against sentence-transformers.", "--indexing"),
-    ] = False,
-    passages: Annotated[int, option("N", "Passages of --indexing.", min=1)] = 60,
+    data: Annotated[Path | None, option("DIR", "Folder with passages; the demonstration's text by default.")] = None,
+    passages: Annotated[int, option("N", "Passages that are encoded with their windows.", min=1)] = 60,
+    runs: Annotated[int, option("N", "Timed repetitions.", min=1)] = 5,
+    indexing: Annotated[bool, option(None, "What this command always does; kept for old scripts.", "--indexing")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Measure an encoder's types: speed, memory, closeness to float32, retrieval, and outliers in its activations.
+    """Time the encoding of passages and their windows, in int8 and float32, against sentence-transformers.
 
     [bold]Examples[/bold]
       convcoa bench encoder
-      convcoa bench encoder --dtypes bfloat16,torchao-int8 --attention softmax --data data/abg_coqa --split dev
-      convcoa bench encoder --data data/or_sharc --split dev --train-steps 200
-      convcoa bench encoder --model trained/encoder --json
-      convcoa bench encoder --indexing
+      convcoa bench encoder --model trained/encoder --data data/squad2 --json
     """
-    if train_steps and split in (None, train_split):
-        raise InputError("--train-steps trains on a part of the data: name another to measure on with --split, such as dev")
     from langgraph_convcoa.datasets.read import load_dataset
-    from langgraph_convcoa.evaluation.bench import encoder as bench
+    from langgraph_convcoa.evaluation.bench.indexing import bench_indexing
     from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
-    from langgraph_convcoa.retrieval.encoders.outlier_free import ATTENTIONS
 
-    if indexing:
-        from langgraph_convcoa.evaluation.bench.indexing import bench_indexing
-
-        data_set = load_dataset(data, split=split) if data is not None else None
-        timed = bench_indexing(model or DEFAULT_ENCODER, dataset=data_set, passages=passages, runs=runs, progress=True)
-        print_report(timed, as_json)
-        return
-    report = bench.bench_encoder(
-        model or DEFAULT_ENCODER,
-        dtypes=[one_of("--dtypes", name, bench.TYPES) for name in names_of(dtypes)] if dtypes is not None else None,
-        attentions=[one_of("--attention", name, ATTENTIONS) for name in names_of(attention)],
-        dataset=load_dataset(data, split=split) if data is not None else None,
-        queries=queries,
-        texts=texts,
-        runs=runs,
-        train=load_dataset(data, split=train_split) if data is not None and train_steps else None,
-        steps=train_steps,
-        progress=True,
-    )
+    data_set = load_dataset(data) if data is not None else None
+    report = bench_indexing(model or DEFAULT_ENCODER, dataset=data_set, passages=passages, runs=runs, progress=True)
     print_report(report, as_json)
 
 

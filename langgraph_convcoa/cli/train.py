@@ -52,8 +52,7 @@ def train(
     encoder: Annotated[
         str | None, _kind("NAME", "sentence-transformers model or folder; all-MiniLM-L6-v2 without it.")
     ] = None,
-    encoder_dtype: Annotated[str, _kind("TYPE", "What the frozen encoder computes in; see bench encoder.")] = "auto",
-    attention: Annotated[str, _kind("auto|softmax|softmax1", "Attention of the encoder that --full trains.")] = "auto",
+    encoder_dtype: Annotated[str, _kind("TYPE", "What the frozen encoder computes in: int8 or float32.")] = "int8",
     steps: Annotated[int | None, _length("N", "Batches; enough to see all data by default.", min=1)] = None,
     batch_size: Annotated[int | None, _length("N", "Questions a step.", min=2)] = None,
     chunk: Annotated[int | None, _length("N", "Questions encoded at a time (gradient caching): less memory.", min=1)] = None,
@@ -85,7 +84,6 @@ def train(
         (head and full, "--head and --full cannot be used together: name one of them, or neither"),
         (distil_only and (head or full), "--distil-only is for the query encoder, not for --head or --full"),
         (start is not None and full, "--start is for the query encoder and for --head, not for --full"),
-        (attention != "auto" and not full, "--attention is for --full, which trains the encoder"),
         (synthetic is not None and full, "--synthetic is not for --full, which learns from real conversations alone"),
         (
             dual_question and (head or full or distil_only or start is not None or synthetic is not None),
@@ -134,7 +132,7 @@ def train(
         settings = replace(settings, synthetic=synthetic)
     conversations = load_training_data(rest, invalid=invalid) if rest else None
     if full and conversations is not None:
-        model = train_encoder(conversations, encoder=encoder, attention=attention, settings=settings, job=job)  # type: ignore[arg-type]
+        model = train_encoder(conversations, encoder=encoder, settings=settings, job=job)
     else:
         if not head and (distil_only or start is not None):
             settings = replace(settings, distilled_first=1.0 if distil_only else 0.0)

@@ -16,10 +16,9 @@ from langchain_core.documents import Document
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.changes import check_deletable, content_digest, distinct, entries_of, select
 from langgraph_convcoa.retrieval.corpus import Corpus, Listed, Numbers, Passage
-from langgraph_convcoa.retrieval.documents.split import Span, document_id, passage_title, rejoined, split_documents, windows
+from langgraph_convcoa.retrieval.documents.split import Span, document_id, pattern_text, rejoined, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
-from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_windows
-from langgraph_convcoa.retrieval.encoders.pooled import PassageText
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
 from langgraph_convcoa.retrieval.graph.follow import GraphFollower
 from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
@@ -268,10 +267,11 @@ def encoded_memory(
     """Passages with their windows and the patterns of both, numbered from a key on."""
     spans = [windows(passage.page_content) for passage in passages]
     texts = [
-        PassageText(passage_title(passage), passage.page_content, tuple(parts))
+        text
         for passage, parts in zip(passages, spans, strict=True)
+        for text in (pattern_text(passage), *(window_text(passage, span) for span in parts))
     ]
-    values, scales = encode_patterns(encode_windows(encoder, texts, cache, progress), dtype)
+    values, scales = encode_patterns(encode_texts(encoder, texts, cache, progress), dtype)
     offsets = np.cumsum([0, *(1 + len(parts) for parts in spans)], dtype=np.int64)
     keys = first_key + np.arange(len(passages))
     every = _span_array([part for parts in spans for part in parts])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -105,11 +105,8 @@ def train_dual_question(
     items = query_items(dual.question.text, found)
     if not items:
         raise InputError("No example has a gold passage; there is nothing to train on.")
-    training = chosen.training
-    if "bfloat16" in kept.name.split("|"):
-        training = replace(training, mixed_precision="bf16")
     started = fingerprint(kept.name, "dual-question", items)
-    train(dual, DualLoss(found), items, training, fingerprint=started, **job.options)
+    train(dual, DualLoss(found), items, chosen.training, fingerprint=started, **job.options)
     model = RetrieverModel(
         encoder_identity(kept.name), query_encoder=QueryEncoder.of(dual.question, kept.model_name), first_turns=True
     )

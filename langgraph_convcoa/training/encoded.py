@@ -10,7 +10,7 @@ import numpy as np
 
 from langgraph_convcoa.retrieval.documents.split import document_id
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
-from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory
 from langgraph_convcoa.retrieval.progress import Progress, track
@@ -95,7 +95,7 @@ def encode_examples(
         )
         for example in data.examples
     ]
-    texts = encode_patterns(AsQueries(encoder), list(rows), cache, progress)
+    texts = encode_texts(AsQueries(encoder), list(rows), cache, progress)
     states = np.stack(
         [conversational_state(texts[one.question], texts[list(one.turns)], HISTORY_WEIGHT, HISTORY_BETA) for one in examples]
     )
@@ -110,9 +110,7 @@ def encode_examples(
     return EncodedData(data, mined, texts, memory, states)
 
 
-def with_query_encoder(
-    found: EncodedData, model: RetrieverModel, *, bfloat16: bool = False, progress: Progress = False
-) -> EncodedData:
+def with_query_encoder(found: EncodedData, model: RetrieverModel, *, progress: Progress = False) -> EncodedData:
     """The data with what a model's query encoder, which is not trained any more, makes of questions with a history."""
     assert model.query_encoder is not None
     rows = [row for row, example in enumerate(found.examples) if example.turns]
@@ -122,7 +120,7 @@ def with_query_encoder(
             part = [found.data.examples[row] for row in rows[start : start + _AT_ONCE]]
             turns = [[(asked.strip(), answer.strip()) for asked, answer in one.history] for one in part]
             questions = [one.question.strip() for one in part]
-            vectors[start : start + len(part)] = model.query_encoder.encode(questions, turns, bfloat16=bfloat16)
+            vectors[start : start + len(part)] = model.query_encoder.encode(questions, turns)
             advance(len(part))
     places = {row: place for place, row in enumerate(rows)}
     examples = [replace(example, encoded=places.get(row, -1)) for row, example in enumerate(found.examples)]

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -87,21 +86,20 @@ def train_encoder(
     data: TrainingData,
     *,
     encoder: str | None = None,
-    attention: Literal["auto", "softmax", "softmax1"] = "auto",
     settings: EncoderSettings | None = None,
     job: TrainingJob,
 ) -> RetrieverModel:
     """Train an encoder for questions in conversation and for passages with the DPR loss, gradients cached.
 
-    It starts from `encoder`, all-MiniLM-L6-v2 when None; "softmax1" trains it with OutEffHop's attention. The job must name
-    a folder. Raises InputError and RetrievalError as `train_query_encoder` does.
+    It starts from `encoder`, all-MiniLM-L6-v2 when None. The job must name a folder.
+    Raises InputError and RetrievalError as `train_query_encoder` does.
     """
     chosen = settings or EncoderSettings()
     if job.out is None:
         raise InputError("A model with an encoder of its own needs a folder to be written into.")
     job.check()
     name = encoder or DEFAULT_ENCODER
-    trained = SentenceTransformerEncoder(name, "cpu", dtype="float32", attention=attention)
+    trained = SentenceTransformerEncoder(name, "cpu", dtype="float32")
     module = QueryEncoderModule(trained.model, chosen.reading)
     found = encode_examples(data, SentenceTransformerEncoder(name, job.device), cache=job.cache, progress=job.progress)
     items = query_items(module.text, found)

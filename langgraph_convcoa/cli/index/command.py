@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
 # As `encoders.pooled` has them, whose import would delay --help.
-WINDOW_KINDS = ("apart", "pooled", "late")
 DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 
 
@@ -68,15 +67,6 @@ def index(
             None,
             "Keep an ANN graph too, for millions of patterns; as the index has it when left out.",
             "--approximate/--exact",
-        ),
-    ] = None,
-    windows: Annotated[
-        str | None,
-        option(
-            "|".join(WINDOW_KINDS),
-            "What is encoded. apart: passages and their windows; pooled: windows, of which passages are pooled (1.7 times "
-            "less to encode than apart, MRR up to .01 lower); late: passages, of which windows are pooled (2.3 times less, "
-            "MRR up to .04 lower). As the index has it when left out.",
         ),
     ] = None,
     graph: Annotated[
@@ -120,7 +110,6 @@ def index(
       convcoa index papers/ --out papers.index
       convcoa index papers/ notes.md --out all.index --dtype int8
       convcoa index archive/ --out archive.index --approximate
-      convcoa index archive/ --out archive.index --windows pooled
       convcoa index papers/ --out papers.index --no-graph
       convcoa index notes/ --out notes.index --prune --watch
       convcoa index https://example.org/sitemap.xml --out site.index
@@ -133,7 +122,7 @@ def index(
     address = to or (None if out is not None else os.environ.get(INDEX_VARIABLE))
     if (out is None) == (address is None):
         raise InputError("an index needs one place: --out DIR for a folder, or --to URL for an engine")
-    of_folder: dict[str, object] = {"dtype": dtype, "approximate": approximate, "windows": windows, "graph": graph}
+    of_folder: dict[str, object] = {"dtype": dtype, "approximate": approximate, "graph": graph}
     of_folder |= {"prune": prune or None, "watch": watch or None, "shards": shards}
     of_engine: dict[str, object] = {"collection": collection, "tenant": tenant, "ray": ray, "workers": workers, "cache": cache}
     place, other = ("an index in a folder (--out DIR)", "an engine (--to URL)")
@@ -158,7 +147,6 @@ def index(
     if shards is not None and (approximate or graph or prune or watch):
         raise InputError("--shards goes without --approximate, --graph, --prune and --watch")
     stored = None if dtype is None else one_of("--dtype", dtype, DTYPES)
-    kind = None if windows is None else one_of("--windows", windows, WINDOW_KINDS)
     files, read_now = None, set[str]()
     documents: Iterator[Document] = text()
     # Before the index is made, so that a wrong path makes none.
@@ -168,24 +156,17 @@ def index(
         documents = chain([next(documents)], documents)
     from langgraph_convcoa.retrieval.corpus import read
     from langgraph_convcoa.retrieval.documents.split import document_id
-    from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
     from langgraph_convcoa.retrieval.graph.settings import graph_settings
     from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, approximate_settings
     from langgraph_convcoa.retrieval.index.database import is_index
-    from langgraph_convcoa.retrieval.index.index import Index, open_or_create, put_approximate, put_graph
+    from langgraph_convcoa.retrieval.index.index import open_or_create, put_approximate, put_graph
     from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-    from langgraph_convcoa.retrieval.shards.names import shard_path
 
     if approximate:
         # A missing package is reported before the documents are encoded.
         ANNIndex(1)
-    if kind is None:
-        first = out if shards is None else shard_path(out, 1, shards)
-        made = Index(first).head.model if is_index(first) else None
-        kind = (made or {}).get("windows", "apart")
-    given = None if kind == "apart" else SentenceTransformerEncoder(windows=kind)
-    encoder = HopfieldRetriever(corpus=MemoryCorpus(), encoder=given).encoder
+    encoder = HopfieldRetriever(corpus=MemoryCorpus()).encoder
     if shards is not None:
         _write_shards(out, shards, encoder, stored, documents, as_json)
         return

@@ -16,8 +16,7 @@ from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from langgraph_convcoa.retrieval.documents.split import split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, Vectors
-from langgraph_convcoa.retrieval.encoders.pooled import WINDOW_KINDS
-from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import DTYPES, SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.memory_corpus import build_memory
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.threads import cores
@@ -82,7 +81,7 @@ def bench_indexing(
 
     Raises:
         InputError: A number is below 1, or the data has no passage of 150 to 250 words.
-        RetrievalError: The model cannot be loaded, or is of a kind whose windows cannot be pooled.
+        RetrievalError: The model cannot be loaded.
     """
     if min(passages, runs) < 1:
         raise InputError("Passages and runs must be at least 1.")
@@ -95,13 +94,13 @@ def bench_indexing(
         for text in (document.page_content, *(document.page_content[start:end] for start, end in parts))
     ]
     wholes = np.cumsum([0, *(1 + len(parts) for parts in spans)])[:-1]
-    encoders = [SentenceTransformerEncoder(model, device="cpu", windows=kind) for kind in WINDOW_KINDS]
     torch_model = plain.model
     ways: dict[str, Callable[[], Vectors]] = {
         BASELINE: lambda: torch_model.encode(texts, batch_size=_BATCH, normalize_embeddings=True, show_progress_bar=False)
     }
-    for encoder in encoders:
-        ways[f"{encoder.windows}, {_computes(encoder)}"] = lambda chosen=encoder: _patterns(documents, chosen)  # type: ignore[misc]
+    for dtype in DTYPES:
+        encoder = SentenceTransformerEncoder(model, device="cpu", dtype=dtype)
+        ways[dtype] = lambda chosen=encoder: _patterns(documents, chosen)  # type: ignore[misc]
     found: dict[str, Vectors] = {}
     wall: dict[str, list[float]] = {name: [] for name in ways}
     used: dict[str, list[float]] = {name: [] for name in ways}
@@ -129,10 +128,6 @@ def bench_indexing(
 def _patterns(documents: Sequence[Document], encoder: SentenceTransformerEncoder) -> Vectors:
     values: Vectors = build_memory(documents, encoder).patterns.values
     return values
-
-
-def _computes(encoder: SentenceTransformerEncoder) -> str:
-    return next(part for part in encoder.name.split("|") if part in ("bfloat16", "int8", "float32"))
 
 
 def _documents(dataset: Dataset | None, count: int) -> list[Document]:

@@ -116,7 +116,6 @@ def training_cost(
         seed=seed,
         checkpoint_every=0,
         evaluate_every=max(1, steps // evaluations),
-        mixed_precision="bf16" if "bfloat16" in kept.name.split("|") else "no",
     )
     found, measured = (
         encode_examples(part, kept, cache=cache, progress=progress) for part in (data, _drawn(dev, questions, seed))

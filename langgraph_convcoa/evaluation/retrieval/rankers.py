@@ -19,7 +19,7 @@ from langgraph_convcoa.evaluation.retrieval.selection import helpful_turns, simi
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
-from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
@@ -129,7 +129,7 @@ class Rankers:
         """One vector a passage, of as much of it as the encoder reads, and the passages' ids."""
         if self._whole is None:
             texts = [pattern_text(document) for document in self._pool.passages]
-            self._whole = encode_patterns(self._encoder, texts, self._cache, self._progress)
+            self._whole = encode_texts(self._encoder, texts, self._cache, self._progress)
         return self._whole, [str(document.id) for document in self._pool.passages]
 
     def _parts(self) -> tuple[Vectors, list[str]]:

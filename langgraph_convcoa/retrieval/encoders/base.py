@@ -54,10 +54,10 @@ class Encoder(Protocol):
 
 
 def without_arithmetic(name: str) -> str:
-    """An encoder's name but for what it computes in: a machine may open and add to what another one built.
+    """An encoder's name without its dtype: vectors of both dtypes fit together.
 
     Example:
-        >>> without_arithmetic("sentence-transformers/all-MiniLM-L6-v2|bfloat16|256")
+        >>> without_arithmetic("sentence-transformers/all-MiniLM-L6-v2|int8|256")
         'sentence-transformers/all-MiniLM-L6-v2|256'
     """
     return re.sub(r"\|(?:float32|bfloat16|int8)\|", "|", name)

@@ -1,11 +1,11 @@
-"""A BERT encoder in numpy, for questions: a few short texts are encoded before torch would have been imported."""
+"""The files of a BERT that sentence-transformers saved: weights, tokenizer and pooling, read without torch."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,28 +15,17 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.encoders.loading import check_files, location_of
-from langgraph_convcoa.retrieval.encoders.recent import RecentValues
-from langgraph_convcoa.retrieval.threads import Each, alone, cores, workers
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Array = npt.NDArray[np.float32]
 
-# So many tokens at a time, whose numbers stay in a core's cache.
-_TOKENS = 512
-# Other devices than the processor, which sentence-transformers would take: of NVIDIA, AMD, Intel and Ascend.
-_ACCELERATORS = ("nvidiactl", "nvidia0", "dxg", "kfd", "accel", "davinci0")
-_FEW = 24
-# So many rows at a time stay in a core's cache for all steps of the activation.
-_ROWS = 16
-# From so many tokens on, sharing them out takes less time than it saves.
-_SHARED = 64
 LAYER = "encoder.layer."
-"""What the names of the layers' weights begin with."""
-
+"""Prefix of the names of the layers' weights."""
+# Devices of NVIDIA, AMD, Intel and Ascend, which sentence-transformers would use.
+_ACCELERATORS = ("nvidiactl", "nvidia0", "dxg", "kfd", "accel", "davinci0")
 _EMBEDDINGS = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 _LINEAR = (
     "attention.self.query",
@@ -46,22 +35,13 @@ _LINEAR = (
     "intermediate.dense",
     "output.dense",
 )
-_READS = {"max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"}
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
-# The normal distribution function is 1 / (1 + exp(x p(x^2))) with this polynomial p, its highest power first, fitted so that
-# the largest error of x times it is least. It is 0 or 1 where the square is larger.
-_NORMAL = (-3.61124976e-09, 2.6689357e-07, -7.93823098e-06, 0.000110480404, 6.62597055e-05, -0.0726685667, -1.59576843)
-_LARGEST_SQUARE = 30
-# The vectors of so many texts are kept.
-_KEPT = 4096
+_READS = {"max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"}
 
 
 @dataclass(frozen=True, eq=False)
 class Bert:
-    """A BERT with its pooling, as the files of a sentence-transformers model describe it; float32, on the processor.
-
-    Its vectors have a cosine of more than 0.9999 to those of sentence-transformers in float32 or bfloat16.
-    """
+    """The weights of a BERT by name, memory-mapped, with its tokenizer and pooling."""
 
     weights: Mapping[str, Array]
     tokenizer: Tokenizer  # Without truncation and padding.
@@ -69,13 +49,15 @@ class Bert:
     epsilon: float
     max_tokens: int
     cls: bool  # Pools by the first token, else by the mean.
-    _recent: RecentValues[bytes, Array] = field(default_factory=lambda: RecentValues(_KEPT), init=False, repr=False)
+    sessions: dict[tuple[bool, int], Any] = field(default_factory=dict, init=False, repr=False)
+    """What `onnx_bert` made of the model, for all who use it."""
+    lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @classmethod
     def open(cls, folder: str | Path) -> Bert | None:
-        """The model in a folder; None where it is of another kind, so that sentence-transformers must load it.
+        """The model in a folder; None if it is of another kind, so that sentence-transformers must load it.
 
-        RetrievalError where its files are not those that were saved.
+        Raises RetrievalError if the files are not those that were saved.
         """
         place = Path(folder)
         try:
@@ -87,7 +69,7 @@ class Bert:
             check_files(place)
             try:
                 found = _read(place)
-            # Whatever is amiss with the files is sentence-transformers' to tell.
+            # sentence-transformers says what is wrong with the files.
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError):
                 found = None
             if found is not None:
@@ -99,142 +81,33 @@ class Bert:
         """Length d of a vector."""
         return int(self.weights["embeddings.word_embeddings.weight"].shape[1])
 
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return sum(name.endswith("attention.self.query.weight") for name in self.weights)
+
     def learned(self) -> dict[str, Array]:
         """The weights of the layers, by name: all but the embeddings."""
         return {name: weight for name, weight in self.weights.items() if name.startswith(LAYER)}
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of texts with the special tokens, cut off at `max_tokens`."""
-        return [self.cut(found.ids) for found in self.tokenizer.encode_batch_fast([text.strip() for text in texts])]
+        """Token ids of texts with the special tokens, cut off at `max_tokens`; the last special token stays."""
+        found = (encoding.ids for encoding in self.tokenizer.encode_batch_fast([text.strip() for text in texts]))
+        return [ids if len(ids) <= self.max_tokens else [*ids[: self.max_tokens - 1], ids[-1]] for ids in found]
 
-    def cut(self, ids: list[int]) -> list[int]:
-        """Token ids of a text, at most `max_tokens`; the last one stays."""
-        return ids if len(ids) <= self.max_tokens else [*ids[: self.max_tokens - 1], ids[-1]]
-
-    def embedded(self, ids: npt.NDArray[np.int64]) -> Array:
-        """The sums of the embeddings (..., l, d) of token ids (..., l), not normalised."""
+    def embedded(self, ids: npt.NDArray[np.int64], types: npt.NDArray[np.int64] | None = None) -> Array:
+        """The sums of the embeddings (..., l, d) of token ids and types (..., l), not normalised; types are 0 when None."""
         word, position, kind = (self.weights[f"embeddings.{name}.weight"] for name in _EMBEDDINGS)
-        return np.asarray(word[ids] + position[: ids.shape[-1]] + kind[0])
-
-    def recent_vectors(
-        self, ids: Sequence[Sequence[int]], vectors: Callable[[Sequence[Sequence[int]]], Vectors] | None = None
-    ) -> Vectors:
-        """`vectors` of texts that recur, such as the turns of a conversation: those of the last 4,096 are kept."""
-        keys = [np.array(one, dtype=np.int32).tobytes() for one in ids]
-        compute = vectors or self.vectors
-
-        def encode(new: list[bytes]) -> Vectors:
-            return compute([np.frombuffer(key, dtype=np.int32).tolist() for key in new])
-
-        found = self._recent.of(keys, encode)
-        return np.stack([found[key] for key in keys]) if keys else self.vectors([])
-
-    def vectors(self, ids: Sequence[Sequence[int]]) -> Vectors:
-        """Vectors (n, d) of n lists of token ids, not normalised."""
-        rows, parts, start = np.zeros((len(ids), self.dimension), dtype=np.float32), [], 0
-        while start < len(ids):
-            stop, tokens = start + 1, len(ids[start])
-            while stop < len(ids) and tokens + len(ids[stop]) <= _TOKENS:
-                tokens, stop = tokens + len(ids[stop]), stop + 1
-            parts.append(slice(start, stop))
-            start = stop
-
-        if len(parts) == 1:
-            # The tokens of one part are shared out, those of several part by part.
-            tokens = sum(map(len, ids))
-            threads = cores() if tokens >= _SHARED else 1
-            with workers(parallel=threads > 1) as each:
-                cuts = np.linspace(0, tokens, threads + 1).astype(int).tolist()
-                rows[:] = self._batch(ids, [slice(*pair) for pair in itertools.pairwise(cuts)], each)
-            return rows
-
-        def encode(part: slice) -> None:
-            rows[part] = self._batch(ids[part], [slice(0, sum(map(len, ids[part])))], alone)
-
-        with workers(parallel=True) as each:
-            each(encode, parts)
-        return rows
-
-    def _batch(self, ids: Sequence[Sequence[int]], shares: Sequence[slice], each: Each) -> Array:
-        """The texts' tokens one after another, without padding; only attention is text by text."""
-        lengths = np.array([len(one) for one in ids])
-        edges = np.concatenate([[0], np.cumsum(lengths)])
-        state = np.concatenate([self.embedded(np.asarray(one, dtype=np.int64)) for one in ids])
-        state = self._norm(state, "embeddings.LayerNorm")
-        number = 0
-        while f"{LAYER}{number}.output.dense.weight" in self.weights:
-            self._layer(state, f"{LAYER}{number}.", edges.tolist(), shares, each)
-            number += 1
-        if self.cls:
-            return np.asarray(state[edges[:-1]])
-        return np.asarray(np.add.reduceat(state, edges[:-1], axis=0) / lengths[:, None], dtype=np.float32)
-
-    def _layer(self, state: Array, layer: str, edges: list[int], shares: Sequence[slice], each: Each) -> None:
-        """One layer, in place, each share of the tokens by itself once all have their queries, keys and values."""
-        names = [f"{layer}attention.self.{part}" for part in ("query", "key", "value")]
-        parts = [np.empty_like(state) for _ in names]
-        scale = np.float32((state.shape[1] // self.heads) ** -0.5)
-
-        def project(share: slice) -> None:
-            for name, part in zip(names, parts, strict=True):
-                part[share] = self._linear(state[share], name)
-            parts[0][share] *= scale
-
-        def attend(share: slice) -> None:
-            mixed = np.empty_like(state[share])
-            for start, stop in itertools.pairwise(edges):
-                first, last = max(start, share.start), min(stop, share.stop)
-                if first < last:
-                    mixed[first - share.start : last - share.start] = self._attention(parts, slice(first, last), start, stop)
-            attended = self._linear(mixed, f"{layer}attention.output.dense")
-            attended += state[share]
-            attended = self._norm(attended, f"{layer}attention.output.LayerNorm")
-            found = self._linear(_gelu(self._linear(attended, f"{layer}intermediate.dense")), f"{layer}output.dense")
-            found += attended
-            state[share] = self._norm(found, f"{layer}output.LayerNorm")
-
-        each(project, shares)
-        each(attend, shares)
-
-    def _attention(self, parts: Sequence[Array], tokens: slice, start: int, stop: int) -> Array:
-        """What some tokens of the text from start to stop take from it, (n, d)."""
-        spans = (tokens, slice(start, stop), slice(start, stop))
-        query, key, value = (
-            part[span].reshape(span.stop - span.start, self.heads, -1).transpose(1, 0, 2)
-            for part, span in zip(parts, spans, strict=True)
-        )
-        likeness = query @ key.transpose(0, 2, 1)
-        likeness -= likeness.max(axis=-1, keepdims=True)
-        np.exp(likeness, out=likeness)
-        mixed = likeness @ value
-        # There are fewer numbers in it than in the weights, whose sums are a product too.
-        mixed /= (likeness @ np.ones(stop - start, dtype=np.float32))[..., None]
-        return np.asarray(mixed.transpose(1, 0, 2).reshape(tokens.stop - tokens.start, -1))
-
-    def _linear(self, state: Array, name: str) -> Array:
-        weight = self.weights[f"{name}.weight"]
-        # Of few tokens the weights are the larger side, and are read faster as they lie.
-        found: Array = state @ weight.T if len(state) > _FEW else np.ascontiguousarray((weight @ state.T).T)
-        found += self.weights[f"{name}.bias"]
-        return found
-
-    def _norm(self, state: Array, name: str) -> Array:
-        state -= state.mean(axis=1, keepdims=True)
-        spread = np.einsum("ij,ij->i", state, state) / np.float32(state.shape[1])
-        state /= np.sqrt(spread + np.float32(self.epsilon))[:, None]
-        state *= self.weights[f"{name}.weight"]
-        state += self.weights[f"{name}.bias"]
-        return state
+        return np.asarray(word[ids] + position[: ids.shape[-1]] + (kind[0] if types is None else kind[types]))
 
 
 _OPENED: WeakValueDictionary[tuple[str, int, int], Bert] = WeakValueDictionary()
 
 
 def bert_of(name: str, device: str | None) -> Bert | None:
-    """The model of a name or folder, where numpy can compute it as sentence-transformers would on this device; else None.
+    """The BERT of a name or folder; None if it is of another kind or should be computed on another device than the processor.
 
-    A model of the hub must have been downloaded before. With an accelerator beside the processor, sentence-transformers
-    chooses the device and computes.
+    With `device` None, sentence-transformers chooses the device if the machine has an accelerator.
     """
     if device not in (None, "cpu") or (device is None and _has_accelerator()):
         return None
@@ -242,40 +115,23 @@ def bert_of(name: str, device: str | None) -> Bert | None:
     return None if folder is None else Bert.open(folder)
 
 
-def has_bfloat16() -> bool | None:
-    """Whether this processor multiplies in bfloat16; None where only torch can tell."""
-    return _has("avx512_bf16", "amx_bf16")
-
-
-def has_int8() -> bool | None:
-    """Whether this processor multiplies in eight bits (VNNI); None where that is not known."""
-    return _has("avx512_vnni", "avx_vnni")
-
-
-def _has(*instructions: str) -> bool | None:
-    try:
-        flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
-    except OSError:
-        return None
-    return bool(flags.intersection(instructions)) if "sse2" in flags else None
-
-
 def _has_accelerator() -> bool:
     return not sys.platform.startswith("linux") or any(Path("/dev", name).exists() for name in _ACCELERATORS)
 
 
 def _read(folder: Path) -> Bert | None:
-    """The model in a folder; None, or an error of the files, where it is not of the kind that is computed here."""
+    """The model in a folder; None, or an error, if it is not of a kind that `OnnxBert` computes."""
     from tokenizers import Tokenizer
 
-    kinds = [str(module["type"]).rpartition(".")[2] for module in _json(folder / "modules.json")]
+    modules = _json(folder / "modules.json")
+    kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         return None
-    transformer, pooling = (folder / module["path"] for module in _json(folder / "modules.json")[:2])
+    transformer, pooling = (folder / module["path"] for module in modules[:2])
     if transformer != folder or not _plain_prompts(folder / "config_sentence_transformers.json"):
         return None
     config, reads = _json(folder / "config.json"), _json(folder / "sentence_bert_config.json")
-    # Newer releases of sentence-transformers keep it with the tokenizer.
+    # Newer releases of sentence-transformers keep the limit with the tokenizer.
     limit = reads.get("max_seq_length") or _json(folder / "tokenizer_config.json")["model_max_length"]
     limit = min(limit, config["max_position_embeddings"])
     pools = _json(pooling / "config.json")
@@ -301,7 +157,7 @@ def _read(folder: Path) -> Bert | None:
         return None
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    # A start and an end, and nothing else that a cut could take away.
+    # A cut may only remove words: there is one special token at the start and one at the end.
     if not fits or len(tokenizer.encode("").ids) != 2:
         return None
     with safe_open(folder / "model.safetensors", framework="numpy") as stored:
@@ -325,7 +181,7 @@ def _names(layers: int) -> list[str]:
 
 
 def _shape(name: str, rows: int, config: Mapping[str, Any]) -> tuple[int, ...]:
-    """The shape that a weight must have; of an embedding any number of rows will do."""
+    """The shape that a weight must have; an embedding may have any number of rows."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     if name.startswith("embeddings.") and "LayerNorm" not in name:
         return rows, hidden
@@ -336,7 +192,7 @@ def _shape(name: str, rows: int, config: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _mapped(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Tensors of a file that safetensors has checked, as read-only maps of it: of the embeddings few rows are ever read."""
+    """Tensors of a file that safetensors has checked, as read-only maps: few rows of the embeddings are ever read."""
     content = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
     start = 8 + int.from_bytes(content[:8].tobytes(), "little")
     head = json.loads(content[8:start].tobytes())
@@ -345,39 +201,17 @@ def _mapped(path: Path, names: Sequence[str]) -> dict[str, Array]:
         first, last = head[name]["data_offsets"]
         if head[name]["dtype"] != "F32":
             raise ValueError(name)
-        # Older files may begin anywhere.
+        # In older files a tensor may begin at any byte.
         found[name] = np.require(content[start + first : start + last].view(np.float32), requirements="A")
         found[name] = found[name].reshape(head[name]["shape"])
     return found
 
 
 def _plain_prompts(path: Path) -> bool:
-    """Whether texts are encoded as they are, with nothing before them."""
+    """True if texts are encoded without a prompt before them."""
     settings = _json(path) if path.is_file() else {}
     return not settings.get("default_prompt_name") and not any((settings.get("prompts") or {}).values())
 
 
 def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _gelu(x: Array) -> Array:
-    """GELU, x times the normal distribution function, in place and within 1e-6."""
-    first, second, *others = map(np.float32, _NORMAL)
-    squares, exponents = np.empty((2, _ROWS, x.shape[1]), dtype=np.float32)
-    with np.errstate(over="ignore"):
-        for start in range(0, len(x), _ROWS):
-            block = x[start : start + _ROWS]
-            square, exponent = squares[: len(block)], exponents[: len(block)]
-            np.multiply(block, block, out=square)
-            np.minimum(square, _LARGEST_SQUARE, out=square)
-            np.multiply(square, first, out=exponent)
-            exponent += second
-            for factor in others:
-                exponent *= square
-                exponent += factor
-            exponent *= block
-            np.exp(exponent, out=exponent)
-            exponent += 1
-            block /= exponent
-    return x

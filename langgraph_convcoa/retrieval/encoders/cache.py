@@ -16,8 +16,6 @@ import numpy.typing as npt
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import prepare_sqlite, private_file, private_folder, sqlite_connection
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.pooled import PassageText
-from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 _LOGGER = logging.getLogger(__name__)
@@ -25,7 +23,6 @@ _APPLICATION_ID = 0x434F4341
 _VERSION = 1
 _SCHEMA = ("CREATE TABLE patterns (key BLOB PRIMARY KEY, checksum INTEGER, vector BLOB)",)
 _WRITE_EVERY = 512
-_SETS_PER_WRITE = 128
 _KEYS_PER_QUERY = 500
 
 
@@ -89,28 +86,6 @@ class PatternCache:
                 part.finish()
         return vectors[_places(unique, texts)]
 
-    def encode_sets(
-        self, encoder: DelegatingEncoder, passages: Sequence[PassageText], *, progress: Progress = False
-    ) -> Vectors:
-        """`encode` for patterns that are pooled (`SentenceTransformerEncoder.encode_sets`): a passage's all or none."""
-        unique = list(dict.fromkeys(passages))
-        keys = [key for passage in unique for key in passage.row_keys()]
-        edges = np.cumsum([0, *(1 + len(passage.spans) for passage in unique)])
-        vectors = np.zeros((len(keys), encoder.dimension), dtype=np.float32)
-        rows = self._read(encoder.name, keys, vectors)
-        missing = np.unique(np.searchsorted(edges, np.array(rows, dtype=np.int64), side="right") - 1).tolist()
-        missing.sort(key=lambda i: len(unique[i].text), reverse=True)
-        writing = True
-        with track(progress, len(missing), "Encoding") as advance:
-            for start in range(0, len(missing), _SETS_PER_WRITE):
-                batch = missing[start : start + _SETS_PER_WRITE]
-                part = _Part(advance, len(batch))
-                places = [row for i in batch for row in range(edges[i], edges[i + 1])]
-                vectors[places] = encoder.encode_sets([unique[i] for i in batch], progress=part)
-                writing = writing and self._write(encoder.name, [keys[row] for row in places], vectors[places])
-                part.finish()
-        return _sets(vectors, edges, unique, passages)
-
     def _read(self, name: str, texts: Sequence[str], out: Vectors) -> list[int]:
         """Fill in the stored vectors; returns the indexes of the others."""
         rows = {_key(name, text): index for index, text in enumerate(texts)}
@@ -149,7 +124,7 @@ class PatternCache:
         return RetrievalError(f"The pattern cache {self.path} is damaged or no cache ({error}); delete it and run again.")
 
 
-def encode_patterns(encoder: Encoder, texts: Sequence[str], cache: PatternCache | None, progress: Progress = False) -> Vectors:
+def encode_texts(encoder: Encoder, texts: Sequence[str], cache: PatternCache | None, progress: Progress = False) -> Vectors:
     """Vectors (n, d) of passages, equal texts encoded once, through the cache where there is one."""
     if cache is not None:
         return cache.encode(encoder, texts, progress=progress)
@@ -159,28 +134,6 @@ def encode_patterns(encoder: Encoder, texts: Sequence[str], cache: PatternCache 
         rows = normalised(encoder.encode_passages(unique, progress=part), len(unique), encoder.dimension, encoder.name)
         part.finish()
     return rows[_places(unique, texts)]
-
-
-def encode_windows(
-    encoder: Encoder, passages: Sequence[PassageText], cache: PatternCache | None, progress: Progress = False
-) -> Vectors:
-    """Patterns (N, d) of passages one after another, the whole and then its windows, through the cache where there is one."""
-    if getattr(encoder, "windows", "apart") == "apart":
-        texts = [part for one in passages for part in (one.whole, *(one.text[start:end] for start, end in one.spans))]
-        return encode_patterns(encoder, texts, cache, progress)
-    pooling = DelegatingEncoder(encoder)
-    if cache is not None:
-        return cache.encode_sets(pooling, passages, progress=progress)
-    return pooling.encode_sets(passages, progress=progress)
-
-
-def _sets(
-    vectors: Vectors, edges: npt.NDArray[np.int64], unique: Sequence[PassageText], passages: Sequence[PassageText]
-) -> Vectors:
-    """The patterns of passages, of which some may be alike, from those of the unique ones."""
-    place = {passage: index for index, passage in enumerate(unique)}
-    chosen = [row for passage in passages for row in range(edges[place[passage]], edges[place[passage] + 1])]
-    return vectors[np.array(chosen, dtype=np.int64)]
 
 
 class _Part:

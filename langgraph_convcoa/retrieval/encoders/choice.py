@@ -12,8 +12,12 @@ from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
 
-_CHOICES = {"dtype": "auto", "attention": "auto", "pooling": "auto", "windows": "apart"}
 _TOWERS = ("question", "passage")
+_EARLIER = {
+    *(("dtype", dtype) for dtype in ("auto", "bfloat16", "torchao-int8")),
+    *(("attention", "auto"), ("attention", "softmax"), ("pooling", "auto"), ("windows", "apart")),
+}
+"""Settings of earlier releases, whose vectors are nearly the same."""
 
 
 def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
@@ -21,7 +25,7 @@ def as_encoder(encoder: Encoder | Embeddings | str | None) -> Encoder:
 
     Example:
         >>> as_encoder(None)
-        SentenceTransformerEncoder('sentence-transformers/all-MiniLM-L6-v2', dtype='auto')
+        SentenceTransformerEncoder('sentence-transformers/all-MiniLM-L6-v2', dtype='int8')
     """
     if encoder is None:
         return SentenceTransformerEncoder()
@@ -39,12 +43,11 @@ def encoder_settings(encoder: Encoder) -> dict[str, str] | None:
     """The settings that `encoder_from_settings` rebuilds an encoder from; None where it has none.
 
     Example:
-        >>> encoder_settings(SentenceTransformerEncoder("some/model", dtype="torchao-int8"))
-        {'name': 'some/model', 'dtype': 'torchao-int8'}
+        >>> encoder_settings(SentenceTransformerEncoder("some/model", dtype="float32"))
+        {'name': 'some/model', 'dtype': 'float32'}
     """
     if isinstance(encoder, SentenceTransformerEncoder):
-        choices = {choice: str(getattr(encoder, choice)) for choice in _CHOICES}
-        return {"name": encoder.model_name} | {k: v for k, v in choices.items() if k == "dtype" or v != _CHOICES[k]}
+        return {"name": encoder.model_name, "dtype": encoder.dtype}
     if isinstance(encoder, TwoTowerEncoder):
         towers = {tower: encoder_settings(getattr(encoder, tower)) for tower in _TOWERS}
         if all(towers.values()):
@@ -60,11 +63,11 @@ def encoder_from_settings(settings: Mapping[str, str]) -> Encoder:
             for tower in _TOWERS
         ]
         return TwoTowerEncoder(*towers)
+    settings = {key: value for key, value in settings.items() if (key, value) not in _EARLIER}
     try:
-        if not {"name"} <= set(settings) <= {"name", *_CHOICES}:
+        if not {"name"} <= set(settings) <= {"name", "dtype"}:
             raise InputError(f"they are {dict(settings)}")
-        chosen = {choice: settings.get(choice, usual) for choice, usual in _CHOICES.items()}
-        return SentenceTransformerEncoder(settings["name"], **chosen)  # type: ignore[arg-type]
+        return SentenceTransformerEncoder(settings["name"], dtype=settings.get("dtype", "int8"))
     except InputError as error:
-        message = f"The encoder's settings are not known here ({error}); upgrade the library or give the encoder."
+        message = f"The encoder's settings are not known here ({error}); index again, or give the encoder."
         raise RetrievalError(message) from error

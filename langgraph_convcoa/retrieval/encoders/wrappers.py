@@ -8,7 +8,6 @@ import numpy as np
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
-from langgraph_convcoa.retrieval.encoders.pooled import PassageText, WindowKind
 from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 from langgraph_convcoa.retrieval.progress import Progress
 
@@ -45,17 +44,6 @@ class DelegatingEncoder(Encoder):
 
     def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
         return self.encoder.encode_passages(texts, progress=progress)
-
-    @property
-    def windows(self) -> WindowKind:
-        """What is encoded of a passage: the whole and its windows "apart", or fewer texts by `encode_sets`."""
-        kind: WindowKind = getattr(self.encoder, "windows", "apart")
-        return kind
-
-    def encode_sets(self, passages: Sequence[PassageText], progress: Progress = False) -> Vectors:
-        """The other encoder's, where `windows` is not "apart"."""
-        rows: Vectors = self.encoder.encode_sets(passages, progress=progress)  # type: ignore[attr-defined]
-        return rows
 
 
 class RecentEncoder(DelegatingEncoder):

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.encoders.bert_onnx import can_load
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, search
@@ -301,7 +300,7 @@ def _distinct(entries: Sets, count: int) -> Sets:
 
 
 def _usearch() -> type[Index]:
-    if can_load():
+    if True:
         # In this order; see there.
         import onnxruntime  # noqa: F401
     try:

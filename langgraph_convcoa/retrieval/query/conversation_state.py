@@ -243,10 +243,8 @@ class StateEncoder:
         }
         if not asked:
             return states
-        encode, bfloat16 = model.query_encoder.encode, "bfloat16" in self.encoder.name.split("|")
-        found = self._asked.of(
-            asked.values(), lambda new: encode([query for query, _ in new], [turns for _, turns in new], bfloat16=bfloat16)
-        )
+        encode = model.query_encoder.encode
+        found = self._asked.of(asked.values(), lambda new: encode([query for query, _ in new], [turns for _, turns in new]))
         rows, states = list(asked), states.copy()
         encoded = np.stack([found[question] for question in asked.values()])
         questions = np.stack([vectors[queries[row]] for row in rows])

@@ -19,8 +19,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import checksums, first_damaged, replacing_folder, trained_config
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
-from langgraph_convcoa.retrieval.encoders.pooled import WINDOW_KINDS
-from langgraph_convcoa.retrieval.encoders.sentence_transformer import DTYPES, SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
@@ -39,6 +38,8 @@ _WEIGHTS, _QUERY_ENCODER = "model.safetensors", "question_tower.safetensors"
 _SETTINGS = ("beta", "passage_weight", "lexical_weight", "lexical_history", "history_weight", "history_beta")
 _WEIGHT_NAMES = ("query", "key", "value")
 _STATE_NAMES = ("direct", "association", "history", "gate")
+# Parts of an encoder's name, those of earlier releases too.
+_DTYPES = ("int8", "float32", "bfloat16", "torchao-int8")
 _PLAIN = ("encoder", "settings", "state_weight", "gate", "first_turns")
 
 
@@ -211,21 +212,19 @@ def model_for(model: RetrieverModel | str | None, encoder: Encoder) -> Retriever
 
 
 def encoder_identity(name: str) -> str:
-    """An encoder's name without what it computes in, how much it reads and how it pools windows: a model fits all of these.
+    """An encoder's name without its dtype and its length: a model fits all of them.
 
     Example:
-        >>> encoder_identity("sentence-transformers/all-MiniLM-L6-v2|bfloat16|256")
+        >>> encoder_identity("sentence-transformers/all-MiniLM-L6-v2|int8|256")
         'sentence-transformers/all-MiniLM-L6-v2'
     """
-    return "|".join(part for part in name.split("|") if part not in (*DTYPES, *WINDOW_KINDS) and not part.isdigit())
+    return "|".join(part for part in name.split("|") if part not in _DTYPES and not part.isdigit())
 
 
 def is_default_encoder(encoder: Encoder) -> bool:
-    """Whether an encoder is all-MiniLM-L6-v2 as it comes, whatever it computes in; nothing is loaded."""
+    """Whether an encoder is all-MiniLM-L6-v2 of either dtype; nothing is loaded."""
     inner = encoder if isinstance(encoder, TwoTowerEncoder) else getattr(encoder, "encoder", encoder)
-    if not isinstance(inner, SentenceTransformerEncoder) or inner.model_name not in DEFAULT_NAMES:
-        return False
-    return inner.attention != "softmax1" and inner.pooling == "auto"
+    return isinstance(inner, SentenceTransformerEncoder) and inner.model_name in DEFAULT_NAMES
 
 
 def opened_model(model: RetrieverModel | str | Path | None, index: Path | None = None) -> RetrieverModel | str | None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,9 @@ from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import replacing
 from langgraph_convcoa.retrieval.encoders.base import Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.bert import Array, bert_of
-from langgraph_convcoa.retrieval.encoders.bert_onnx import QuestionBert
+from langgraph_convcoa.retrieval.encoders.onnx_bert import OnnxBert, onnx_bert
 from langgraph_convcoa.retrieval.query.query_text import QueryText, Reading
+from langgraph_convcoa.retrieval.threads import cores
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 
 _BATCH = 32
-# More tokens than this are encoded by torch, whose import takes as long as this many do in numpy.
-_NUMPY_TOKENS = 10_000
 _FORMAT = "convcoa question tower"
 _VERSION = 1
 _SCALES = ".scale"
@@ -134,7 +132,7 @@ class QueryEncoder:
         self.base, self.differences, self.reading = base, differences, reading or Reading()
         self.device, self.batch_size = device, batch_size
         self._module: QueryEncoderModule | None = None
-        self._numpy: tuple[QuestionBert, QueryText] | None = None
+        self._onnx: tuple[OnnxBert, QueryText] | None = None
         self._looked = False
         self._lock = threading.RLock()
 
@@ -189,53 +187,41 @@ class QueryEncoder:
         except (OSError, SafetensorError) as error:
             raise RetrievalError(f"The query encoder cannot be written to {path}: {error}.") from error
 
-    def encode(
-        self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]], *, bfloat16: bool = False
-    ) -> Vectors:
+    def encode(self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]) -> Vectors:
         """Vectors (n, d) of n questions with their earlier turns, oldest first.
 
-        Of a question the first 126 tokens are read, of its turns as many as there is room for, the newest first.
-        RetrievalError where the encoder cannot be loaded, or is another than the query encoder was trained from.
+        Reads the first 126 tokens of a question, and as many of its turns as there is room for, the newest first.
+        Raises RetrievalError if the encoder cannot be loaded, or is not the one that the query encoder was trained from.
         """
-        if (read := self._read_in_numpy(questions, histories)) is None:
-            return self._encode_in_torch(questions, histories, bfloat16)
-        bert, ids = read
-        return normalised(bert.recent_vectors(ids), len(ids), bert.bert.dimension, f"query encoder of {self.base}")
+        if (found := self._in_onnxruntime()) is None:
+            return self._encode_in_torch(questions, histories)
+        network, text = found
+        rows = network.recent_vectors(text.ids(questions, histories))
+        return normalised(rows, len(questions), network.dimension, f"query encoder of {self.base}")
 
-    def _read_in_numpy(
-        self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]
-    ) -> tuple[QuestionBert, list[list[int]]] | None:
-        """The network in numpy and what it is to read; None where torch encodes it."""
+    def _in_onnxruntime(self) -> tuple[OnnxBert, QueryText] | None:
+        """The network and its tokenizer; None if torch computes it."""
         with self._lock:
             if not self._looked and self._module is None:
                 bert = bert_of(self.base, self.device)
                 if bert is not None:
                     trained = replace(bert, weights={**bert.weights, **self.differences.added_to(bert.learned(), self.base)})
-                    self._numpy = QuestionBert(trained), QueryText(bert.tokenizer, self.reading)
+                    network = onnx_bert(self.base, trained, int8=False, threads=cores())
+                    self._onnx = (network, QueryText(bert.tokenizer, self.reading)) if network else None
                 self._looked = True
-        if self._numpy is None:
-            return None
-        network, text = self._numpy
-        ids = text.ids(questions, histories)
-        return (network, ids) if self._module is None and sum(map(len, ids)) <= _NUMPY_TOKENS else None
+            return self._onnx if self._module is None else None
 
-    def _encode_in_torch(
-        self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]], bfloat16: bool
-    ) -> Vectors:
+    def _encode_in_torch(self, questions: Sequence[str], histories: Sequence[Sequence[tuple[str, str]]]) -> Vectors:
         import torch
 
         module = self.module()
         with self._lock, torch.inference_mode():
             ids = module.text.ids(questions, histories)
-            device = next(module.parameters()).device
-            half = torch.autocast(device.type, dtype=torch.bfloat16) if bfloat16 else nullcontext()
             rows: list[Vectors] = [np.zeros(0, dtype=np.float32)] * len(ids)
             order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
             for start in range(0, len(order), self.batch_size):
                 batch = order[start : start + self.batch_size]
-                with half:
-                    vectors = module([ids[i] for i in batch])
-                for place, row in zip(batch, vectors.cpu().numpy(), strict=True):
+                for place, row in zip(batch, module([ids[i] for i in batch]).cpu().numpy(), strict=True):
                     rows[place] = row
         found = np.stack(rows).astype(np.float32) if rows else np.zeros((0, 0), dtype=np.float32)
         if not np.isfinite(found).all():

@@ -7,7 +7,7 @@ import pytest
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders import cache as module
-from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_patterns
+from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from tests.bounds import SECONDS, joined
 from tests.retrieval.conftest import BagOfWords
@@ -21,7 +21,7 @@ def test_a_text_is_encoded_once(tmp_path, encoder):
     again = PatternCache(tmp_path / "deep" / "c.sqlite").encode(encoder, [*reversed(TEXTS), "figs"])
     assert len(encoder.passages) == 4
     np.testing.assert_array_equal(again[:4], first[::-1])
-    np.testing.assert_array_equal(first, encode_patterns(encoder, TEXTS, None))
+    np.testing.assert_array_equal(first, encode_texts(encoder, TEXTS, None))
 
 
 def test_encoders_do_not_share_vectors(tmp_path):
@@ -123,7 +123,7 @@ def test_a_cache_that_cannot_be_written_still_gives_the_vectors(tmp_path, encode
             raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr("langgraph_convcoa.files.open_sqlite", lambda path, *_, **__: sqlite3.connect(path, factory=Full))
-    np.testing.assert_array_equal(cache.encode(encoder, TEXTS), encode_patterns(encoder, TEXTS, None))
+    np.testing.assert_array_equal(cache.encode(encoder, TEXTS), encode_texts(encoder, TEXTS, None))
     assert [record.message for record in caplog.records] == [
         f"The pattern cache {cache.path} cannot be written (database or disk is full); going on without it."
     ]
@@ -143,7 +143,7 @@ def test_two_processes_share_a_file(tmp_path, encoder):
         process.join(SECONDS)
     assert [process.exitcode for process in processes] == [0, 0]
     texts = [f"text number {n}" for n in range(450)]
-    np.testing.assert_array_equal(PatternCache(path).encode(encoder, texts), encode_patterns(encoder, texts, None))
+    np.testing.assert_array_equal(PatternCache(path).encode(encoder, texts), encode_texts(encoder, texts, None))
     assert len(PatternCache(path)) == 450
 
 

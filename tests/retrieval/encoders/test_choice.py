@@ -28,8 +28,8 @@ def test_anything_else_is_refused():
     "made",
     [
         SentenceTransformerEncoder("a/b"),
-        SentenceTransformerEncoder("a/b", dtype="torchao-int8", attention="softmax1", pooling="cls"),
-        TwoTowerEncoder(SentenceTransformerEncoder("q", pooling="cls"), SentenceTransformerEncoder("p", dtype="bfloat16")),
+        SentenceTransformerEncoder("a/b", dtype="float32"),
+        TwoTowerEncoder(SentenceTransformerEncoder("q"), SentenceTransformerEncoder("p", dtype="float32")),
     ],
     ids=["plain", "told", "towers"],
 )
@@ -44,14 +44,25 @@ def test_encoders_that_cannot_be_told(encoder):
     assert encoder_settings(TwoTowerEncoder(SentenceTransformerEncoder("q"), encoder)) is None
 
 
-def test_settings_of_before_are_read():
-    again = encoder_from_settings({"name": "a/b", "dtype": "auto"})
+@pytest.mark.parametrize(
+    "settings",
+    [{"dtype": "auto"}, {"dtype": "bfloat16", "windows": "apart"}, {"dtype": "torchao-int8", "pooling": "auto"}, {}],
+)
+def test_settings_of_earlier_releases_are_read(settings):
+    again = encoder_from_settings({"name": "a/b", **settings})
     assert repr(again) == repr(SentenceTransformerEncoder("a/b"))
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"name": "m", "rotation": "quarter"}, {"name": "m", "dtype": "int3"}, {"question.name": "m"}]
+    "settings",
+    [
+        {},
+        {"name": "m", "rotation": "quarter"},
+        {"name": "m", "dtype": "int3"},
+        {"name": "m", "windows": "late"},
+        {"question.name": "m"},
+    ],
 )
 def test_settings_of_another_release_are_refused(settings):
-    with pytest.raises(RetrievalError, match="upgrade the library"):
+    with pytest.raises(RetrievalError, match="index again"):
         encoder_from_settings(settings)

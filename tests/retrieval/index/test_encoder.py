@@ -8,21 +8,25 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa import HopfieldRetriever
-from langgraph_convcoa.retrieval.encoders.base import without_arithmetic
+from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER, without_arithmetic
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 
 TEXTS = ["The Hopfield network was described in 1982.", "Sparsemax was introduced in 2016."]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("built_with", "opened_with"), [(True, False), (False, True), (True, True)])
-def test_an_index_moves_between_machines_with_and_without_bfloat16(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built_with: bool, opened_with: bool
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8", "float32"])
+def test_an_index_of_an_earlier_release_opens_and_takes_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    native = [built_with]
-    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.sentence_transformer.has_bfloat16", lambda: native[0])
+    """Earlier releases stored what the processor computed in."""
     documents = [Document(text, id=str(n)) for n, text in enumerate(TEXTS)]
-    HopfieldRetriever.from_documents(documents, path=tmp_path / "index")
-    native[0] = opened_with
+    with monkeypatch.context() as earlier:
+        earlier.setattr(SentenceTransformerEncoder, "name", f"{DEFAULT_ENCODER}|{dtype}|256")
+        earlier.setattr(
+            "langgraph_convcoa.retrieval.index.writer.encoder_settings", lambda _: {"name": DEFAULT_ENCODER, "dtype": "auto"}
+        )
+        HopfieldRetriever.from_documents(documents, path=tmp_path / "index")
     reopened = HopfieldRetriever.from_pretrained(tmp_path / "index")
     assert reopened.invoke("When was sparsemax introduced?", k=1)[0].id == "1"
     reopened.add_documents([Document("Entmax came in 2019.", id="2")])

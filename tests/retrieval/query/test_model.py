@@ -204,7 +204,6 @@ def test_weights_of_two_lengths_are_refused() -> None:
 def test_the_model_that_a_name_stands_for(encoder: BagOfWords) -> None:
     usual = SentenceTransformerEncoder()
     assert is_default_encoder(usual)
-    assert not is_default_encoder(SentenceTransformerEncoder(attention="softmax1"))
     assert not is_default_encoder(encoder)
     assert model_for(None, encoder) is None
     assert model_for(None, usual) is default_model()

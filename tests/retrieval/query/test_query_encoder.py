@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.encoders.bert import Bert
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.query.query_encoder import Differences, QueryEncoder
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 from langgraph_convcoa.retrieval.query.query_text import Reading
-from tests.bounds import SECONDS
 from tests.retrieval.tiny_bert import WORDS, save_tiny_bert
 
 READING = Reading(tokens=16, turn_question=4, turn_answer=2)
@@ -95,15 +92,15 @@ def test_eight_bits_are_almost_the_trained_query_encoder(base: str, tmp_path: Pa
     np.testing.assert_array_equal(reloaded.encode(QUESTIONS, HISTORIES), found)
 
 
-def test_in_numpy_it_gives_the_vectors_of_torch(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_onnxruntime_it_gives_the_vectors_of_torch(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "saved"
     SentenceTransformerEncoder(base, device="cpu").save(folder)
     trained_one = QueryEncoder.of(trained(str(folder)), str(folder))
     ours = QueryEncoder(str(folder), trained_one.differences, READING, device="cpu")
     found = ours.encode(QUESTIONS, HISTORIES)
     assert ours._module is None
-    monkeypatch.setattr("langgraph_convcoa.retrieval.query.query_encoder._NUMPY_TOKENS", 3)
     theirs = QueryEncoder(str(folder), trained_one.differences, READING, device="cpu")
+    theirs.module()
     np.testing.assert_allclose(theirs.encode(QUESTIONS, HISTORIES), found, atol=2e-6)
     assert theirs._module is not None
     other = SentenceTransformerEncoder(str(save_tiny_bert(tmp_path / "plain", seed=5)), device="cpu")
@@ -112,45 +109,19 @@ def test_in_numpy_it_gives_the_vectors_of_torch(base: str, tmp_path: Path, monke
         QueryEncoder(str(tmp_path / "other"), ours.differences, READING, device="cpu").encode(["who"], [[]])
 
 
-def test_from_the_third_question_on_onnxruntime_reads_them_alike(
-    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.bert_onnx.has_int8", lambda: False)
-    SentenceTransformerEncoder(base, device="cpu").save(tmp_path / "saved")
-    made = QueryEncoder.of(trained(str(tmp_path / "saved")), str(tmp_path / "saved"))
-    encoder = QueryEncoder(made.base, made.differences, READING, device="cpu")
-    for question in ("who", "what"):
-        encoder.encode([question], [[]])
-    assert [thread for thread in threading.enumerate() if thread.name == "question encoder"] == [], (
-        "a command asks once or twice"
-    )
-    encoder.encode(["when"], [[]])
-    for thread in threading.enumerate():
-        if thread.name == "question encoder":
-            thread.join(SECONDS)
-    numpy = QueryEncoder(made.base, made.differences, READING, device="cpu").encode(QUESTIONS, HISTORIES)
-    monkeypatch.setattr(Bert, "vectors", None)
-    np.testing.assert_allclose(encoder.encode(QUESTIONS, HISTORIES), numpy, atol=2e-6)
-
-
-def test_where_onnxruntime_fails_numpy_reads_on(
+def test_if_onnxruntime_fails_torch_reads_the_questions(
     base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*args: object, **kwargs: object) -> None:
-        raise RuntimeError("no such instruction")
+        raise RuntimeError("no such operator")
 
-    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.bert_onnx.has_int8", lambda: False)
-    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.bert_onnx.OnnxBert", fail)
     SentenceTransformerEncoder(base, device="cpu").save(tmp_path / "saved")
     made = QueryEncoder.of(trained(str(tmp_path / "saved")), str(tmp_path / "saved"))
+    expected = QueryEncoder(made.base, made.differences, READING, device="cpu").encode(QUESTIONS, HISTORIES)
+    monkeypatch.setattr("onnxruntime.InferenceSession", fail)
     encoder = QueryEncoder(made.base, made.differences, READING, device="cpu")
-    for question in ("who", "what", "when"):
-        encoder.encode([question], [[]])
-    for thread in threading.enumerate():
-        if thread.name == "question encoder":
-            thread.join(SECONDS)
-    assert encoder.encode(["where"], [[]]).shape == (1, 32)
-    assert "no such instruction" in caplog.text
+    np.testing.assert_allclose(encoder.encode(QUESTIONS, HISTORIES), expected, atol=2e-6)
+    assert [record.getMessage().endswith("torch computes it.") for record in caplog.records] == [True]
 
 
 def test_a_vector_does_not_depend_on_its_batch(base: str) -> None:

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.encoder.outlier_free import transformer_of
+from experiments.encoder.outliers import kurtosis, measure_outliers
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.evaluation.bench.outliers import kurtosis, measure_outliers
-from langgraph_convcoa.retrieval.encoders.outlier_free import transformer_of
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from tests.retrieval.tiny_bert import save_tiny_bert
 

@@ -6,13 +6,17 @@ activations; softmax_1 may give none. It is softmax with one more key and value 
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.encoders.loading import location_of, quiet
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 Attention = Literal["softmax", "softmax1"]
 ATTENTIONS: tuple[Attention, ...] = ("softmax", "softmax1")
@@ -59,12 +63,25 @@ def softmax_1_attention(
     return state.transpose(1, 2).contiguous(), None
 
 
+def load(name: str, attention: Attention | None = None) -> SentenceTransformer:
+    """A sentence-transformers model with an attention; the one that it was saved with when None."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = location_of(name)
+    with quiet():
+        model = SentenceTransformer(name if folder is None else str(folder), device="cpu")
+    wanted = attention or saved_attention(model)
+    if wanted != "softmax" or saved_attention(model) != "softmax":
+        use_attention(model, wanted)
+    return model
+
+
 def use_attention(model: nn.Module, attention: Attention) -> None:
     """Switch the attention of a transformers or sentence-transformers model of the BERT family, in place.
 
-    The weights stay as they are. The choice is saved in the model's config.json as `convcoa_attention`, which
-    `SentenceTransformerEncoder` and `saved_attention` read; transformers alone loads the model with softmax. RetrievalError
-    where the attention cannot be exchanged, which is tried on a short input.
+    The weights stay as they are. The choice is saved in the model's config.json as `convcoa_attention`, which `load` reads;
+    transformers alone loads the model with softmax. Raises RetrievalError if the attention cannot be exchanged, which is tried
+    on a short input.
     """
     _register()
     model = transformer_of(model)

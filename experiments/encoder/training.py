@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from experiments.encoder.outlier_free import Attention, load
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.retrieval.documents.split import pattern_text
-from langgraph_convcoa.retrieval.encoders.outlier_free import Attention
-from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
 from langgraph_convcoa.training.losses import dpr_loss, gold_mask
@@ -38,7 +37,7 @@ def train_pairs(
     """Train a whole encoder, shared by questions and passages, with an attention and the DPR loss, and save it to a folder.
 
     A question stands behind the user turn before it; the passages of the batch of 16 are its negatives, other gold ones
-    masked. The matrix products are in bfloat16.
+    masked.
 
     Raises:
         InputError: No question of the data has a passage in it.
@@ -50,12 +49,10 @@ def train_pairs(
         (query.two_turns, tuple(numbers[texts[identity]] for identity in query.gold if identity in texts))
         for query in dataset.answerable()
     ]
-    encoder = SentenceTransformerEncoder(model, dtype="float32", attention=attention)
-    settings = TrainingSettings(
-        steps=steps, batch_size=_BATCH, learning_rate=learning_rate, mixed_precision="bf16", seed=seed, checkpoint_every=0
-    )
-    train(_Texts(encoder.model), _Pairs(list(numbers)), pairs, settings, progress=progress)
-    encoder.save(folder)
+    encoder = load(model, attention)
+    settings = TrainingSettings(steps=steps, batch_size=_BATCH, learning_rate=learning_rate, seed=seed, checkpoint_every=0)
+    train(_Texts(encoder), _Pairs(list(numbers)), pairs, settings, progress=progress)
+    encoder.save_pretrained(str(folder), create_model_card=False)
 
 
 class _Texts(nn.Module):

@@ -1,0 +1,1 @@
+"""Experiments that reproduce the papers. They are not part of the wheel."""
