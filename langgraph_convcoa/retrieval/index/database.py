@@ -255,24 +255,15 @@ class Transaction:
         """The key of each of these passages that is there."""
         return dict(self._select("SELECT id, key FROM passages WHERE id IN", ids))
 
-    def documents(self, first: int, last: int) -> list[tuple[str, dict[str, Any], list[int]]]:
-        """The documents of the passages from one key to another, by the first of them.
-
-        Of each its id, the metadata of its first passage, and the keys of its passages.
-        """
+    def documents(self) -> list[tuple[str, dict[str, Any], list[int]]]:
+        """Each document's id, the metadata of its first passage, and the keys of its passages; in the order of the first."""
         found: dict[str, tuple[str, dict[str, Any], list[int]]] = {}
-        wanted = "SELECT key, document, metadata FROM passages WHERE key BETWEEN ? AND ? ORDER BY key"
         with self._decoding("its list of documents"):
-            for key, name, metadata in self._connection.execute(wanted, (first, last)):
+            for key, name, metadata in self._connection.execute("SELECT key, document, metadata FROM passages ORDER BY key"):
                 if name not in found:
                     found[name] = (name, json.loads(metadata), [])
                 found[name][2].append(key)
         return [*found.values()]
-
-    def names(self) -> Iterator[str]:
-        """The ids of documents and of their passages, some more than once."""
-        for pair in self._connection.execute("SELECT id, document FROM passages"):
-            yield from pair
 
     def counts(self) -> tuple[int, int]:
         """How many documents and passages there are."""
