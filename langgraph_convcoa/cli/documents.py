@@ -50,20 +50,18 @@ def open_retriever(
         raise InputError(f"--{'collection' if collection else 'tenant'} is of an engine: name its address, as --index URL")
     chosen: dict[str, Any] = {} if graph is None else {"graph": graph}
     from langgraph_convcoa.retrieval.documents.load import load_documents
-    from langgraph_convcoa.retrieval.index.database import is_index
-    from langgraph_convcoa.retrieval.shards.names import is_sharded
+    from langgraph_convcoa.retrieval.index.database import check_not_shards, is_index
 
     documents = None
     if is_web(docs):
         documents = list(web_documents(docs, max_bytes=int(max_mb * 1e6), cache=cache, progress=progress))
-    elif not is_index(docs) and not is_sharded(docs):
+    elif not is_index(docs):
+        check_not_shards(Path(docs))
         documents = load_documents(documents_path(docs), progress=progress, max_bytes=int(max_mb * 1e6))
     # After the documents, since it takes seconds that a wrong path should not.
     from langgraph_convcoa.retrieval.progress import LongWork
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-    if documents is None and not is_index(docs):
-        return HopfieldRetriever.from_shards(docs, k=k, **chosen)
     if documents is None:
         return HopfieldRetriever.from_pretrained(docs, k=k, **chosen)
     store = open_cache() if cache else None
@@ -142,10 +140,10 @@ def documents_of(docs: str | None, index: str | None) -> str:
         from langgraph_convcoa.retrieval.engine.choose import SCHEMES
 
         raise InputError(f"{redact(index)} is the address of no engine: those begin with {' or '.join(SCHEMES)}")
-    from langgraph_convcoa.retrieval.index.database import is_index
-    from langgraph_convcoa.retrieval.shards.names import is_sharded
+    from langgraph_convcoa.retrieval.index.database import check_not_shards, is_index
 
-    if not is_index(index) and not is_sharded(index):
+    if not is_index(index):
+        check_not_shards(Path(index))
         raise InputError(f"{index} holds no index: make one with convcoa index PATH --out {index}")
     return index
 

@@ -25,7 +25,6 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.graph.follow import GraphFollower
     from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower
-    from langgraph_convcoa.retrieval.searcher import Scoring
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 """Passages by their numbers in a view."""
@@ -71,7 +70,6 @@ class Asked(NamedTuple):
     filter: Filter | None = None
     lexical: bool = False  # Whether words count.
     readout: Vectors | None = None  # What trained weights multiply with windows in place of the states, (q, d).
-    scoring: Scoring | None = None  # How passages are scored, and which may be returned.
 
     def one(self, row: int) -> Asked:
         """One of the questions."""
@@ -106,17 +104,14 @@ class View(Protocol):
     def patterns_for(self, sets: Numbers) -> Patterns:
         """The patterns of all passages, checked only as far as these need it."""
 
-    def wholes(self, numbers: Numbers) -> Vectors:
-        """The whole-passage patterns y_0 of these passages, (len(numbers), d)."""
-
     def __len__(self) -> int:
         """How many passages are there, deleted ones not counted."""
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers; raises StaleSnapshot where one has been deleted since."""
 
-    def listed(self, numbers: Numbers | None = None) -> list[Listed]:
-        """The documents of these consecutive passages, or of all that are there, in the order of their first passages."""
+    def listed(self) -> list[Listed]:
+        """The documents that are there, in the order of their first passages."""
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
         """(n,), True for the passages that are there and meet the condition; None where all do."""
@@ -166,10 +161,6 @@ class Corpus(Protocol):
         before, after = live[max(0, place - count) : place][::-1], live[place + 1 : place + 1 + count]
         return _until_gone(view, before.tolist()), _until_gone(view, after.tolist())
 
-    def certifies(self, view: View) -> bool:
-        """Whether the best passages of a view are certainly the best of the corpus."""
-        return self.complete
-
     @abstractmethod
     def add_documents(
         self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
@@ -198,7 +189,7 @@ class Corpus(Protocol):
         return
 
     def close(self) -> None:
-        """End the processes and connections that it holds, where it holds any."""
+        """Close its connections, if it has any."""
         return
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:

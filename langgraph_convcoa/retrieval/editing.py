@@ -134,7 +134,7 @@ class EditableRetriever(DocumentIndex):
         return self.get_by_ids(ids)
 
     def close(self) -> None:
-        """End the processes and connections that the corpus holds, where it holds any; `with` a retriever does it too."""
+        """Close the connections of the corpus, if it has any, as those to an engine; `with` a retriever does it too."""
         self.corpus.close()
 
     def __enter__(self) -> Self:

@@ -17,7 +17,7 @@ from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.changes import check_deletable, content_digest, distinct, entries_of, select
 from langgraph_convcoa.retrieval.corpus import Corpus, Listed, Numbers, Passage
 from langgraph_convcoa.retrieval.documents.split import Span, document_id, pattern_text, rejoined, split_documents, windows
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
+from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
 from langgraph_convcoa.retrieval.graph.follow import GraphFollower
@@ -67,10 +67,6 @@ class Memory:
         """All patterns: in memory there is nothing to check."""
         return self.patterns
 
-    def wholes(self, numbers: Numbers) -> Vectors:
-        """The whole-passage patterns of these passages, (len(numbers), d)."""
-        return self.patterns.wholes(numbers)
-
     def set_spans(self, index: int) -> list[Span]:
         """Where the windows of a passage stand in its text."""
         # Every set before this one has one row, y_0, that is no window.
@@ -81,11 +77,10 @@ class Memory:
         """The passages of these numbers, with their windows."""
         return [Passage(self.passages[number], self.set_spans(number)) for number in numbers]
 
-    def listed(self, numbers: Numbers | None = None) -> list[Listed]:
-        """The documents of these passages, or of all, in the order of their first passages."""
+    def listed(self) -> list[Listed]:
+        """The documents, in the order of their first passages."""
         found: dict[str, Listed] = {}
-        for number in range(len(self)) if numbers is None else numbers.tolist():
-            passage = self.passages[number]
+        for number, passage in enumerate(self.passages):
             name = document_id(passage)
             found.setdefault(name, Listed(name, passage.metadata, [])).numbers.append(number)
         return [*found.values()]

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -24,13 +24,14 @@ from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Asked, Corpus, StaleSna
 from langgraph_convcoa.retrieval.editing import EditableRetriever, as_cache, checked_documents, text_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.encoders.choice import as_encoder, encoder_from_settings
+from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.engine.base import Engine
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.corpus import CANDIDATES, EngineCorpus
 from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_settings
 from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings, approximate_settings
+from langgraph_convcoa.retrieval.index.database import SHARDS_REMOVED
 from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
@@ -46,13 +47,11 @@ from langgraph_convcoa.retrieval.query.model import (
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 from langgraph_convcoa.retrieval.scoring.topk import check_settings
 from langgraph_convcoa.retrieval.searcher import Hit, Scoring, find, hit_document
-from langgraph_convcoa.retrieval.shards.choice import open_shards
 from langgraph_convcoa.retrieval.surroundings import joined, surroundings
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
 from langgraph_convcoa.text.clean import clean
 
 _LOGGER = logging.getLogger(__name__)
-# How often a search begins again because a passage that it found was deleted meanwhile.
 
 
 class HopfieldRetriever(EditableRetriever):
@@ -318,70 +317,9 @@ class HopfieldRetriever(EditableRetriever):
         return cls(corpus=EngineCorpus(engine, candidates=candidates), encoder=encoder, **settings)
 
     @classmethod
-    def from_shards(
-        cls,
-        paths: str | Path | Iterable[str | Path],
-        *,
-        encoder: Encoder | Embeddings | str | None = None,
-        workers: str = "processes",
-        timeout: float = 10.0,
-        partial: bool = False,
-        ray_address: str | None = None,
-        ray_options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        **settings: Any,
-    ) -> Self:
-        """Search several indexes side by side, with the ids, scores and certificates of one index of all their documents.
-
-        Each index is opened by a process of its own, or an actor of Ray. Scores are equal to the last bit; equal ones come in
-        the order of the shards. Changes of a shard, as of any index, are seen by the next question. An evidence graph and
-        ANN indexes are not used. End the workers with `close`, or `with` the retriever; they end with this process too.
-
-        Args:
-            paths: The folders of the indexes, or the one in which `convcoa index --shards` made them.
-            encoder: As in `from_pretrained`.
-            workers: "processes" on this machine, or "ray" (extra `ray`).
-            timeout: Seconds that a question may take in the shards.
-            partial: Answer without a shard that has failed: its documents are missing, nothing is certified and a warning is
-                logged. Otherwise that is an error.
-            ray_address: Of a Ray cluster; one is started on this machine when None.
-            ray_options: Options of Ray's for the actors, such as resources that place them on nodes: one mapping for all, or
-                one for each.
-            **settings: In place of those that were saved with the first shard.
-
-        Raises:
-            InputError: A setting is out of range, or there are no shards.
-            RetrievalError: A shard cannot be opened, is of another encoder, dimension or type than the others, is there twice,
-                or has an id that another has.
-
-        Example:
-            >>> import tempfile
-            >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-            >>> from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
-            >>> encoder = EmbeddingsEncoder(DeterministicFakeEmbedding(size=16), name="fake")
-            >>> folders = [tempfile.mkdtemp(), tempfile.mkdtemp()]
-            >>> for folder, text in zip(folders, ["Ada wrote it.", "BM25 counts words."]):
-            ...     _ = HopfieldRetriever.from_texts([text], encoder=encoder, path=folder)
-            >>> with HopfieldRetriever.from_shards(folders, encoder=encoder, k=1) as retriever:
-            ...     found = retriever.invoke("BM25 counts words.")
-            >>> found[0].page_content, found[0].metadata["certified"]
-            ('BM25 counts words.', True)
-        """
-        for name in ("graph", "approximate"):
-            if settings.get(name):
-                raise InputError(f"Shards are searched exactly and without an evidence graph; leave out {name}.")
-        corpus = open_shards(
-            paths, workers=workers, timeout=timeout, partial=partial, ray_address=ray_address, ray_options=ray_options
-        )
-        try:
-            kept: Any = encoder_from_settings(corpus.kind.model) if encoder is None and corpus.kind.model else encoder
-            own = {**corpus.kind.settings, "graph": False, "approximate": None}
-            retriever = cls(corpus=corpus, encoder=kept, **own | settings)
-            if encoder is not None:
-                retriever.check_encoder()
-        except BaseException:
-            corpus.close()
-            raise
-        return retriever
+    def from_shards(cls, *_arguments: Any, **_settings: Any) -> NoReturn:
+        """Removed: search one index, or an engine with `from_engine`. It raises InputError, and goes in the next release."""
+        raise InputError(SHARDS_REMOVED)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, encoder: Encoder | Embeddings | str | None = None, **settings: Any) -> Self:
@@ -395,7 +333,8 @@ class HopfieldRetriever(EditableRetriever):
 
         Raises:
             InputError: A setting is out of range.
-            RetrievalError: There is no index, it is of another version or encoder, damaged or cut short.
+            RetrievalError: There is no index, it is of another version or encoder, damaged or cut short; or the folder holds
+                shards, which were removed.
         """
         index = Index(path)
         kept: Any = encoder_of(index.head) if encoder is None else encoder
@@ -542,7 +481,6 @@ class HopfieldRetriever(EditableRetriever):
             filter=self.filter,
             lexical=self.lexical_weight > 0,
             readout=readout,
-            scoring=scoring,
         )
 
     def _search(self, asked: Asked, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:

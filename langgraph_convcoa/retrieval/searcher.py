@@ -98,10 +98,9 @@ def find(
     }
     numbers = sorted(wanted)
     passages = dict(zip(numbers, view.fetch(numbers), strict=True))
-    certified = corpus.certifies(view)
     return [
         [
-            Hit(number, score, passages[number], ranking.certified and certified, one.told(ways.get(number), passages))
+            Hit(number, score, passages[number], ranking.certified and corpus.complete, one.told(ways.get(number), passages))
             for number, score in found
         ]
         for ranking, found, one, ways in zip(rankings, kept, along, trails, strict=True)
@@ -110,26 +109,11 @@ def find(
 
 def _lexical(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> Vectors | None:
     """What BM25 adds to the scores, (q, n); None where words do not count."""
-    weights = lexical_weights(asked, scoring)
-    if not len(view) or corpus.bm25 is None or not weights:
+    if not len(view) or corpus.bm25 is None or not scoring.lexical_weight:
         return None
-    turns = (None, asked.turns)[: len(weights)]
-    return lexical_part([corpus.bm25.scores(view, asked.queries, earlier) for earlier in turns], weights)
-
-
-def lexical_weights(asked: Asked, scoring: Scoring) -> list[float]:
-    """The weight of BM25 of the questions and, where there are turns, of BM25 with these; none where words do not count."""
-    if not scoring.lexical_weight:
-        return []
-    follow_up = scoring.lexical_history and asked.history_weight and any(asked.turns)
-    return [scoring.lexical_weight, scoring.lexical_history] if follow_up else [scoring.lexical_weight]
-
-
-def lexical_part(scores: Sequence[Vectors], weights: Sequence[float]) -> Vectors:
-    """What BM25 adds to the scores, (q, n), of BM25 of the questions and, where there are two, with the turns."""
-    extra: Vectors = np.float32(weights[0]) * scores[0]
-    for more, weight in zip(scores[1:], weights[1:], strict=True):
-        extra += np.float32(weight) * more
+    extra: Vectors = np.float32(scoring.lexical_weight) * corpus.bm25.scores(view, asked.queries)
+    if scoring.lexical_history and asked.history_weight and any(asked.turns):
+        extra += np.float32(scoring.lexical_history) * corpus.bm25.scores(view, asked.queries, asked.turns)
     return extra
 
 

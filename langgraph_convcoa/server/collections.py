@@ -18,7 +18,6 @@ from filelock import FileLock, Timeout
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.files import private_folder, replacing
-from langgraph_convcoa.retrieval.corpus import settled
 from langgraph_convcoa.server.runs import error_json, now
 from langgraph_convcoa.server.threads import digest
 from langgraph_convcoa.storage.turns import Turns
@@ -66,11 +65,9 @@ class Collection:
 
     def documents(self) -> list[dict[str, Any]]:
         """What it holds, by source; read once for each state of the corpus. Nothing of an engine, which does not list it."""
-        retriever = self.retriever
-        return [] if retriever is None else settled(lambda: self._read(retriever))
-
-    def _read(self, retriever: HopfieldRetriever) -> list[dict[str, Any]]:
-        view = retriever.corpus.snapshot()
+        if self.retriever is None:
+            return []
+        view = self.retriever.corpus.snapshot()
         keys = view.keys
         state = (view.source, len(view), int(keys[-1]) if len(keys) else 0)
         if self._listed is None or self._listed[0] != state:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import time
 from pathlib import Path
@@ -92,10 +91,7 @@ def table(given: argparse.Namespace) -> list[dict[str, Any]]:
     for passages in SIZES:
         patterns = passages * given.patterns
         int8, float32, binary = (patterns * size / 1e9 for size in (DIMENSION + 4, 4 * DIMENSION, DIMENSION / 8))
-        shards = max(1, math.ceil(int8 / given.shard_gb))
-        seconds = patterns / shards / 1e6 * given.scan_ms / 1000
-        # Two cores a shard, as the scan was measured with, are paid as the memory that comes with them.
-        quick = math.ceil(patterns / 1e6 * given.scan_ms / 1000 / given.answer)
+        seconds = patterns / 1e6 * given.scan_ms / 1000
         engine = passages * given.engine_bytes / 1e9
         rows.append(
             {
@@ -104,13 +100,11 @@ def table(given: argparse.Namespace) -> list[dict[str, Any]]:
                 "float32_GB": round(float32),
                 "int8_GB": round(int8, 1),
                 "binary_GB": round(binary, 1),
-                "shards": shards,
                 "exact_seconds_a_query": round(seconds, 2),
-                "exact_queries_a_second": round(1 / seconds, 2),
+                "exact_queries_a_second": round(1 / seconds, 3),
                 "encoding_core_days": round(patterns / given.encode / 86_400, 1),
-                "exact_dollars_a_month": round(max(int8, 16 * shards) * given.ram_dollars),
-                "quick_shards": quick,
-                "quick_dollars_a_month": round(max(int8, 16 * quick) * given.ram_dollars),
+                # Two cores, as the scan was measured with, are paid as the memory that comes with them.
+                "exact_dollars_a_month": round(max(int8, 16) * given.ram_dollars),
                 "engine_GB": round(engine),
                 "engine_index_GB": round(passages * given.engine_index_bytes / 1e9),
                 "engine_dollars_a_month": round(
@@ -130,8 +124,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--patterns", type=float, default=4.0, help="a passage, as `texts` measures it")
     parser.add_argument("--scan-ms", type=float, default=62.0, help="of a million patterns, as `scan` measures it")
-    parser.add_argument("--shard-gb", type=float, default=32.0, help="of int8 patterns on a machine (assumed)")
-    parser.add_argument("--answer", type=float, default=0.25, help="seconds of a query for which shards are counted")
     parser.add_argument("--encode", type=float, default=140.0, help="patterns a second and core (assumed: see bench encoder)")
     parser.add_argument(
         "--engine-bytes", type=float, default=27_000.0, help="a passage in PostgreSQL, of the guide to engines"

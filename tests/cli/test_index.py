@@ -190,25 +190,15 @@ def test_a_site_is_indexed_and_asked_by_its_address(tmp_path: Path, monkeypatch:
     assert "private or local network" in error_of(convcoa("ask", "Who?", "--docs", "http://127.0.0.1/"))
 
 
-def test_shards_are_written_searched_and_written_again(docs: Path, tmp_path: Path, encoder: WordEncoder) -> None:
-    out = tmp_path / "shards"
-    report = json.loads(convcoa("index", docs, "--out", out, "--shards", 2, "--json").stdout)
-    assert (report["added"], report["passages"], sum(report["shards"])) == (2, 2, 2)
-    assert "0 documents added, 0 updated, 2 unchanged; 2 passages in 2 shards" in (
-        convcoa("index", docs, "--out", out, "--shards", 2).stdout
-    )
-    # In this process the encoder is a small one.
-    found = json.loads(convcoa("search", out, "what is sparsemax?", "--json").stdout)
-    expected = json.loads(convcoa("search", docs, "what is sparsemax?", "--json", "--no-graph").stdout)
-    assert [(one["id"], one["score"], one["certified"]) for one in found] == [
-        (one["id"], one["score"], True) for one in expected
-    ]
-    counted = convcoa("ask", "How many documents are there?", "--index", out).stdout
-    assert counted.startswith("The collection has 2 documents in 2 passages")
-
-
-def test_shards_that_cannot_be_written(docs: Path, made: Path, tmp_path: Path) -> None:
-    assert "--shards goes without" in error_of(convcoa("index", docs, "--out", tmp_path / "x", "--shards", 2, "--prune"))
-    assert "holds one index" in error_of(convcoa("index", docs, "--out", made, "--shards", 2))
-    assert convcoa("index", docs, "--out", tmp_path / "two", "--shards", 2).exit_code == 0
-    assert "holds 2 shards, not 3" in error_of(convcoa("index", docs, "--out", tmp_path / "two", "--shards", 3))
+def test_a_folder_of_shards_says_what_to_use_instead(docs: Path, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    assert convcoa("index", docs, "--out", shards / "shard-1-of-1").exit_code == 0
+    for arguments in (
+        ("search", shards, "what is sparsemax?"),
+        ("ask", "Who?", "--index", shards),
+        ("ask", "Who?", "--docs", shards),
+    ):
+        told = error_of(convcoa(*arguments))
+        assert "shards of an earlier release. The search over shards was removed: make one index of the documents" in told
+        assert "`HopfieldRetriever.from_engine`" in told
+    assert "sparsemax" in convcoa("search", shards / "shard-1-of-1", "what is sparsemax?").stdout.lower()

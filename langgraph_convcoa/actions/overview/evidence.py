@@ -155,7 +155,7 @@ def _spread(view: View, numbers: np.ndarray[Any, np.dtype[np.int64]], count: int
         return numbers.tolist()  # type: ignore[no-any-return]
     if count == 1:
         return [int(numbers[0])]
-    whole = view.wholes(numbers)
+    whole = view.patterns_for(numbers).wholes(numbers)
     likeness = whole @ whole.mean(axis=0)
     stretches = np.array_split(np.arange(1, len(numbers)), count - 1)
     return [int(numbers[n]) for n in (0, *(stretch[np.argmax(likeness[stretch])] for stretch in stretches))]

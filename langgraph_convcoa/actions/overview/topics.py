@@ -40,7 +40,7 @@ def find_topics(collection: Collection) -> list[Topic]:
     owners = [entry for entry in collection.entries for _ in entry.numbers]
     every = np.array([number for entry in collection.entries for number in entry.numbers])
     kept = np.unique(np.linspace(0, len(every) - 1, min(len(every), _READ)).astype(np.int64))
-    whole = view.wholes(every[kept])
+    whole = view.patterns_for(every[kept]).wholes(every[kept])
     means, _ = kmeans(whole, min(MOST, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
     labels, distances = vq(whole, means)
     held = [_written(passage.document.page_content) for passage in read(view, every[kept])]

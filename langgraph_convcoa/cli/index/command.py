@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings
     from langgraph_convcoa.retrieval.index.index import Index
     from langgraph_convcoa.retrieval.index.watch import WatchedFiles
-    from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 
 # As `encoders.pooled` has them, whose import would delay --help.
 DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
@@ -94,9 +93,6 @@ def index(
         bool,
         option(None, "Go on until Ctrl-C, and take over what is added, changed and deleted in PATH.", "--watch"),
     ] = False,
-    shards: Annotated[
-        int | None, option("N", "Write N indexes into DIR, to be searched side by side with the ranking of one.", min=1)
-    ] = None,
     as_json: AsJson = False,
     max_mb: Annotated[float, option("N", "The most text to read of a PATH, in megabytes.", min=0.001)] = 1000.0,
 ) -> None:
@@ -116,14 +112,13 @@ def index(
       convcoa index wiki.tsv --passages --out wiki.index --dtype int8 --approximate
       convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki"
       convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki" --ray local --workers 4
-      convcoa index archive/ --out archive.shards --shards 4
       convcoa search papers.index "who introduced it?"
     """
     address = to or (None if out is not None else os.environ.get(INDEX_VARIABLE))
     if (out is None) == (address is None):
         raise InputError("an index needs one place: --out DIR for a folder, or --to URL for an engine")
     of_folder: dict[str, object] = {"dtype": dtype, "approximate": approximate, "graph": graph}
-    of_folder |= {"prune": prune or None, "watch": watch or None, "shards": shards}
+    of_folder |= {"prune": prune or None, "watch": watch or None}
     of_engine: dict[str, object] = {"collection": collection, "tenant": tenant, "ray": ray, "workers": workers, "cache": cache}
     place, other = ("an index in a folder (--out DIR)", "an engine (--to URL)")
     if wrong := [name for name, value in (of_folder if out is None else of_engine).items() if value is not None]:
@@ -144,8 +139,6 @@ def index(
         )
         return
     assert out is not None
-    if shards is not None and (approximate or graph or prune or watch):
-        raise InputError("--shards goes without --approximate, --graph, --prune and --watch")
     stored = None if dtype is None else one_of("--dtype", dtype, DTYPES)
     files, read_now = None, set[str]()
     documents: Iterator[Document] = text()
@@ -167,9 +160,6 @@ def index(
         # A missing package is reported before the documents are encoded.
         ANNIndex(1)
     encoder = HopfieldRetriever(corpus=MemoryCorpus()).encoder
-    if shards is not None:
-        _write_shards(out, shards, encoder, stored, documents, as_json)
-        return
     opened = open_or_create(out, encoder, stored, {} if is_index(out) else {"graph": True})
     stage = approximate_settings(opened.head.settings.get("approximate"))
     if approximate is not None and approximate != (stage is not None):
@@ -212,33 +202,6 @@ def index(
         )
     if files is not None:
         _follow(files, opened, encoder, stage, as_json)
-
-
-def _write_shards(
-    out: Path, count: int, encoder: Encoder, dtype: PatternType | None, documents: Iterable[Document], as_json: bool
-) -> None:
-    from langgraph_convcoa.retrieval.index.database import is_index
-    from langgraph_convcoa.retrieval.progress import track
-    from langgraph_convcoa.retrieval.shards.build import ShardWriter
-
-    if is_index(out):
-        raise InputError(f"{out} holds one index: name another folder for its shards")
-    shards = ShardWriter(out, count, encoder, dtype=dtype)
-    added = updated = unchanged = 0
-    with track(True, None, "Indexing") as advance:
-        for done in shards.ingest(documents):
-            advance(len(done.ids))
-            added, updated, unchanged = added + done.added, updated + done.updated, unchanged + done.unchanged
-    shards.save()
-    held = [len(index) for index in shards.indexes]
-    if as_json:
-        counts = {"added": added, "updated": updated, "unchanged": unchanged, "passages": sum(held)}
-        print_json({"index": str(out), **counts, "shards": held})
-    else:
-        consoles()[0].out(
-            f"{out}: {added} documents added, {updated} updated, {unchanged} unchanged; {sum(held)} passages in "
-            f"{count} shards of {min(held)} to {max(held)}"
-        )
 
 
 def _save(opened: Index, stage: ApproximateSettings | None) -> None:

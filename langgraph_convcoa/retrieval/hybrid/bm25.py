@@ -25,15 +25,6 @@ _K1, _B = 1.5, 0.75
 _TURN_WORDS = 32
 
 
-class Statistics(NamedTuple):
-    """What BM25 weighs words by, of all passages that are searched together."""
-
-    passages: int  # All of them.
-    filled: int  # Those that have words.
-    tokens: int  # Words of all.
-    found: Mapping[str, int]  # How many passages have each of the words that were asked for; without those that none has.
-
-
 class BM25Index:
     """BM25 over passages, which are numbered in the order in which they were added; `keys` has the key of each in its corpus.
 
@@ -56,7 +47,6 @@ class BM25Index:
         self._tokens: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._offsets: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self._matrix: _Matrix | None = None
-        self._counts: npt.NDArray[np.int32] | None = None
         self.add(passages)
 
     def __len__(self) -> int:
@@ -75,7 +65,7 @@ class BM25Index:
             self.keys = np.concatenate([self.keys, named])
             self._tokens = np.concatenate([self._tokens, np.array(tokens, dtype=np.int32)])
             self._offsets = np.concatenate([self._offsets, self._offsets[-1] + np.cumsum(lengths, dtype=np.int64)])
-            self._matrix = self._counts = None
+            self._matrix = None
 
     def select(self, numbers: npt.NDArray[np.int64]) -> BM25Index:
         """A new index of the passages of these numbers, in this order; nothing of the words of the others is in it."""
@@ -103,44 +93,11 @@ class BM25Index:
             >>> index.scores_with_turns(["And its rivers?"], [[("Tell me of France.", "")]]).argmax()
             np.int64(1)
         """
-        named = {word for earlier in turns for word in turn_words(earlier, ())}
-        statistics = self.statistics(named)
-        return self._scores(
-            [weighted_words(query, earlier, statistics) for query, earlier in zip(queries, turns, strict=True)]
-        )
-
-    def statistics(self, words: Iterable[str]) -> Statistics:
-        """The numbers that these words are weighed by.
-
-        Example:
-            >>> index = BM25Index([Document("BM25 counts words."), Document("Words matter."), Document("!")])
-            >>> index.statistics(["word", "river"])
-            Statistics(passages=3, filled=2, tokens=5, found={'word': 2})
-        """
-        vocabulary, matrix = self._words(), self._built()
-        known = {word: number for word in words if (number := vocabulary.get(word)) is not None}
-        found = {word: int(matrix.indptr[number + 1] - matrix.indptr[number]) for word, number in known.items()}
-        return Statistics(len(self), int((np.diff(self._offsets) > 0).sum()), len(self._tokens), found)
-
-    def unscaled(self, asked: Sequence[Mapping[str, float]], statistics: Statistics) -> Vectors:
-        """BM25 of every passage for words with their weights, (q, n), by the statistics of more passages than are here.
-
-        With the statistics of the index itself and over the best of each query it is `scores`, to the last bit.
-        """
-        vocabulary, matrix = self._words(), self._built()
-        if self._counts is None:
-            self._counts = _counted(self._tokens, self._offsets, len(vocabulary))[0]
-        lengths, mean_length = np.diff(self._offsets), statistics.tokens / max(statistics.filled, 1)
-        result: Vectors = np.zeros((len(asked), len(self)), dtype=np.float32)
-        for row, words in zip(result, asked, strict=True):
-            for word, weight in words.items():
-                if (number := vocabulary.get(word)) is not None:
-                    column = slice(*matrix.indptr[number : number + 2])
-                    rare = idf(statistics.filled, np.array([statistics.found[word]]))
-                    places, counts = matrix.indices[column], self._counts[column]
-                    data = rare * saturation(counts, lengths[places], mean_length)
-                    row[places] += np.float32(weight) * data.astype(np.float32)
-        return result
+        asked: list[dict[str, float]] = []
+        for query, earlier in zip(queries, turns, strict=True):
+            own = Counter(content_words(query))
+            asked.append({**own, **self._heaviest(turn_words(earlier, own))} if earlier else {})
+        return self._scores(asked)
 
     def _scores(self, asked: Sequence[Mapping[str, float]]) -> Vectors:
         """The scores for words with their weights."""
@@ -155,6 +112,13 @@ class BM25Index:
             if best > 0:
                 row /= best
         return result
+
+    def _heaviest(self, words: Mapping[str, float]) -> dict[str, float]:
+        """The words of earlier turns that count most (`heaviest`), with their weights."""
+        vocabulary, matrix = self._words(), self._built()
+        known = {word: number for word in words if (number := vocabulary.get(word)) is not None}
+        found = {word: int(matrix.indptr[number + 1] - matrix.indptr[number]) for word, number in known.items()}
+        return heaviest(words, len(self), found)
 
     def save(self, path: str | Path) -> None:
         """Write the index to one file, which replaces an older one whole or not at all; nothing is pickled."""
@@ -193,17 +157,6 @@ class BM25Index:
         return self._vocabulary
 
 
-def weighted_words(query: str, turns: Sequence[tuple[str, str]] | None, statistics: Statistics) -> dict[str, float]:
-    """The words that BM25 looks for, with their weights: those of a query and, with turns, of the turns before it too.
-
-    Of the turns those that count most, a rare word more than a common one. Nothing where there are turns to be, and are none.
-    """
-    own: dict[str, float] = {**Counter(content_words(query))}
-    if turns is None:
-        return own
-    return {**own, **heaviest(turn_words(turns, own), statistics.passages, statistics.found)} if turns else {}
-
-
 class _Matrix(NamedTuple):
     """The score of each word in each passage, by columns: that of word w is data[i] in passage indices[i] for every i from
     indptr[w] to indptr[w + 1], and 0 elsewhere.
@@ -220,17 +173,6 @@ def _weighted(tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], wor
     Passages without words do not count in the number of passages or in their mean length.
     """
     lengths = np.diff(offsets)
-    counts, indices, indptr = _counted(tokens, offsets, words)
-    found, filled = np.diff(indptr), int((lengths > 0).sum())
-    data = np.repeat(idf(filled, found), found) * saturation(counts, lengths[indices], len(tokens) / max(filled, 1))
-    return _Matrix(data.astype(np.float32), indices, indptr)
-
-
-def _counted(
-    tokens: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], words: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """How often each word stands in each passage that has it, and the places of these as in a `_Matrix`."""
-    lengths = np.diff(offsets)
     # Sorted by word, then by passage.
     keys = tokens.astype(np.int64) * len(lengths)
     keys += np.repeat(np.arange(len(lengths)), lengths)
@@ -238,8 +180,10 @@ def _counted(
     first = np.flatnonzero(np.diff(keys, prepend=-1))
     counts = np.diff(first, append=len(keys))
     columns, indices = np.divmod(keys[first], max(len(lengths), 1))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=words))])
-    return counts.astype(np.int32), indices.astype(np.int32), indptr.astype(np.int64)
+    found, filled = np.bincount(columns, minlength=words), int((lengths > 0).sum())
+    data = np.repeat(idf(filled, found), found) * saturation(counts, lengths[indices], len(tokens) / max(filled, 1))
+    indptr = np.concatenate([[0], np.cumsum(found)])
+    return _Matrix(data.astype(np.float32), indices.astype(np.int32), indptr.astype(np.int64))
 
 
 def idf(passages: int, found: Any) -> Any:

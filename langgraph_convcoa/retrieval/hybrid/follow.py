@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -18,7 +18,7 @@ from langgraph_convcoa.files import remove_remains
 from langgraph_convcoa.retrieval.corpus import Numbers, View, read
 from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.hybrid.ann import GONE, ANNIndex, ApproximateSettings, search_candidates
-from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index, Statistics
+from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.retrieval.scoring.topk import Ranking
@@ -223,22 +223,6 @@ class BM25Follower(PassageFollower[BM25Index]):
         with self._guard:
             index, numbers = self._current(view), self._numbers
             found = index.scores(queries) if turns is None else index.scores_with_turns(queries, turns)
-        return self._placed(found, numbers, view)
-
-    def statistics(self, view: View, words: Iterable[str]) -> Statistics:
-        """The numbers of the passages that these words are weighed by."""
-        with self._guard:
-            return self._current(view).statistics(words)
-
-    def unscaled(self, view: View, asked: Sequence[Mapping[str, float]], statistics: Statistics) -> Vectors:
-        """BM25 of every passage for words with their weights by the statistics of more passages, (q, n), not over the best."""
-        with self._guard:
-            index, numbers = self._current(view), self._numbers
-            found = index.unscaled(asked, statistics)
-        return self._placed(found, numbers, view)
-
-    def _placed(self, found: Vectors, numbers: Numbers, view: View) -> Vectors:
-        """Scores of the entries as those of the passages of a view."""
         if len(numbers) == len(view.keys) and (numbers == np.arange(len(numbers))).all():
             return found
         result: Vectors = np.zeros((len(found), len(view.keys)), dtype=np.float32)

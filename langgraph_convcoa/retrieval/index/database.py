@@ -30,6 +30,10 @@ FORMAT_VERSION = 2
 DATABASE = "index.sqlite"
 STORED_TYPES: dict[PatternType, str] = {"float32": "<f4", "int8": "i1"}
 """The types of patterns in an index, as numbers of its pattern file."""
+SHARDS_REMOVED = (
+    "The search over shards was removed: make one index of the documents (`convcoa index PATH --out DIR`), or load them into "
+    "an engine (`convcoa index PATH --to URL`, `HopfieldRetriever.from_engine`)."
+)
 
 _APPLICATION_ID = 0x434F4349
 _VALUES_PER_QUERY = 500
@@ -90,6 +94,12 @@ def damaged(folder: Path, reason: str) -> RetrievalError:
     """The error for an index that does not fit together."""
     what = " ".join(reason.split())
     return RetrievalError(f"The index {folder} is damaged ({what}); restore it from a copy, or build it again.")
+
+
+def check_not_shards(folder: Path) -> None:
+    """Raise RetrievalError for a folder of shards, which earlier releases made."""
+    if folder.is_dir() and any(map(is_index, folder.glob("shard-*-of-*"))):
+        raise RetrievalError(f"{folder} holds shards of an earlier release. {SHARDS_REMOVED}")
 
 
 def is_index(path: str | Path) -> bool:
@@ -245,24 +255,15 @@ class Transaction:
         """The key of each of these passages that is there."""
         return dict(self._select("SELECT id, key FROM passages WHERE id IN", ids))
 
-    def documents(self, first: int, last: int) -> list[tuple[str, dict[str, Any], list[int]]]:
-        """The documents of the passages from one key to another, by the first of them.
-
-        Of each its id, the metadata of its first passage, and the keys of its passages.
-        """
+    def documents(self) -> list[tuple[str, dict[str, Any], list[int]]]:
+        """Each document's id, the metadata of its first passage, and the keys of its passages; in the order of the first."""
         found: dict[str, tuple[str, dict[str, Any], list[int]]] = {}
-        wanted = "SELECT key, document, metadata FROM passages WHERE key BETWEEN ? AND ? ORDER BY key"
         with self._decoding("its list of documents"):
-            for key, name, metadata in self._connection.execute(wanted, (first, last)):
+            for key, name, metadata in self._connection.execute("SELECT key, document, metadata FROM passages ORDER BY key"):
                 if name not in found:
                     found[name] = (name, json.loads(metadata), [])
                 found[name][2].append(key)
         return [*found.values()]
-
-    def names(self) -> Iterator[str]:
-        """The ids of documents and of their passages, some more than once."""
-        for pair in self._connection.execute("SELECT id, document FROM passages"):
-            yield from pair
 
     def counts(self) -> tuple[int, int]:
         """How many documents and passages there are."""
@@ -315,6 +316,7 @@ def _head(text: str) -> Head:
 def _connected(folder: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
     """A connection of its own for every use, so that threads and forks share none; what is not committed is rolled back."""
     if not create and not is_index(folder):
+        check_not_shards(folder)
         raise RetrievalError(f"{folder} holds no index; make one with `convcoa index PATH --out {folder}`.")
 
     def worded(error: Exception) -> RetrievalError:

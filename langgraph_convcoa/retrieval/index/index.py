@@ -153,11 +153,6 @@ class Index(Corpus):
         with reading(self.path) as database:
             return database.counts()[0]
 
-    def names(self) -> Iterator[str]:
-        """The ids of documents and of their passages, in no certain order, some more than once."""
-        with reading(self.path) as database:
-            yield from database.names()
-
     def verify(self) -> None:
         """Read everything and compare it with its checksums.
 

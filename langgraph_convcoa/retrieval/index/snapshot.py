@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.corpus import Listed, Numbers, Passage, StaleSnapshot, read
-from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, without_arithmetic
+from langgraph_convcoa.retrieval.encoders.base import Encoder, without_arithmetic
 from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.index.database import STORED_TYPES, Block, Head, Keys, damaged, reading
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
@@ -108,10 +108,6 @@ class Snapshot:
         self._check([self.blocks[number] for number in numbers])
         return self._patterns
 
-    def wholes(self, numbers: Numbers) -> Vectors:
-        """The whole-passage patterns of these passages, (len(numbers), d)."""
-        return self.patterns_for(numbers).wholes(numbers)
-
     def _check(self, blocks: Sequence[Block]) -> None:
         names = [(self.head.file, block.first, block.patterns) for block in blocks]
         new = [block for block, name in zip(blocks, names, strict=True) if name not in self.checked]
@@ -127,7 +123,17 @@ class Snapshot:
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Raise RetrievalError for an encoder that is not the one the index was built with."""
-        check_encoder(encoder, str(self.folder), self.head.encoder, self.head.dimension)
+        head = self.head
+        if without_arithmetic(encoder.name) != without_arithmetic(head.encoder):
+            raise RetrievalError(
+                f"The index {self.folder} was built with the encoder {head.encoder!r}, not {encoder.name!r}; "
+                "give the encoder that it was built with."
+            )
+        if encoder.dimension != head.dimension:
+            raise RetrievalError(
+                f"The encoder {encoder.name!r} gives vectors of length {encoder.dimension}, and the index {self.folder} "
+                f"holds vectors of length {head.dimension}; give the encoder that it was built with."
+            )
 
     def fetch(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers, with their windows; StaleSnapshot where one has been deleted since."""
@@ -141,17 +147,13 @@ class Snapshot:
                 raise damaged(self.folder, f"passage {missing} is missing")
         return [found[key] for key in keys]
 
-    def listed(self, numbers: Numbers | None = None) -> list[Listed]:
-        """The documents of these consecutive passages, or of all that are not deleted, by the first ones; no text is read."""
-        wanted = np.arange(len(self.keys)) if numbers is None else numbers
-        if not len(wanted):
-            return []
-        keys_there = self.keys[wanted].tolist()
+    def listed(self) -> list[Listed]:
+        """The documents that are not deleted, in the order of their first passages; no text is read."""
         with reading(self.folder) as database:
-            found = database.documents(keys_there[0], keys_there[-1])
-        places = dict(zip(keys_there, wanted.tolist(), strict=True))
+            found = database.documents()
+        numbers = dict(zip(self.keys.tolist(), range(len(self.keys)), strict=True))
         # What another process has added since is not of this state.
-        there = ((name, metadata, [places[key] for key in keys if key in places]) for name, metadata, keys in found)
+        there = ((name, metadata, [numbers[key] for key in keys if key in numbers]) for name, metadata, keys in found)
         return [Listed(name, metadata, own) for name, metadata, own in there if own]
 
     def allowed(self, condition: Filter | None) -> npt.NDArray[np.bool_] | None:
@@ -183,20 +185,6 @@ class Snapshot:
         with reading(self.folder) as database:
             if database.head().commits == self.head.commits and database.counts()[1] != len(self):
                 raise damaged(self.folder, "its patterns and passages do not agree")
-
-
-def check_encoder(encoder: Encoder, folder: str, name: str, dimension: int) -> None:
-    """Raise RetrievalError for an encoder that is not that of this name, which an index was built with."""
-    if without_arithmetic(encoder.name) != without_arithmetic(name):
-        raise RetrievalError(
-            f"The index {folder} was built with the encoder {name!r}, not {encoder.name!r}; "
-            "give the encoder that it was built with."
-        )
-    if encoder.dimension != dimension:
-        raise RetrievalError(
-            f"The encoder {encoder.name!r} gives vectors of length {encoder.dimension}, and the index {folder} "
-            f"holds vectors of length {dimension}; give the encoder that it was built with."
-        )
 
 
 def rows_checksum(rows: npt.NDArray[Any], before: int = 0) -> int:

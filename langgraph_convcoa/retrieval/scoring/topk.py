@@ -51,7 +51,7 @@ class Ranking:
 
 def search(
     patterns: Patterns,
-    states: Vectors | Queries,
+    states: Vectors,
     *,
     k: int,
     beta: float = 10.0,
@@ -67,9 +67,8 @@ def search(
     scored in the order of their bounds until the k-th score is above every bound left. int8 patterns are first multiplied
     with the query rounded to int8, their bounds widened by what that can change, and the sets then scored without it.
 
-    Only passages that `allowed` (n,) names are returned; `extra` (q, n), such as BM25, is added to the scores. Queries that
-    were made of states by the weights may be given in place of both. A score depends on the passage and the query alone, to
-    the last bit, wherever and among whichever others the passage stands.
+    Only passages that `allowed` (n,) names are returned; `extra` (q, n), such as BM25, is added to the scores. A score
+    depends on the passage and the query alone, to the last bit, wherever and among whichever others the passage stands.
 
     Raises:
         InputError: k, beta or the weight is out of range.
@@ -85,13 +84,13 @@ def search(
         ([1], [1.6], True)
     """
     check_settings(k, beta, passage_weight)
-    vectors = states.states if isinstance(states, Queries) else np.ascontiguousarray(states, dtype=np.float32)
-    _check_arrays(patterns, vectors, allowed, extra, weights)
+    states = np.ascontiguousarray(states, dtype=np.float32)
+    _check_arrays(patterns, states, allowed, extra, weights)
     pool = patterns.n if allowed is None else int(allowed.sum())
     if pool == 0:
-        return [Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), True, 0) for _ in vectors]
+        return [Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), True, 0) for _ in states]
     # Of all at once: what a row of a product is depends, in its last bit, on how many there are.
-    queries = states if isinstance(states, Queries) else Queries.of(vectors, weights)
+    queries = Queries.of(states, weights)
     added = None if extra is None else np.ascontiguousarray(extra, dtype=np.float32)
     terms = Terms(beta, float(passage_weight), allowed, added)
     if allowed is not None and _few(patterns, pool):
@@ -102,7 +101,7 @@ def search(
     rankings: list[Ranking] = []
     budget = max(_PRODUCT_BYTES, patterns.values.nbytes // _SHARE)
     step = min(_QUERIES, max(1, budget // (4 * len(patterns.values))))
-    for start in range(0, len(vectors), step):
+    for start in range(0, len(states), step):
         rows = slice(start, start + step)
         part = terms if terms.extra is None else replace(terms, extra=terms.extra[rows])
         rankings += _search(patterns, queries.part(rows), part, k, pool)

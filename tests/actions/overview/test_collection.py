@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -16,11 +16,11 @@ from langgraph_convcoa.actions.overview.action import Overview
 from langgraph_convcoa.actions.overview.collection import Collection, Collections
 from langgraph_convcoa.actions.overview.reading import Wanted
 from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.corpus import Passage
+from langgraph_convcoa.retrieval.index.snapshot import Snapshot
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.shards.corpus import ShardedCorpus
 from tests.fake_encoder import WordEncoder
 from tests.fakes import KeywordRetriever
-from tests.retrieval.shards.local import LocalWorker
 
 DOCUMENTS = [
     Document("One.", id="bm25.md", metadata={"title": "BM25", "source": "bm25.md"}),
@@ -54,27 +54,31 @@ def test_pages_of_a_file_are_one_document(on_disk: bool, tmp_path: Path) -> None
     assert [passage.document.id for passage in found.view.fetch(found.entries[1].numbers)] == ["r22", "r22-2"]
 
 
-@pytest.mark.parametrize("what", ["listed", "allowed", "fetch"])
-def test_shards_that_change_while_they_are_read_are_read_again(what: str) -> None:
-    encoder = WordEncoder()
-    corpora = [HopfieldRetriever.from_documents(part, encoder=encoder).corpus for part in (DOCUMENTS[:3], DOCUMENTS[3:])]
-    workers = [LocalWorker(str(number), corpus) for number, corpus in enumerate(corpora)]
-    ask = workers[1].ask
+@pytest.mark.parametrize("what", ["the filter", "the text"])
+def test_an_index_that_changes_while_it_is_read_is_read_again(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retriever = HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEncoder(), path=tmp_path / "index")
+    other = HopfieldRetriever.from_pretrained(tmp_path / "index", encoder=WordEncoder())
+    changes: list[Callable[[], object]] = []
+    if what == "the filter":
+        retriever.filter = {"source": {"$ne": "bm25.md"}}
+        question, expected = "How many documents are there?", "3 documents"
+        changes.append(lambda: other.delete(["plain"]))
+    else:
+        question, expected = "Summarise the annual report 2023", "Four again."
+        changes.append(lambda: other.update([DOCUMENTS[3].model_copy(update={"page_content": "Four again."})]))
+    fetch = Snapshot.fetch
 
-    def changing(message: dict[str, Any], seconds: float) -> dict[str, Any]:
-        if message["ask"] == what and len(corpora[1]) == 3:
-            corpora[1].delete(["plain"])
-            # Another question sees the new state, and the shard with it.
-            ask({"ask": "count"}, seconds)
-        return ask(message, seconds)
+    def changing(view: Snapshot, numbers: Sequence[int]) -> list[Passage]:
+        if changes:
+            changes.pop()()
+        return fetch(view, numbers)
 
-    workers[1].ask = changing
-    given = {"source": {"$ne": "bm25.md"}} if what == "allowed" else None
-    overview = Overview(HopfieldRetriever(corpus=ShardedCorpus(workers), encoder=encoder, filter=given))
-    question = "Summarise the annual report 2023" if what == "fetch" else "How many documents are there?"
-    found = asyncio.run(overview.retrieve(ActionRequest(question, question)))
-    assert len(corpora[1]) == 2
-    assert ("Four." if what == "fetch" else "3 documents" if given else "4 documents") in found[0].page_content
+    monkeypatch.setattr(Snapshot, "fetch", changing)
+    found = asyncio.run(Overview(retriever).retrieve(ActionRequest(question, question)))
+    assert not changes
+    assert expected in found[0].page_content
 
 
 def test_slides_chapters_and_sheets_are_one_document_and_rows_with_titles_are_not() -> None:

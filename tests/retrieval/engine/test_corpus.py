@@ -20,6 +20,7 @@ from langgraph_convcoa import build_graph
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
+from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.fake_encoder import WordEncoder
 from tests.fakes import ScriptedModel, documents, node, plan
@@ -218,6 +219,18 @@ def test_another_encoder_is_refused_before_it_is_asked(retriever, address):
         with pytest.raises(RetrievalError, match="was encoded by 'words'"):
             ask()
     assert len(retriever.corpus) == 1
+
+
+def test_a_retriever_closes_its_engine_when_its_block_ends():
+    class Closing(MemoryEngine):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    with HopfieldRetriever.from_engine(Closing(), encoder=_ENCODER) as retriever:
+        assert not retriever.corpus.engine.closed
+    assert retriever.corpus.engine.closed == 1
 
 
 def down(_address: str, _connection: Any) -> AbstractContextManager[str]:

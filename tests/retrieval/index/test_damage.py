@@ -111,6 +111,18 @@ def test_another_version(path, small):
             one_line(caught.value)
 
 
+def test_shards_were_removed(path, small):
+    shards = path.parent / "shards"
+    shards.mkdir()
+    path.rename(shards / "shard-1-of-1")
+    removed = "search over shards was removed: make one index of the documents .*, or load them into an engine .*from_engine"
+    with pytest.raises(RetrievalError, match=f"shards holds shards of an earlier release. The {removed}"):
+        HopfieldRetriever.from_pretrained(shards, encoder=small)
+    with pytest.raises(InputError, match=removed):
+        HopfieldRetriever.from_shards([shards / "shard-1-of-1"], encoder=small, timeout=5)
+    assert len(HopfieldRetriever.from_pretrained(shards / "shard-1-of-1", encoder=small).corpus)
+
+
 def test_a_folder_that_is_no_index(tmp_path, small):
     with pytest.raises(RetrievalError, match="holds no index"):
         Index(tmp_path / "nowhere")

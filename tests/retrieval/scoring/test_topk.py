@@ -210,21 +210,19 @@ def test_threads_and_blocks_change_nothing(monkeypatch):
 
 @pytest.mark.parametrize("trained", [False, True])
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
-def test_a_score_is_that_of_the_passage_wherever_it_stands(dtype, trained):
+def test_a_score_is_that_of_the_passage_wherever_it_stands(dtype, trained, monkeypatch):
     rng = np.random.default_rng(7)
     patterns, states = make_patterns(rng, 700, 384, 12, dtype=dtype), unit(rng.standard_normal((3, 384)))
     weights = make_weights(rng, 384) if trained else None
-    queries = scoring_bounds.Queries.of(states, weights)
-    everything = search(patterns, queries, k=700)
-    for size in (1, 2, 3, 50, 699):
-        some = rng.permutation(700)[:size]
-        for ranking, full in zip(search(patterns.select(some), queries, k=size), everything, strict=True):
-            scores = dict(zip(full.indices.tolist(), full.scores.tolist(), strict=True))
-            assert [scores[number] for number in some[ranking.indices].tolist()] == ranking.scores.tolist()
-        (alone,) = search(patterns.select(some), queries.part(slice(1, 2)), k=1)
-        assert alone.scores[0] == max(
-            score for index, score in zip(everything[1].indices, everything[1].scores, strict=True) if index in some
-        )
+    everything = search(patterns, states, k=700, weights=weights)
+    for queries_together in (3, 1):
+        monkeypatch.setattr(scoring, "_QUERIES", queries_together)
+        for size in (1, 2, 3, 50, 699):
+            some = rng.permutation(700)[:size]
+            found = search(patterns.select(some), states, k=size, weights=weights)
+            for ranking, full in zip(found, everything, strict=True):
+                scores = dict(zip(full.indices.tolist(), full.scores.tolist(), strict=True))
+                assert [scores[number] for number in some[ranking.indices].tolist()] == ranking.scores.tolist()
 
 
 @pytest.mark.parametrize("share", [0.005, 0.5])
