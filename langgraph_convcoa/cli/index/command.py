@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from langgraph_convcoa.retrieval.documents.load import Told
     from langgraph_convcoa.retrieval.encoders.base import Encoder
-    from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings
     from langgraph_convcoa.retrieval.index.index import Index
     from langgraph_convcoa.retrieval.index.watch import WatchedFiles
     from langgraph_convcoa.retrieval.scoring.patterns import PatternType
@@ -62,14 +61,7 @@ def index(
             "How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
         ),
     ] = None,
-    approximate: Annotated[
-        bool | None,
-        option(
-            None,
-            "Keep an ANN graph too, for millions of patterns; as the index has it when left out.",
-            "--approximate/--exact",
-        ),
-    ] = None,
+    approximate: Annotated[bool, option(None, "Removed.", "--approximate/--exact", hidden=True)] = False,
     windows: Annotated[
         str | None,
         option(
@@ -119,21 +111,25 @@ def index(
     [bold]Examples[/bold]
       convcoa index papers/ --out papers.index
       convcoa index papers/ notes.md --out all.index --dtype int8
-      convcoa index archive/ --out archive.index --approximate
       convcoa index archive/ --out archive.index --windows pooled
       convcoa index papers/ --out papers.index --no-graph
       convcoa index notes/ --out notes.index --prune --watch
       convcoa index https://example.org/sitemap.xml --out site.index
-      convcoa index wiki.tsv --passages --out wiki.index --dtype int8 --approximate
+      convcoa index wiki.tsv --passages --out wiki.index --dtype int8
       convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki"
       convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki" --ray local --workers 4
       convcoa index archive/ --out archive.shards --shards 4
       convcoa search papers.index "who introduced it?"
     """
+    if approximate:
+        raise InputError(
+            "--approximate was removed: leave it out, the search is exact; for millions of passages load them into an engine "
+            "(--to URL)"
+        )
     address = to or (None if out is not None else os.environ.get(INDEX_VARIABLE))
     if (out is None) == (address is None):
         raise InputError("an index needs one place: --out DIR for a folder, or --to URL for an engine")
-    of_folder: dict[str, object] = {"dtype": dtype, "approximate": approximate, "windows": windows, "graph": graph}
+    of_folder: dict[str, object] = {"dtype": dtype, "windows": windows, "graph": graph}
     of_folder |= {"prune": prune or None, "watch": watch or None, "shards": shards}
     of_engine: dict[str, object] = {"collection": collection, "tenant": tenant, "ray": ray, "workers": workers, "cache": cache}
     place, other = ("an index in a folder (--out DIR)", "an engine (--to URL)")
@@ -155,8 +151,8 @@ def index(
         )
         return
     assert out is not None
-    if shards is not None and (approximate or graph or prune or watch):
-        raise InputError("--shards goes without --approximate, --graph, --prune and --watch")
+    if shards is not None and (graph or prune or watch):
+        raise InputError("--shards goes without --graph, --prune and --watch")
     stored = None if dtype is None else one_of("--dtype", dtype, DTYPES)
     kind = None if windows is None else one_of("--windows", windows, WINDOW_KINDS)
     files, read_now = None, set[str]()
@@ -170,16 +166,12 @@ def index(
     from langgraph_convcoa.retrieval.documents.split import document_id
     from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
     from langgraph_convcoa.retrieval.graph.settings import graph_settings
-    from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, approximate_settings
     from langgraph_convcoa.retrieval.index.database import is_index
-    from langgraph_convcoa.retrieval.index.index import Index, open_or_create, put_approximate, put_graph
+    from langgraph_convcoa.retrieval.index.index import Index, open_or_create, put_graph
     from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
     from langgraph_convcoa.retrieval.shards.names import shard_path
 
-    if approximate:
-        # A missing package is reported before the documents are encoded.
-        ANNIndex(1)
     if kind is None:
         first = out if shards is None else shard_path(out, 1, shards)
         made = Index(first).head.model if is_index(first) else None
@@ -190,10 +182,6 @@ def index(
         _write_shards(out, shards, encoder, stored, documents, as_json)
         return
     opened = open_or_create(out, encoder, stored, {} if is_index(out) else {"graph": True})
-    stage = approximate_settings(opened.head.settings.get("approximate"))
-    if approximate is not None and approximate != (stage is not None):
-        stage = approximate_settings(approximate)
-        put_approximate(opened, stage)
     if graph is not None:
         put_graph(opened, graph_settings(graph))
     linked = graph_settings(opened.head.settings.get("graph")) is not None
@@ -207,7 +195,7 @@ def index(
             added, updated, unchanged = added + done.added, updated + done.updated, unchanged + done.unchanged
     if prune:
         deleted = len(opened.delete({document_id(passage.document) for passage in read(opened.snapshot())} - read_now))
-    _save(opened, stage)
+    _save(opened)
     patterns, kept = opened.snapshot().pattern_count, opened.head.dtype
     size = sum(file.stat().st_size for file in out.iterdir() if file.is_file())
     if as_json:
@@ -217,7 +205,6 @@ def index(
             **counts,
             "patterns": patterns,
             "dtype": kept,
-            "approximate": stage is not None,
             "graph": linked,
         }
         print_json({**report, "bytes": size})
@@ -226,11 +213,11 @@ def index(
         gone = f", {deleted} deleted" if prune else ""
         console.out(
             f"{out}: {added} documents added, {updated} updated, {unchanged} unchanged{gone}; {len(opened)} passages, "
-            f"{patterns} patterns as {kept}, {'with an ANN index, ' if stage else ''}"
+            f"{patterns} patterns as {kept}, "
             f"{'with an evidence graph, ' if linked else ''}{size / 1e6:.1f} MB"
         )
     if files is not None:
-        _follow(files, opened, encoder, stage, as_json)
+        _follow(files, opened, encoder, as_json)
 
 
 def _write_shards(
@@ -260,15 +247,13 @@ def _write_shards(
         )
 
 
-def _save(opened: Index, stage: ApproximateSettings | None) -> None:
+def _save(opened: Index) -> None:
     """Leave nothing to do for the next process that opens the index."""
     if 2 * opened.snapshot().pattern_count < opened.head.rows:
         opened.compact()
     opened.save_lexical()
     if opened.head.settings.get("graph"):
         opened.save_graph()
-    if stage is not None:
-        opened.save_approximate(stage, passage_weight=opened.head.settings.get("passage_weight", 1.0), progress=True)
 
 
 def _watched(paths: Sequence[str], passages: bool, max_bytes: int) -> WatchedFiles:
@@ -285,7 +270,7 @@ def _watched(paths: Sequence[str], passages: bool, max_bytes: int) -> WatchedFil
     return WatchedFiles(places, max_bytes=max_bytes, told=lambda name, reason: warn(f"skipped: {name} {reason}"))
 
 
-def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, stage: ApproximateSettings | None, as_json: bool) -> None:
+def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, as_json: bool) -> None:
     """Take over changes until Ctrl-C."""
     console, err = consoles()
     err.print("Watching for changes. Ctrl-C ends it.")
@@ -298,7 +283,7 @@ def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, stage: Approxi
                     f"{time.strftime('%H:%M:%S')} {changed.added} documents added, {changed.updated} updated, "
                     f"{changed.deleted} deleted; {len(opened)} passages"
                 )
-    _save(opened, stage)
+    _save(opened)
 
 
 def _noted(documents: Iterable[Document], ids: set[str]) -> Iterator[Document]:

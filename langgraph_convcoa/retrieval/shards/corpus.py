@@ -41,7 +41,7 @@ class ShardedCorpus(Corpus):
     """Indexes that are searched side by side, with the ranking and the certificate of one index of all their documents.
 
     That index is the one to which the documents of the first shard were added, then those of the second, and so on: equal
-    scores come in this order. Words are weighed by all passages of all shards. There is no evidence graph and no ANN index.
+    scores come in this order. Words are weighed by all passages of all shards. There is no evidence graph.
     Each shard may be changed as any index; the next question sees it. See `open_shards`, which makes the workers too.
 
     Args:

@@ -125,26 +125,6 @@ def test_documents_are_encoded_without_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=SECONDS)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "first", ["import usearch.index", "from langgraph_convcoa.retrieval.hybrid.ann import _usearch; _usearch()"]
-)
-def test_usearch_does_not_end_the_process_in_which_passages_are_encoded(first: str, tmp_path: Path) -> None:
-    """Imported after usearch, onnxruntime crashes: torch computes where the user's program imported usearch."""
-    pytest.importorskip("usearch", reason="the extra `approximate` is not installed")
-    SentenceTransformerEncoder(str(save_tiny_bert(tmp_path / "plain")), device="cpu").save(tmp_path / "saved")
-    program = f"""{first}
-import sys
-from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-encoder = SentenceTransformerEncoder({str(tmp_path / "saved")!r}, device="cpu")
-found = encoder.encode_passages(["a network " * 6] * 600)
-print(found.shape, "onnxruntime" in sys.modules)"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("(600, 32)")
-    assert ("True" in done.stdout) == ("_usearch" in first)
-
-
 def test_what_is_loaded_in_torch_is_not_called_eight_bits(tmp_path: Path) -> None:
     texts = ["a network " * 9 + word for word in WORDS] * 40
     folder = str(save_tiny_bert(tmp_path / "plain"))
