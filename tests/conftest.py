@@ -20,8 +20,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
-# Before usearch, which some tests ask for: imported after it, it would end the process.
-import onnxruntime  # noqa: F401
 import pytest
 from hypothesis import settings
 

@@ -59,9 +59,7 @@ def training(
 def scoring(
     patterns: Annotated[list[int] | None, option("N", "Number of patterns; may be repeated. 400000 by default.")] = None,
     batch: Annotated[list[int] | None, option("N", "Queries at a time; may be repeated. 1 and 32 by default.")] = None,
-    methods: Annotated[
-        str | None, option("A,B", "product, float32, int8, faiss, approximate, approximate-passages (ANN indexes).")
-    ] = None,
+    methods: Annotated[str | None, option("A,B", "product, float32, int8, faiss.")] = None,
     k: Annotated[int, option("N", "Passages a query.", "-k", "--k", min=1)] = 100,
     dimension: Annotated[int, option("D", "Length of a pattern.", min=1)] = 384,
     runs: Annotated[int, option("N", "Timed repetitions of each method.", min=1)] = 7,
@@ -74,7 +72,6 @@ def scoring(
     [bold]Examples[/bold]
       convcoa bench scoring
       convcoa bench scoring --patterns 10000 --patterns 1000000 --methods product,float32,int8 --plot time.png
-      convcoa bench scoring --patterns 100000 --methods float32,approximate
     """
     from langgraph_convcoa.evaluation.bench import scoring as bench
     from langgraph_convcoa.evaluation.bench.scoring import METHODS

@@ -39,9 +39,7 @@ def search(
         Path | None,
         option("FILE.json", 'Earlier turns: a list of \\[question, answer] pairs or of {"role", "content"} messages.'),
     ] = None,
-    exact: Annotated[
-        bool, option(None, "Search all of an index that keeps a graph for approximate search.", "--exact")
-    ] = False,
+    exact: Annotated[bool, option(None, "No effect: every search is exact.", "--exact", hidden=True)] = False,
     graph: Graph = None,
     collection: EngineCollection = None,
     tenant: Tenant = None,
@@ -56,7 +54,6 @@ def search(
     [bold]Examples[/bold]
       convcoa search demo "capacity of a Hopfield network" -k 3
       convcoa search papers.index "who wrote it?"
-      convcoa search archive.index "who wrote it?" --exact
       convcoa search papers.index "when was the author of the first paper born?" --graph
       CONVCOA_INDEX=postgresql://me@db/docs?collection=papers convcoa search "who wrote it?"
       convcoa search papers/ "when was it published?" --history turns.json --json
@@ -79,8 +76,6 @@ def search(
         collection=collection,
         tenant=tenant,
     )
-    if exact:
-        retriever = retriever.model_copy(update={"approximate": None})
     found = retriever.invoke(proper_text(query), history=turns)
     if as_json:
         described = ("title", "score", "certified", "quote")

@@ -24,7 +24,6 @@ from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.graph.follow import GraphFollower
-    from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 """Passages by their numbers in a view."""
@@ -135,7 +134,6 @@ class Corpus(Protocol):
     complete: ClassVar[bool] = True  # Whether a view holds the whole corpus, not the candidates of one question.
     path: Path | None = None  # The folder that it is kept in.
     bm25: Lexical | None = None  # None where words cannot be weighed.
-    ann: ANNFollower | None = None
     graph: GraphFollower | None = None  # None where there is no evidence graph to walk along.
 
     @abstractmethod

@@ -21,7 +21,7 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
 from langgraph_convcoa.retrieval.graph.follow import GraphFollower
-from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
+from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
@@ -152,14 +152,13 @@ class MemoryCorpus(Corpus):
     """
 
     bm25: BM25Follower
-    ann: ANNFollower
     graph: GraphFollower
 
     def __init__(self, memory: Memory | None = None) -> None:
         self._state = empty_memory() if memory is None else memory
         self._next_key = int(self._state.keys.max(initial=-1)) + 1
         self._changing = threading.RLock()
-        self.bm25, self.ann, self.graph = BM25Follower(), ANNFollower(), GraphFollower()
+        self.bm25, self.graph = BM25Follower(), GraphFollower()
 
     def __len__(self) -> int:
         return len(self._state)

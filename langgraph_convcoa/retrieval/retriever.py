@@ -30,7 +30,6 @@ from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.corpus import CANDIDATES, EngineCorpus
 from langgraph_convcoa.retrieval.filters import Filter, predicate
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_settings
-from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings, approximate_settings
 from langgraph_convcoa.retrieval.index.database import SHARDS_REMOVED
 from langgraph_convcoa.retrieval.index.index import Index, encoder_of, open_or_create, save_index
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
@@ -72,8 +71,8 @@ class HopfieldRetriever(EditableRetriever):
     those of several only roughly.
 
     Every returned document is new, has an id, and in its metadata `source`, `score`, `quote`, the window that matched best,
-    and `certified`: whether its ranking is certainly the exact one of all that is stored, as it always is unless `approximate`
-    is set, a walk along the `graph` changed it, or a vector store found the candidates. What depends on the question does not
+    and `certified`: whether its ranking is certainly the exact one of all that is stored, as it always is unless a walk
+    along the `graph` changed it, or a vector store or an engine named the candidates. What depends on the question does not
     count when documents are compared: one passage that two questions found is equal, so that `MultiQueryRetriever` returns it
     once. Of a query longer than the encoder reads (256 tokens by default) the start counts.
 
@@ -91,9 +90,6 @@ class HopfieldRetriever(EditableRetriever):
             must be equal, a list has one that must be, and operators are LangChain's: `$eq`, `$ne`, `$gt`, `$gte`, `$lt`,
             `$lte`, `$between`, `$in`, `$nin`, `$contains`, `$exists`; `$and`, `$or` and `$not` join filters.
         return_association: Put under `association` which windows matched: [{text, start, end, weight}].
-        approximate: None searches everything, exactly. For corpora of millions of patterns, True or `ApproximateSettings`: an
-            ANN index (HNSW) names candidates, which are scored exactly (extra `approximate`). Up to ten times as many passages
-            as candidates (2,000) the search is exact all the same.
         graph: True or `GraphSettings`, for questions that need several passages: a walk along the evidence graph, from the
             best passages and the names in the question to what these name, ranks what it reaches. `score` stays that of the
             passage for the question, so that scores need not descend; `graph_path` tells how what it raised was reached, and
@@ -129,7 +125,6 @@ class HopfieldRetriever(EditableRetriever):
     score_threshold: float | None = None
     filter: Filter | None = None
     return_association: bool = False
-    approximate: bool | ApproximateSettings | None = None
     graph: bool | GraphSettings | None = True
 
     model: SkipValidation[RetrieverModel | str | Path | None] = Field(default=None, repr=False, exclude=True)
@@ -144,6 +139,11 @@ class HopfieldRetriever(EditableRetriever):
         model: RetrieverModel | str | Path | None = None,
         **settings: Any,
     ) -> None:
+        if "approximate" in settings:
+            raise InputError(
+                "The setting 'approximate' was removed. Leave it out: the search is exact. For millions of passages load them "
+                "into an engine and use HopfieldRetriever.from_engine."
+            )
         named = opened_model(model, corpus.path)
         kept = as_encoder(own_encoder(named) if encoder is None else encoder)
         opened = model_for(named, kept)
@@ -151,8 +151,6 @@ class HopfieldRetriever(EditableRetriever):
         own = {"graph": corpus.head.settings.get("graph")} if isinstance(corpus, Index) else {}
         settings = {**own, **(opened.settings if opened else {}), **settings}
         settings |= {"corpus": corpus, "encoder": kept, "model": opened or named}
-        if isinstance(settings.get("approximate"), Mapping):
-            settings["approximate"] = approximate_settings(settings["approximate"])
         if isinstance(settings.get("graph"), Mapping):
             settings["graph"] = graph_settings(settings["graph"])
         try:
@@ -187,25 +185,19 @@ class HopfieldRetriever(EditableRetriever):
             dtype: How patterns are stored: "float32" (also when None) or "int8".
             cache: Where encoded patterns are kept between runs: a `PatternCache` or the path of one.
             progress: True for a bar on standard error, or a function called with (done, total).
-            **settings: The class's other attributes, such as `approximate=True`.
+            **settings: The class's other attributes, such as `beta=20.0`.
 
         Raises:
             InputError: A setting is out of range.
-            RetrievalError: No document has text, an id is used twice, the documents cannot be encoded, the index cannot be
-                used, or usearch is not installed for an approximate search.
+            RetrievalError: No document has text, an id is used twice, the documents cannot be encoded, or the index cannot be
+                used.
         """
         # Made before its corpus, so that bad settings are errors before minutes of encoding.
         retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
-        ann = approximate_settings(retriever.approximate)
-        if ann is not None:
-            ANNIndex(1)
         documents, store = checked_documents(documents), as_cache(cache)
         if path is None:
             memory = build_memory(documents, retriever.encoder, cache=store, progress=progress, dtype=dtype or "float32")
             retriever.corpus = corpus = MemoryCorpus(memory)
-            if ann is not None:
-                corpus.ann.configure(ann, retriever.passage_weight)
-                corpus.ann.build(memory, progress)
             if graph_settings(retriever.graph) is not None:
                 corpus.graph.links(memory)
             return retriever
@@ -215,8 +207,6 @@ class HopfieldRetriever(EditableRetriever):
         index.save_lexical()
         if graph_settings(retriever.graph) is not None:
             index.save_graph()
-        if ann is not None:
-            index.save_approximate(ann, passage_weight=retriever.passage_weight, progress=progress)
         return retriever
 
     @classmethod
@@ -328,8 +318,8 @@ class HopfieldRetriever(EditableRetriever):
         Args:
             path: The folder.
             encoder: The one that it was built with; a sentence-transformers model is found again when None.
-            **settings: In place of those that were saved; `approximate=None` searches an index exactly that has an
-                ANN index, `graph=True` walks in one that was made without a graph, which then is made at the first search.
+            **settings: In place of those that were saved; `graph=True` walks in an index that was made without a graph, which
+                is then made at the first search.
 
         Raises:
             InputError: A setting is out of range.
@@ -524,7 +514,6 @@ class HopfieldRetriever(EditableRetriever):
             lexical_weight=self.lexical_weight,
             lexical_history=self.lexical_history,
             filter=self.filter,
-            approximate=approximate_settings(self.approximate),
             weights=self.model.weights if isinstance(self.model, RetrieverModel) else None,
             graph=graph_settings(self.graph),
         )

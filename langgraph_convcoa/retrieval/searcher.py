@@ -17,7 +17,6 @@ from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.graph.links import Links
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, told, walk
-from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, needs_graph
 from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
 
@@ -33,7 +32,6 @@ class Scoring:
     lexical_weight: float
     lexical_history: float
     filter: Filter | None
-    approximate: ApproximateSettings | None
     weights: HopfieldWeights | None  # Trained W_Q, W_K, W_V; the identity when None.
     graph: GraphSettings | None = None
 
@@ -85,9 +83,9 @@ def find(
     along = [_Along()] * len(asked.queries)
     graph = corpus.graph.links(view) if scoring.graph and corpus.graph is not None and len(view) else None
     if scoring.graph is None or graph is None:
-        rankings = _rankings(corpus, view, asked, scoring, extra)
+        rankings = _rankings(view, asked, scoring, extra)
     else:
-        rankings, along = _walked(corpus, view, asked, scoring, scoring.graph, *graph, extra)
+        rankings, along = _walked(view, asked, scoring, scoring.graph, *graph, extra)
     kept = [[*zip(r.indices.tolist(), r.scores.tolist(), strict=True)] for r in rankings]
     if threshold is not None:
         kept = [[(number, score) for number, score in found if score >= threshold] for found in kept]
@@ -143,7 +141,6 @@ class _Along:
 
 
 def _walked(
-    corpus: Corpus,
     view: View,
     asked: Asked,
     scoring: Scoring,
@@ -153,7 +150,7 @@ def _walked(
     extra: Vectors | None,
 ) -> tuple[list[Ranking], list[_Along]]:
     """Rankings by what a walk brought to passages, behind it those that it did not reach; the scores are the search's."""
-    first = _rankings(corpus, view, asked._replace(k=max(asked.k, FIRST)), scoring, extra)
+    first = _rankings(view, asked._replace(k=max(asked.k, FIRST)), scoring, extra)
     allowed = view.allowed(scoring.filter)
     rankings, along = [], []
     for row, (question, ranking) in enumerate(zip(asked.queries, first, strict=True)):
@@ -193,27 +190,20 @@ def _best(mass: npt.NDArray[np.float64], k: int) -> Numbers:
     return there[np.argsort(-mass[there], kind="stable")][:k]
 
 
-def _rankings(corpus: Corpus, view: View, asked: Asked, scoring: Scoring, extra: Vectors | None) -> list[Ranking]:
+def _rankings(view: View, asked: Asked, scoring: Scoring, extra: Vectors | None) -> list[Ranking]:
     if not len(view):
         nothing = np.zeros(0, dtype=np.int64)
         return [Ranking(nothing, nothing.astype(np.float64), True, 0) for _ in asked.queries]
-    terms: dict[str, Any] = {
-        "k": asked.k,
-        "beta": scoring.beta,
-        "passage_weight": scoring.passage_weight,
-        "allowed": view.allowed(scoring.filter),
-        "extra": extra,
-        "weights": scoring.weights,
-    }
-    ann, settings = corpus.ann, scoring.approximate
-    if ann is None or settings is None:
-        return search(view.patterns, asked.states, **terms)
-    if needs_graph(len(view), max(settings.candidates, asked.k)):
-        ann.configure(settings, scoring.passage_weight)
-        if ann.lags(view):
-            # Written too, for the next process.
-            ann.save(view, progress=True)
-    return ann.rank(view, asked.states, settings, **terms)
+    return search(
+        view.patterns,
+        asked.states,
+        k=asked.k,
+        beta=scoring.beta,
+        passage_weight=scoring.passage_weight,
+        allowed=view.allowed(scoring.filter),
+        extra=extra,
+        weights=scoring.weights,
+    )
 
 
 def hit_document(view: View, hit: Hit, state: Vectors, scoring: Scoring, *, association: bool) -> Document:

@@ -115,33 +115,21 @@ def test_what_cannot_be_indexed_is_one_line(docs: Path, made: Path, tmp_path: Pa
     assert "patterns.1.bin is cut short" in error_of(convcoa("search", made, "who"))
 
 
-def test_a_graph_is_kept_on_request_and_an_exact_search_can_be_asked_for(docs: Path, tmp_path: Path) -> None:
-    pytest.importorskip("usearch")
-    from langgraph_convcoa.retrieval.index.index import APPROXIMATE_FILE
-
-    made = tmp_path / "made"
-    assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["approximate"] is False
-    assert not (made / APPROXIMATE_FILE).exists()
-    result = convcoa("index", docs, "--out", made, "--approximate")
-    assert "with an ANN index" in result.stdout
-    assert (made / APPROXIMATE_FILE).exists()
-    # Kept without being asked for again.
-    assert json.loads(convcoa("index", docs, "--out", made, "--json").stdout)["approximate"] is True
-    for options in ((), ("--exact",)):
-        found = json.loads(convcoa("search", made, "Who introduced sparsemax?", "--json", *options).stdout)
-        assert "Martins" in found[0]["text"]
-        # Two passages are searched exactly either way.
-        assert found[0]["certified"] is True
-    assert json.loads(convcoa("index", docs, "--out", made, "--exact", "--json").stdout)["approximate"] is False
-    assert Index(made).head.settings["approximate"] is None
-
-
-def test_a_missing_package_is_told_before_anything_is_made(
-    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "usearch.index", None)
-    assert "[approximate]" in error_of(convcoa("index", docs, "--out", tmp_path / "made", "--approximate"))
-    assert not (tmp_path / "made").exists()
+def test_the_approximate_search_was_removed(docs: Path, made: Path, tmp_path: Path) -> None:
+    for place in (("--out", tmp_path / "other"), ("--to", "postgresql://db.invalid/docs?collection=m")):
+        told = error_of(convcoa("index", docs, *place, "--approximate"))
+        assert "--approximate was removed" in told
+        assert "--to URL" in told
+    assert not (tmp_path / "other").exists()
+    # What asked for the exact search goes on.
+    (made / "approximate.safetensors").write_bytes(b"of an earlier version")
+    assert "approximate" not in json.loads(convcoa("index", docs, "--out", made, "--exact", "--json").stdout)
+    assert not (made / "approximate.safetensors").exists()
+    assert json.loads(convcoa("search", made, "Who?", "--exact", "--json").stdout)[0]["certified"] is True
+    for command in ("index", "search"):
+        help_text = convcoa(command, "--help").stdout
+        assert "--approximate" not in help_text
+        assert "--exact" not in help_text
 
 
 @pytest.mark.parametrize("command", ["ask", "search"])

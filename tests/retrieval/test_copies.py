@@ -5,7 +5,6 @@ import math
 import pickle
 
 import pytest
-from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
@@ -13,7 +12,6 @@ from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder, TwoTowe
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
 from langgraph_convcoa.retrieval.query.model import default_model
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from tests.retrieval.conftest import BagOfWords
 from tests.retrieval.test_retriever import DOCUMENTS, HISTORY, ids, whole
 from tests.retrieval.test_vectorstore import in_memory
 
@@ -64,15 +62,6 @@ def test_a_copy_over_an_index_is_over_the_same_files(tmp_path, encoder, copied):
     other.add_texts(["Quinces are sour."], ids=["q"])
     assert ids(retriever.invoke("quinces")) == ["q"]
     assert len(pickle.dumps(retriever)) < 20_000
-
-
-def test_an_approximate_retriever_is_copied(encoder, copied):
-    pytest.importorskip("usearch")
-    small = BagOfWords(dimension=64)
-    documents = [Document(f"Subject{n} is round.", id=f"d{n}") for n in range(300)]
-    retriever = HopfieldRetriever.from_documents(documents, encoder=small, approximate={"candidates": 10}, k=1)
-    expected = whole(retriever.invoke("subject17"))
-    assert whole(copied(retriever).invoke("subject17")) == expected
 
 
 def test_encoders_are_copied_by_their_settings(copied):

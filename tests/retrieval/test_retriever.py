@@ -14,6 +14,7 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests.retrieval.test_vectorstore import in_memory
 
 DOCUMENTS = [
     Document(
@@ -325,6 +326,24 @@ def test_bad_settings_are_errors_of_one_line_before_anything_is_encoded(encoder,
     assert encoder.passages == []
 
 
+@pytest.mark.parametrize("value", [True, None, {"candidates": 500}])
+def test_the_approximate_search_was_removed(encoder, tmp_path, value):
+    path = tmp_path / "index"
+    HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, path=path)
+    encoder.passages.clear()
+    for make in (
+        lambda: HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, approximate=value),
+        lambda: HopfieldRetriever.from_texts(["a text"], encoder=encoder, approximate=value),
+        lambda: HopfieldRetriever.from_pretrained(path, encoder=encoder, approximate=value),
+        lambda: HopfieldRetriever.from_shards([path], encoder=encoder, approximate=value),
+        lambda: HopfieldRetriever.from_vectorstore(in_memory(), approximate=value),
+        lambda: HopfieldRetriever.from_engine("postgresql://db.invalid/docs?collection=m", encoder=encoder, approximate=value),
+    ):
+        with pytest.raises(InputError, match=r"'approximate' was removed.*the search is exact.*from_engine"):
+            make()
+    assert encoder.passages == []
+
+
 def test_bad_k_of_a_call(retriever):
     for k in (0, -1):
         with pytest.raises(InputError, match="k must be"):
@@ -375,12 +394,8 @@ def test_one_string_is_no_list_of_texts(encoder):
 
 
 def test_more_that_cannot_be_used_is_one_line(retriever, encoder):
-    for setting, message in (
-        ({"score_threshold": math.nan}, "score_threshold must be a number"),
-        ({"approximate": {"candidates": 0}}, "approximate.candidates.*greater than or equal to 1"),
-    ):
-        with pytest.raises(InputError, match=message):
-            HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, **setting)
+    with pytest.raises(InputError, match="score_threshold must be a number"):
+        HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, score_threshold=math.nan)
     with pytest.raises(InputError, match="not NoneType"):
         HopfieldRetriever.from_documents(None, encoder=encoder)
     with pytest.raises(InputError, match="one string"):

@@ -71,3 +71,8 @@ def test_changes_are_the_stores(tmp_path):
     ):
         with pytest.raises(InputError, match="the store itself"):
             change()
+
+
+def test_nothing_is_certified():
+    retriever = HopfieldRetriever.from_vectorstore(in_memory(), k=1)
+    assert retriever.invoke("Who proposed sparsemax?")[0].metadata["certified"] is False

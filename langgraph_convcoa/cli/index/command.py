@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from langgraph_convcoa.retrieval.documents.load import Told
     from langgraph_convcoa.retrieval.encoders.base import Encoder
-    from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings
     from langgraph_convcoa.retrieval.index.index import Index
     from langgraph_convcoa.retrieval.index.watch import WatchedFiles
 
@@ -60,14 +59,8 @@ def index(
             "How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
         ),
     ] = None,
-    approximate: Annotated[
-        bool | None,
-        option(
-            None,
-            "Keep an ANN graph too, for millions of patterns; as the index has it when left out.",
-            "--approximate/--exact",
-        ),
-    ] = None,
+    approximate: Annotated[bool, option(None, "Removed.", "--approximate/--exact", hidden=True)] = False,
+    windows: Annotated[str | None, option("KIND", "Removed.", hidden=True)] = None,
     graph: Annotated[
         bool | None,
         option(
@@ -105,20 +98,25 @@ def index(
     [bold]Examples[/bold]
       convcoa index papers/ --out papers.index
       convcoa index papers/ notes.md --out all.index --dtype int8
-      convcoa index archive/ --out archive.index --approximate
       convcoa index papers/ --out papers.index --no-graph
       convcoa index notes/ --out notes.index --prune --watch
       convcoa index https://example.org/sitemap.xml --out site.index
-      convcoa index wiki.tsv --passages --out wiki.index --dtype int8 --approximate
+      convcoa index wiki.tsv --passages --out wiki.index --dtype int8
       convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki"
       convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki" --ray local --workers 4
       convcoa search papers.index "who introduced it?"
     """
+    if approximate:
+        raise InputError(
+            "--approximate was removed: leave it out, the search is exact; for millions of passages load them into an engine "
+            "(--to URL)"
+        )
+    if windows not in (None, "apart"):
+        raise InputError("--windows was removed: leave it out; passages and their windows are encoded apart")
     address = to or (None if out is not None else os.environ.get(INDEX_VARIABLE))
     if (out is None) == (address is None):
         raise InputError("an index needs one place: --out DIR for a folder, or --to URL for an engine")
-    of_folder: dict[str, object] = {"dtype": dtype, "approximate": approximate, "graph": graph}
-    of_folder |= {"prune": prune or None, "watch": watch or None}
+    of_folder: dict[str, object] = {"dtype": dtype, "graph": graph, "prune": prune or None, "watch": watch or None}
     of_engine: dict[str, object] = {"collection": collection, "tenant": tenant, "ray": ray, "workers": workers, "cache": cache}
     place, other = ("an index in a folder (--out DIR)", "an engine (--to URL)")
     if wrong := [name for name, value in (of_folder if out is None else of_engine).items() if value is not None]:
@@ -150,21 +148,13 @@ def index(
     from langgraph_convcoa.retrieval.corpus import read
     from langgraph_convcoa.retrieval.documents.split import document_id
     from langgraph_convcoa.retrieval.graph.settings import graph_settings
-    from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, approximate_settings
     from langgraph_convcoa.retrieval.index.database import is_index
-    from langgraph_convcoa.retrieval.index.index import open_or_create, put_approximate, put_graph
+    from langgraph_convcoa.retrieval.index.index import open_or_create, put_graph
     from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-    if approximate:
-        # A missing package is reported before the documents are encoded.
-        ANNIndex(1)
     encoder = HopfieldRetriever(corpus=MemoryCorpus()).encoder
     opened = open_or_create(out, encoder, stored, {} if is_index(out) else {"graph": True})
-    stage = approximate_settings(opened.head.settings.get("approximate"))
-    if approximate is not None and approximate != (stage is not None):
-        stage = approximate_settings(approximate)
-        put_approximate(opened, stage)
     if graph is not None:
         put_graph(opened, graph_settings(graph))
     linked = graph_settings(opened.head.settings.get("graph")) is not None
@@ -178,7 +168,7 @@ def index(
             added, updated, unchanged = added + done.added, updated + done.updated, unchanged + done.unchanged
     if prune:
         deleted = len(opened.delete({document_id(passage.document) for passage in read(opened.snapshot())} - read_now))
-    _save(opened, stage)
+    _save(opened)
     patterns, kept = opened.snapshot().pattern_count, opened.head.dtype
     size = sum(file.stat().st_size for file in out.iterdir() if file.is_file())
     if as_json:
@@ -188,7 +178,6 @@ def index(
             **counts,
             "patterns": patterns,
             "dtype": kept,
-            "approximate": stage is not None,
             "graph": linked,
         }
         print_json({**report, "bytes": size})
@@ -197,22 +186,20 @@ def index(
         gone = f", {deleted} deleted" if prune else ""
         console.out(
             f"{out}: {added} documents added, {updated} updated, {unchanged} unchanged{gone}; {len(opened)} passages, "
-            f"{patterns} patterns as {kept}, {'with an ANN index, ' if stage else ''}"
+            f"{patterns} patterns as {kept}, "
             f"{'with an evidence graph, ' if linked else ''}{size / 1e6:.1f} MB"
         )
     if files is not None:
-        _follow(files, opened, encoder, stage, as_json)
+        _follow(files, opened, encoder, as_json)
 
 
-def _save(opened: Index, stage: ApproximateSettings | None) -> None:
+def _save(opened: Index) -> None:
     """Leave nothing to do for the next process that opens the index."""
     if 2 * opened.snapshot().pattern_count < opened.head.rows:
         opened.compact()
     opened.save_lexical()
     if opened.head.settings.get("graph"):
         opened.save_graph()
-    if stage is not None:
-        opened.save_approximate(stage, passage_weight=opened.head.settings.get("passage_weight", 1.0), progress=True)
 
 
 def _watched(paths: Sequence[str], passages: bool, max_bytes: int) -> WatchedFiles:
@@ -229,7 +216,7 @@ def _watched(paths: Sequence[str], passages: bool, max_bytes: int) -> WatchedFil
     return WatchedFiles(places, max_bytes=max_bytes, told=lambda name, reason: warn(f"skipped: {name} {reason}"))
 
 
-def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, stage: ApproximateSettings | None, as_json: bool) -> None:
+def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, as_json: bool) -> None:
     """Take over changes until Ctrl-C."""
     console, err = consoles()
     err.print("Watching for changes. Ctrl-C ends it.")
@@ -242,7 +229,7 @@ def _follow(files: WatchedFiles, opened: Index, encoder: Encoder, stage: Approxi
                     f"{time.strftime('%H:%M:%S')} {changed.added} documents added, {changed.updated} updated, "
                     f"{changed.deleted} deleted; {len(opened)} passages"
                 )
-    _save(opened, stage)
+    _save(opened)
 
 
 def _noted(documents: Iterable[Document], ids: set[str]) -> Iterator[Document]:

@@ -1,4 +1,4 @@
-"""Benchmark of scoring against a plain matrix product, FAISS and ANN indexes."""
+"""Benchmark of scoring against a plain matrix product and FAISS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import torch
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.hybrid.ann import ANNIndex, ApproximateSettings, Over, search_candidates
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
@@ -27,12 +26,9 @@ if TYPE_CHECKING:
 _RECALL_AT = 10
 METHODS = ("product", "float32", "int8", "faiss")
 """The bare torch product over the same patterns; `search` over float32 and int8 patterns; FAISS `IndexFlatIP` over the same
-patterns. Where named, `search_candidates` over an HNSW graph of the windows (approximate) or of the whole passages
-(approximate-passages)."""
+patterns."""
 
 SEARCHES: tuple[PatternType, ...] = ("float32", "int8")
-APPROXIMATE: dict[str, Over] = {"approximate": "windows", "approximate-passages": "passages"}
-KNOWN = (*METHODS, *APPROXIMATE)
 _ROWS = 65_536
 # y_0 and 4 to 12 windows, so that a set has about 8.
 _SMALLEST, _LARGEST = 5, 13
@@ -108,7 +104,7 @@ def bench_scoring(
 ) -> BenchReport:
     """Time scoring over memories of `synthetic_memory`: sets of about 8 windows around a whole-passage pattern, in 500 topics.
 
-    Measured are numbers of patterns, each with numbers of queries at a time, by some of `KNOWN`; building is never timed.
+    Measured are numbers of patterns, each with numbers of queries at a time, by some of `METHODS`; building is never timed.
 
     Raises:
         InputError: A method is unknown or not installed, or a number is below 1.
@@ -119,7 +115,7 @@ def bench_scoring(
     rows: list[BenchRow] = []
     for size in sizes:
         patterns, queries = synthetic_memory(size, dimension, max(batches), seed)
-        stages = prepare(patterns, methods, k, progress)
+        stages = prepare(patterns, methods, k)
         with track(progress, len(batches) * runs, f"Timing {size:,} patterns") as advance:
             for batch in batches:
                 rows += _time(patterns, queries[:batch], stages, k, runs, advance)
@@ -135,7 +131,7 @@ def _time(
     recalls: dict[str, float | None] = {}
     for name, stage in stages.items():
         found = stage(queries)
-        recalls[name] = _recall(best, found) if name in SEARCHES or name in APPROXIMATE else None
+        recalls[name] = _recall(best, found) if name in SEARCHES else None
     times: dict[str, list[float]] = {name: [] for name in stages}
     for _ in range(runs):
         for name, stage in stages.items():
@@ -161,16 +157,14 @@ def _recall(best: list[set[int]], found: object) -> float:
 
 def check_methods(methods: Sequence[str]) -> None:
     """Raise InputError for a method that is unknown or not installed."""
-    unknown = [name for name in methods if name not in KNOWN]
+    unknown = [name for name in methods if name not in METHODS]
     if unknown or not methods:
-        raise InputError(f"There is no method {', '.join(unknown) or '(none named)'}; choose from {', '.join(KNOWN)}.")
+        raise InputError(f"There is no method {', '.join(unknown) or '(none named)'}; choose from {', '.join(METHODS)}.")
     if "faiss" in methods and importlib.util.find_spec("faiss") is None:
         raise InputError("FAISS is not installed; pip install faiss-cpu, or leave it out: --methods product,float32,int8.")
-    if any(name in APPROXIMATE for name in methods) and importlib.util.find_spec("usearch") is None:
-        raise InputError('The ANN index needs usearch: pip install "langgraph-convcoa[approximate]", or leave it out.')
 
 
-def prepare(patterns: Patterns, methods: Sequence[str], k: int, progress: Progress) -> dict[str, Method]:
+def prepare(patterns: Patterns, methods: Sequence[str], k: int) -> dict[str, Method]:
     """What each method does with queries for the k best passages; everything that can be is built beforehand."""
     stages: dict[str, Method] = {}
     for name in methods:
@@ -178,8 +172,6 @@ def prepare(patterns: Patterns, methods: Sequence[str], k: int, progress: Progre
             stages[name] = lambda x: torch.from_numpy(x) @ torch.from_numpy(patterns.values).T
         elif name == "faiss":
             stages[name] = _faiss(patterns, k)
-        elif name in APPROXIMATE:
-            stages[name] = _approximate(patterns, APPROXIMATE[name], k, progress)
         else:
             stages[name] = partial(search, patterns if name == "float32" else _int8(patterns), k=k)
     return stages
@@ -189,13 +181,6 @@ def _int8(patterns: Patterns) -> Patterns:
     parts = [encode_patterns(patterns.rows(a, a + _ROWS), "int8") for a in range(0, len(patterns.values), _ROWS)]
     values, scales = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
     return Patterns(values, patterns.offsets, scales, "int8")
-
-
-def _approximate(patterns: Patterns, over: Over, k: int, progress: Progress) -> Method:
-    settings = ApproximateSettings(over=over)
-    stage = ANNIndex(patterns.d, settings)
-    stage.add(patterns, progress=progress)
-    return lambda x: search_candidates(patterns, x, stage.candidates, k=k, count=settings.candidates)
 
 
 def _faiss(patterns: Patterns, k: int) -> Method:

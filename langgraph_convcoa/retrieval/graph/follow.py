@@ -7,10 +7,10 @@ from pathlib import Path
 from langgraph_convcoa.retrieval.corpus import Numbers, View
 from langgraph_convcoa.retrieval.graph.index import GraphIndex
 from langgraph_convcoa.retrieval.graph.links import Links
-from langgraph_convcoa.retrieval.hybrid.follow import PassageFollower
+from langgraph_convcoa.retrieval.hybrid.follow import Follower
 
 
-class GraphFollower(PassageFollower[GraphIndex]):
+class GraphFollower(Follower[GraphIndex]):
     """The evidence graph of the passages of a corpus, those that are new since the last search being added first."""
 
     name = "evidence graph"
@@ -28,6 +28,3 @@ class GraphFollower(PassageFollower[GraphIndex]):
         index = GraphIndex.load(path)
         index.check()
         return index
-
-    def _fits(self, index: GraphIndex, view: View) -> bool:
-        return super()._fits(index, view) and len(index.keys) == len(index)

@@ -1,1 +1,1 @@
-"""BM25 and ANN indexes over a corpus that changes."""
+"""BM25 over a corpus that changes."""

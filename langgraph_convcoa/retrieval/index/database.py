@@ -309,6 +309,8 @@ def _head(text: str) -> Head:
     counts = (head.dimension - 1, head.rows, head.next_key - 1, head.commits)
     if not all(0 <= count < 2**53 for count in counts) or (head.rows and not _FILE.fullmatch(head.file)):
         raise ValueError("a count or the file is out of range")
+    # Earlier versions had an approximate search.
+    head.settings.pop("approximate", None)
     return head
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.files import remove_remains
 from langgraph_convcoa.retrieval.changes import batches_of, check_deletable, distinct, select
 from langgraph_convcoa.retrieval.corpus import Corpus
 from langgraph_convcoa.retrieval.documents.split import rejoined
@@ -21,8 +22,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
 from langgraph_convcoa.retrieval.graph.follow import GraphFollower
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_settings
-from langgraph_convcoa.retrieval.hybrid.ann import ApproximateSettings, approximate_settings
-from langgraph_convcoa.retrieval.hybrid.follow import ANNFollower, BM25Follower
+from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
 from langgraph_convcoa.retrieval.index.database import Head, exists, reading, writing
 from langgraph_convcoa.retrieval.index.snapshot import Checked, Snapshot
 from langgraph_convcoa.retrieval.index.writer import WriterLock, append, compact, write_index
@@ -33,10 +33,10 @@ from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 _LOGGER = logging.getLogger(__name__)
 LEXICAL_FILE = "lexical.safetensors"
 """Of the BM25 index. What is missing there is read from the passages at the first query that needs it."""
-APPROXIMATE_FILE = "approximate.safetensors"
-"""Of the ANN index. What is missing there is linked by the first approximate search where it is much."""
 GRAPH_FILE = "graph.safetensors"
 """Of the evidence graph. What is missing there is read from the passages at the first query that walks along it."""
+# Earlier versions kept an ANN index in it.
+_OLD_FILE = "approximate.safetensors"
 _OPENINGS = 5
 
 
@@ -61,7 +61,6 @@ class Index(Corpus):
 
     Attributes:
         bm25: BM25 over its passages.
-        ann: The ANN index over its patterns.
         graph: The evidence graph of its passages.
 
     Raises:
@@ -83,7 +82,6 @@ class Index(Corpus):
 
     path: Path
     bm25: BM25Follower
-    ann: ANNFollower
     graph: GraphFollower
 
     def __init__(self, path: str | Path) -> None:
@@ -92,7 +90,6 @@ class Index(Corpus):
         self._checked: Checked = set()
         self._guard = threading.Lock()
         self.bm25 = BM25Follower(self.path / LEXICAL_FILE, self._lock.held)
-        self.ann = ANNFollower(self.path / APPROXIMATE_FILE, self._lock.held)
         self.graph = GraphFollower(self.path / GRAPH_FILE, self._lock.held)
         self._current: Snapshot | None = None
         self.snapshot()
@@ -260,12 +257,8 @@ class Index(Corpus):
         """Write the patterns again without those that were deleted; readers keep what they see."""
         with self._lock.held():
             compact(self.path, self.snapshot())
-            self._leave_graph()
+            self.remove_unused()
             self._purge()
-            if self._configure_ann():
-                self.ann.purge(self.snapshot())
-            else:
-                self.ann.discard()
 
     def save_lexical(self) -> bool:
         """Write the BM25 index to the folder, so that the next process need not read all passages for it.
@@ -280,28 +273,12 @@ class Index(Corpus):
         """Write the evidence graph to the folder, as `save_lexical` does the BM25 index."""
         return self.graph.save(self.snapshot())
 
-    def save_approximate(
-        self, settings: ApproximateSettings, *, passage_weight: float = 1.0, progress: Progress = False
-    ) -> bool:
-        """Bring the ANN index up to date and write it to the folder.
-
-        Args:
-            settings: Of the ANN index; one of other settings is rebuilt.
-            passage_weight: w of the search.
-            progress: A bar, a callback or nothing.
-
-        Returns:
-            False where it could not be written, which costs the next process the time.
-        """
-        self.ann.configure(settings, passage_weight)
-        return self.ann.save(self.snapshot(), progress)
-
     def put_settings(self, settings: Mapping[str, Any]) -> None:
-        """Keep other settings of a retriever with the index; the file of an evidence graph that they switch off goes."""
+        """Keep other settings of a retriever with the index; the file of an evidence graph that they switch off is removed."""
         with self._lock.held():
             with writing(self.path) as database:
                 database.put_head(replaced(database.head(), settings=dict(settings)))
-            self._leave_graph()
+            self.remove_unused()
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
         """Keep a retriever's settings where this is the index at `path`; False where it is not."""
@@ -317,24 +294,17 @@ class Index(Corpus):
         self.bm25.purge(self.snapshot())
         self.graph.purge(self.snapshot())
 
-    def _leave_graph(self) -> None:
-        """Remove the file of an evidence graph that no search of the index walks along."""
+    def remove_unused(self) -> None:
+        """Remove files that no search uses: an evidence graph that is switched off, and the ANN index of earlier versions."""
         if self.head.settings.get("graph") in (None, False):
             self.graph.discard()
+        remove_remains(self.path / _OLD_FILE)
+        with suppress(OSError):
+            (self.path / _OLD_FILE).unlink(missing_ok=True)
 
     def _keep_up(self) -> None:
         self.bm25.keep_up(self.snapshot())
         self.graph.keep_up(self.snapshot())
-        if self._configure_ann():
-            self.ann.keep_up(self.snapshot())
-
-    def _configure_ann(self) -> bool:
-        """Whether there is to be an ANN index, which then has the settings of the retriever."""
-        kept = self.head.settings
-        settings = approximate_settings(kept.get("approximate"))
-        if settings is not None:
-            self.ann.configure(settings, float(kept.get("passage_weight", 1.0)))
-        return settings is not None
 
     def _commit(self, documents: list[Document], encoder: Encoder, replace: bool, cache: PatternCache | None) -> Committed:
         with reading(self.path) as database:
@@ -350,7 +320,7 @@ class Index(Corpus):
 def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None, settings: Mapping[str, Any]) -> Index:
     """The index in a folder, made with these settings where there is none.
 
-    Of one that is there, only the ANN index and the evidence graph are set.
+    Of the settings of an index that is already there, only the evidence graph's are changed.
 
     RetrievalError where the index is of another encoder or type, or cannot be opened or made.
     """
@@ -360,9 +330,7 @@ def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None
     index.snapshot().check_encoder(encoder)
     if dtype not in (None, index.head.dtype):
         raise RetrievalError(f"The index {path} stores its patterns as {index.head.dtype}, not {dtype}; name another folder.")
-    ann = approximate_settings(settings.get("approximate"))
-    if ann is not None:
-        put_approximate(index, ann)
+    index.remove_unused()
     graph = graph_settings(settings.get("graph"))
     if graph is not None:
         put_graph(index, graph)
@@ -372,26 +340,14 @@ def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None
 def save_index(
     corpus: Corpus, path: str | Path, encoder: Encoder, settings: Mapping[str, Any], *, dtype: PatternType | None = None
 ) -> None:
-    """Save a corpus as an index with a retriever's settings, its BM25 index and, where they name one, its ANN index."""
+    """Save a corpus as an index with a retriever's settings, its BM25 index and, if they name one, its evidence graph."""
     view = corpus.snapshot()
     write_index(Path(path), view, encoder, dtype or view.patterns.dtype, settings)
     saved = Index(path)
+    saved.remove_unused()
     saved.save_lexical()
     if graph_settings(settings.get("graph")) is not None:
         saved.save_graph()
-    ann = approximate_settings(settings.get("approximate"))
-    if ann is not None and corpus.ann is not None:
-        keys = np.full(len(view.keys), -1, dtype=np.int64)
-        keys[view.numbers] = saved.snapshot().keys
-        corpus.ann.configure(ann, settings["passage_weight"])
-        corpus.ann.copy_to(saved.ann, view, keys, saved.head.index)
-
-
-def put_approximate(index: Index, settings: ApproximateSettings | None) -> None:
-    """Keep with an index whether it has an ANN index, and the settings of that."""
-    kept = None if settings is None else settings.model_dump()
-    if index.head.settings.get("approximate") != kept:
-        index.put_settings({**index.head.settings, "approximate": kept})
 
 
 def put_graph(index: Index, settings: GraphSettings | None) -> None:

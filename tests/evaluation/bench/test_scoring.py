@@ -46,15 +46,6 @@ def test_faiss_is_timed_where_it_is_installed():
     assert [row.method for row in report.rows] == ["product", "faiss"]
 
 
-def test_the_ann_index_is_timed_with_its_recall():
-    pytest.importorskip("usearch")
-    methods = ("float32", "approximate", "approximate-passages")
-    report = bench_scoring((20_000,), batches=(2,), methods=methods, dimension=16, k=5, runs=1)
-    recalls = {row.method: row.recall for row in report.rows}
-    assert set(recalls) == set(methods)
-    assert recalls["approximate"] > 0.5
-
-
 def test_a_picture(tmp_path):
     pytest.importorskip("matplotlib")
     report = bench_scoring((300, 500), **SMALL)

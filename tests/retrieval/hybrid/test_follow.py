@@ -8,6 +8,7 @@ from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
 from langgraph_convcoa.retrieval.index.index import Index
+from langgraph_convcoa.retrieval.index.writer import WriterLock
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
 
 DOCUMENTS = [
@@ -123,3 +124,30 @@ def test_threads_may_add_and_search_at_once(encoder):
             corpus.add_documents([Document(f"word{number} word{number + 1}")], encoder)
         assert all(done.result() for done in searches)
     assert follower.scores(corpus.snapshot(), ["word30"]).shape == (1, 34)
+
+
+def test_a_file_that_another_process_wrote_is_read_instead_of_many_passages(index, tmp_path, encoder, monkeypatch):
+    path = tmp_path / "lexical"
+    reader, writer = BM25Follower(path), BM25Follower(path)
+    writer.save(index.snapshot())
+    reader.scores(index.snapshot(), QUERIES)
+    added = [Document(f"Tree number{n}.", id=f"t{n}") for n in range(300)]
+    index.add_documents(added, encoder)
+    writer.keep_up(index.snapshot())
+    seen = []
+    add = BM25Index.add
+    monkeypatch.setattr(BM25Index, "add", lambda self, found, keys=None: add(self, seen.extend(found) or found, keys))
+    found = reader.scores(index.snapshot(), QUERIES)
+    assert seen == []
+    monkeypatch.undo()
+    np.testing.assert_allclose(found, fresh([*DOCUMENTS, *added]), atol=1e-6)
+
+
+def test_a_file_that_cannot_be_written_leaves_the_search_as_it_is(index, tmp_path, caplog):
+    path = tmp_path / "index" / "lexical"
+    with WriterLock(index.path).held():
+        follower = BM25Follower(path, WriterLock(index.path).held)
+        assert not follower.save(index.snapshot())
+        np.testing.assert_allclose(follower.scores(index.snapshot(), QUERIES), fresh(DOCUMENTS), atol=1e-6)
+    assert "The BM25 index is not kept" in caplog.text
+    assert not path.exists()
