@@ -84,8 +84,9 @@ class Follower(ABC, Generic[_Index]):
         try:
             with self._lock(), self._guard:
                 remove_remains(self.path)
-                self._update(view)
-                self._write()
+                index = self._current(view)
+                index.save(self.path)
+                self._saved, self._opened = len(index), _state(self.path)
         except RetrievalError as error:
             _LOGGER.warning("The %s is not kept: %s", self.name, error)
             return False
@@ -164,30 +165,18 @@ class Follower(ABC, Generic[_Index]):
         if not self._fits(index, view):
             _LOGGER.warning("%s is of another corpus; it is rebuilt.", self.path)
             return False
-        self._index, self._saved = index, len(index.keys)
+        self._index, self._saved = index, len(index)
         return True
-
-    def _write(self) -> None:
-        assert self.path is not None
-        assert self._index is not None
-        self._index.save(self.path)
-        self._saved, self._opened = len(self._index.keys), _state(self.path)
 
     def _kept(self) -> bool:
         return self.path is not None and self.path.is_file()
 
     def _current(self, view: View) -> _Index:
-        """The index of a view, whose entries are the passages of `self._numbers`; for the holder of the guard."""
-        self._update(view)
-        assert self._index is not None
-        return self._index
-
-    def _update(self, view: View) -> None:
-        """Bring the index up to date with a view."""
+        """The index, brought up to date with a view; its entries are the passages of `self._numbers`. Hold the guard."""
         self._compare(view)
-        index = self._empty(view.source) if self._index is None else self._index
         if self._index is not None and not len(self._new) and not len(self._gone):
-            return
+            return self._index
+        index = self._empty(view.source) if self._index is None else self._index
         # Read before anything is changed, so that a failure leaves all as it was.
         added = [passage.document for passage in read(view, self._new)]
         if len(self._gone):
@@ -195,6 +184,7 @@ class Follower(ABC, Generic[_Index]):
         index.add(added, view.keys[self._new])
         self._index = index
         self._place(view)
+        return index
 
 
 class BM25Follower(Follower[BM25Index]):
