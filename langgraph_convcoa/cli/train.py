@@ -89,7 +89,7 @@ def train(
             dual_question and (head or full or distil_only or start is not None or synthetic is not None),
             "--dual-question is trained from the encoder, on real conversations: it takes no other kind of training",
         ),
-        (encoder_dtype != "auto" and full, "--encoder-dtype is for a frozen encoder: --full trains it in float32"),
+        (encoder_dtype != "int8" and full, "--encoder-dtype is for a frozen encoder: --full trains it in float32"),
     ):
         if wrong:
             raise InputError(message)

@@ -124,7 +124,6 @@ def test_what_cannot_be_done_with_an_engine_is_one_line_without_the_password(
         "one place": ("index", docs, "--out", tmp_path / "made", "--to", ADDRESS),
         "--out DIR for a folder, or --to URL": ("index", docs),
         "--prune is of an index in a folder (--out DIR)": ("index", docs, "--to", ADDRESS, "--prune"),
-        "--windows is of an index in a folder (--out DIR)": ("index", docs, "--to", ADDRESS, "--windows", "late"),
         "--tenant is of an engine": ("index", docs, "--out", tmp_path / "made", "--tenant", "t"),
         "--workers are of Ray": ("index", docs, "--to", ADDRESS, "--workers", "2"),
         "which begins with postgresql": ("index", docs, "--to", other),

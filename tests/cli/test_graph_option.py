@@ -30,7 +30,7 @@ def test_an_index_keeps_its_graph_until_it_is_told_otherwise(tmp_path: Path) -> 
     assert json.loads(convcoa("index", docs, "--out", tmp_path / "plain", "--json").stdout)["graph"] is False
     assert "with an evidence graph" in convcoa("index", docs, "--out", made).stdout
     assert (made / GRAPH_FILE).is_file()
-    found = convcoa("search", made, "Where did the director of Ed Wood live?", "-k", "2").stdout
+    found = convcoa("search", made, "Where did the director of Ed Wood live?", "-k", "3").stdout
     assert '"Tim Burton" -> Tim Burton' in found
     rows = json.loads(convcoa("search", made, "Where did the director of Ed Wood live?", "--no-graph", "--json").stdout)
     assert all("graph_path" not in row for row in rows)

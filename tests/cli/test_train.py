@@ -69,7 +69,6 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
     ("arguments", "message"),
     [
         (["talks", "--head", "--full"], "cannot be used together"),
-        (["talks", "--attention", "softmax1"], "--full"),
         (["talks", "--head", "--distil-only"], "query encoder"),
         (["talks", "--dual-question", "--head"], "takes no other kind of training"),
         (["single", "--dual-question"], "--dual-question learns from conversations alone: leave it out"),
@@ -82,7 +81,7 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
         (["untitled"], "without a title"),
         (["lacking"], "queries.jsonl, line 2: the corpus has no passage"),
         (["talks", "--full", "--made", "3"], "--synthetic"),
-        (["talks", "--full", "--encoder-dtype", "bfloat16"], "--encoder-dtype"),
+        (["talks", "--full", "--encoder-dtype", "float32"], "--encoder-dtype"),
         (["single", "--full"], "leave it out"),
         (["talks", "--device", "nowhere"], "--device nowhere cannot be used"),
         (["talks", "--out", "talks/queries.jsonl/model"], "cannot be written"),

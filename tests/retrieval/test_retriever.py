@@ -335,7 +335,6 @@ def test_the_approximate_search_was_removed(encoder, tmp_path, value):
         lambda: HopfieldRetriever.from_documents(DOCUMENTS, encoder=encoder, approximate=value),
         lambda: HopfieldRetriever.from_texts(["a text"], encoder=encoder, approximate=value),
         lambda: HopfieldRetriever.from_pretrained(path, encoder=encoder, approximate=value),
-        lambda: HopfieldRetriever.from_shards([path], encoder=encoder, approximate=value),
         lambda: HopfieldRetriever.from_vectorstore(in_memory(), approximate=value),
         lambda: HopfieldRetriever.from_engine("postgresql://db.invalid/docs?collection=m", encoder=encoder, approximate=value),
     ):

@@ -42,8 +42,6 @@ def test_it_opens_and_is_searched_exactly(old, encoder, tmp_path):
     opened = HopfieldRetriever.from_pretrained(old, encoder=encoder)
     assert found(opened) == found(new)
     assert all(certified for _, _, certified in found(opened))
-    with HopfieldRetriever.from_shards([old], encoder=encoder) as sharded:
-        assert found(sharded) == found(new)
     assert {file.name: file.read_bytes() for file in old.iterdir()} == before
 
 
