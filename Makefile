@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo serve test test-slow fuzz lint types doctest validate check lines bench docs pictures notebooks format clean help bench-load bench-loading
+.PHONY: demo serve test test-slow test-kernels fuzz lint types doctest validate check lines bench docs pictures notebooks format clean help bench-load bench-loading
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,11 @@ test: $(VENV)/.dev ## The suite to run all day.
 
 test-slow: $(VENV)/.dev ## What takes longer: real servers, subprocesses, Studio.
 	$(PYTEST) -m slow --durations 15
+
+test-kernels: $(VENV)/.dev ## The encoder's tests with other kernels than this processor's own.
+	OPENBLAS_CORETYPE=Haswell ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=1 $(PYTEST) -m "not slow" tests/retrieval/encoders tests/retrieval/query
+	OPENBLAS_CORETYPE=Nehalem ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=7 \
+		$(PYTEST) -m "not slow" tests/retrieval/encoders tests/retrieval/query
 
 fuzz: $(VENV)/.dev ## Fuzzing with 10,000 examples a test: an hour or two.
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --timeout 7200 -o faulthandler_timeout=7500
