@@ -37,6 +37,7 @@ from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.reasoning.wrapped import ChatModel
 from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState
+from langgraph_convcoa.verification.verifier import Verifier, as_verifier
 
 Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
 
@@ -71,6 +72,7 @@ def build_graph(
     actions: Sequence[Action | BaseTool | BaseRetriever] | None = None,
     reasoner: Reasoner | None = None,
     context: ConvCoAContext | dict[str, Any] | None = None,
+    verifier: str | Verifier = "default",
 ) -> Graph:
     """Build the graph of a conversational turn, uncompiled: compile it with the checkpointer of your choice.
 
@@ -87,6 +89,8 @@ def build_graph(
         actions: Further actions, or all of them. LangChain tools and retrievers among them become actions.
         reasoner: Plans, corrects and answers instead of `model`.
         context: Settings of runs that give none.
+        verifier: What judges each sentence of an answer: "default" (word rules), "lexical", the name or folder of a
+            sentence-transformers `CrossEncoder` such as "cross-encoder/nli-deberta-v3-base", or a `Verifier`.
 
     Returns:
         A `StateGraph` whose input is `{"question": ...}` or `{"messages": [...]}` and whose output has `answer`, `citations`,
@@ -116,7 +120,13 @@ def build_graph(
     k = EXTRACTIVE_K if isinstance(own, ExtractiveReasoner) else MODEL_K
     defaults = _settings(context, settings_model)
     check_approve(defaults.approve, runner.actions)
-    turn = TurnRuntime(runner, _reasoners(own, of_nodes, base_url), defaults, k)
+    turn = TurnRuntime(
+        runner,
+        _reasoners(own, of_nodes, base_url),
+        defaults,
+        k,
+        None if verifier == "default" else as_verifier(verifier),
+    )
     graph: Graph = StateGraph(
         ConvCoAState, context_schema=settings_model, input_schema=ConvCoAInput, output_schema=ConvCoAOutput
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from langchain_core.documents import Document
 
@@ -14,8 +15,10 @@ from langgraph_convcoa.text.citations import MARK, CitationFilter, cited_parts, 
 from langgraph_convcoa.text.clean import cut_answer, flat
 from langgraph_convcoa.text.words import content_tokens, content_words
 from langgraph_convcoa.verification.claims import BROKEN, SentenceVerdict, verify_sentences
+from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.references import References
 from langgraph_convcoa.verification.support import Similarity
+from langgraph_convcoa.verification.verifier import Verifier
 
 _AFTER_STOP = re.compile(rf"((?<![.!?。！？])[.!?。！？]++[\"”’)]*+)((?:\s*+{MARK.replace('(', '(?:', 1)})++)")
 _AFTER_COMMA = re.compile(rf"((?<![;,])[;,]++)((?:\s*+{MARK.replace('(', '(?:', 1)})++)\s*+\Z")
@@ -98,6 +101,8 @@ class Checker:
     question: str = ""
     threshold: float | None = None
     similarity: Similarity | None = None
+    verifier: Verifier | None = None
+    _supported: dict[str, SentenceVerdict] = field(default_factory=dict, compare=False, repr=False)
     _known: dict[str, list[Checked]] = field(default_factory=dict, compare=False, repr=False)
     _sentences: dict[tuple[str, str, SentenceVerdict], Checked] = field(default_factory=dict, compare=False, repr=False)
     _lines: dict[int, str] = field(default_factory=dict, compare=False, repr=False)
@@ -110,8 +115,9 @@ class Checker:
         question: str = "",
         threshold: float | None = None,
         similarity: Similarity | None = None,
+        verifier: Verifier | None = None,
     ) -> Checker:
-        return cls(evidence, References.of(evidence, history), question, threshold, similarity)
+        return cls(evidence, References.of(evidence, history), question, threshold, similarity, verifier)
 
     def check(self, text: str) -> list[Checked]:
         """Every sentence of a text in order, with what it cites; a text that comes again is not compared again."""
@@ -128,6 +134,7 @@ class Checker:
         verdicts = [self._of_a_reader(self._what_it_claims(v)) for v in _whole_sentences(text, verdicts)]
         verdicts = [_silent(verdict, before) for verdict, before in zip(verdicts, [None, *verdicts], strict=False)]
         verdicts = [replace(v, claims=False) if _leads_to_list(text, v) else v for v in verdicts]
+        verdicts = self._judged(verdicts)
         if any(verdict.claims and not _is_polar(verdict) for verdict in verdicts):
             # "Yes." says what the sentences beside it say.
             verdicts = [replace(v, claims=False) if _is_polar(v) else v for v in verdicts]
@@ -141,6 +148,30 @@ class Checker:
             checked.append(self._sentences[key])
             position = end
         return checked
+
+    def _judged(self, verdicts: list[SentenceVerdict]) -> list[SentenceVerdict]:
+        """The verdicts of the verifier, if there is one, in place of those by words; a sentence is judged once."""
+        if self.verifier is None:
+            return verdicts
+        new = {v.text: v for v in verdicts if v.claims and not _is_polar(v) and v.text not in self._supported}
+        if new:
+            titles = [str(document.metadata.get("title") or "") for document in self.evidence]
+            texts = [reference.text for reference in self.references.references]
+            # After the evidence come the answers of earlier turns.
+            evidence = Evidence(list(zip_longest(titles[: len(texts)], texts, fillvalue="")))
+            claims = [without_marks(text).strip() for text in new]
+            premises = [evidence.premise(claim) for claim in claims]
+            shares = self.verifier.support(claims, [premise.text for premise in premises])
+            for (text, verdict), premise, share in zip(new.items(), premises, shares, strict=True):
+                supported = share > self.verifier.threshold
+                reason = "" if supported else f"{self.verifier.name}: {share:.2f} is not above {self.verifier.threshold:.2f}"
+                reference = premise.documents[0] if supported and premise.documents else verdict.reference
+                judged = replace(verdict, score=share, supported=supported, reason=reason, reference=reference)
+                self._supported[text] = judged if supported else replace(judged, also=())
+        places = [self._supported.get(v.text) if v.claims else None for v in verdicts]
+        return [
+            v if found is None else replace(found, start=v.start, end=v.end) for v, found in zip(verdicts, places, strict=True)
+        ]
 
     def _what_it_claims(self, verdict: SentenceVerdict) -> SentenceVerdict:
         """A yes or no that opens a sentence says what the rest says, and what the evidence does not tell is no claim:

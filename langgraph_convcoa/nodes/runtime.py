@@ -29,6 +29,7 @@ from langgraph_convcoa.nodes.tracing import annotate
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode, pairs_of
 from langgraph_convcoa.usage import Attempts, NodeUsage
+from langgraph_convcoa.verification.verifier import Verifier
 
 Update = dict[str, Any]
 """The part of the state that a node changes."""
@@ -68,12 +69,18 @@ class TurnRuntime:
     """
 
     def __init__(
-        self, actions: ActionRunner, reasoner_for: Callable[[str, str | None], Reasoner], defaults: ConvCoAContext, k: int
+        self,
+        actions: ActionRunner,
+        reasoner_for: Callable[[str, str | None], Reasoner],
+        defaults: ConvCoAContext,
+        k: int,
+        verifier: Verifier | None = None,
     ) -> None:
         self.actions = actions
         self.attempts = Attempts()
         self.memory = ConversationMemory(self._encoder)
         self.k = k
+        self.verifier = verifier
         self._reasoner_for = reasoner_for
         self._defaults = defaults
         self._lock = threading.Lock()
@@ -130,7 +137,7 @@ class TurnRuntime:
         key = (texts, tuple(history), asked, threshold, similarity is None)
         with self._lock:
             known = self._checkers.get(key)
-        checker = known or Checker.of(evidence, history, asked, threshold, similarity)
+        checker = known or Checker.of(evidence, history, asked, threshold, similarity, self.verifier)
         # One that is larger than all of the cache is not kept.
         with self._lock, suppress(ValueError):
             self._checkers[key] = checker

@@ -173,6 +173,31 @@ def costs(
 
 
 @app.command()
+def verification(
+    data: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DATA]", help="Labelled claims, .jsonl(.gz); the package's own test claims by default."),
+    ] = None,
+    verifiers: Annotated[
+        str, option("A,B", "default (word rules), lexical, or names or folders of sentence-transformers CrossEncoders.")
+    ] = "default,lexical",
+    as_json: AsJson = False,
+) -> None:
+    """Show what verifiers accept of true and false claims, by kind: AUC, calibration, milliseconds a claim.
+
+    [bold]Examples[/bold]
+      convcoa evaluate verification
+      convcoa evaluate verification --verifiers default,cross-encoder/nli-deberta-v3-base
+      convcoa evaluate verification claims.jsonl.gz --json
+    """
+    from langgraph_convcoa.datasets.labelled_claims import packaged_claims, read_claims
+    from langgraph_convcoa.evaluation.verification.claims import evaluate_verification
+
+    claims = packaged_claims("test") if data is None else list(read_claims(data))
+    print_report(evaluate_verification(claims, names_of(verifiers), progress=True), as_json)
+
+
+@app.command()
 def faithfulness(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Judgements, .jsonl or .jsonl.gz.")],
     history: Annotated[bool, option(None, "Earlier answers count as references too.", "--history")] = False,

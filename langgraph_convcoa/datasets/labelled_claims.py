@@ -1,0 +1,68 @@
+"""Claims with evidence and a label: those of the package, and files of the same form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Literal
+
+from langgraph_convcoa.datasets.rows import Row, json_lines
+from langgraph_convcoa.errors import InputError
+
+PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
+
+
+@dataclass(frozen=True)
+class LabelledClaim:
+    """A claim, its evidence as pairs of title and text, and whether the evidence supports all of it.
+
+    `kind` names what a false claim changes or a true one rewords: roles, direction, numbers, addition, ...
+    """
+
+    claim: str
+    evidence: tuple[tuple[str, str], ...]
+    supported: bool
+    kind: str = ""
+
+
+def packaged_claims(part: Literal["train", "test"] = "test") -> list[LabelledClaim]:
+    """The claims of the package: 11,720 over 1,080 passages to train on, 622 over 52 other passages to test on.
+
+    Example:
+        >>> claims = packaged_claims("test")
+        >>> len(claims), sum(claim.supported for claim in claims)
+        (622, 311)
+    """
+    if part not in PARTS:
+        raise InputError(f"part must be one of {', '.join(PARTS)}, not {part!r}.")
+    with as_file(files("langgraph_convcoa.datasets.claims") / f"{part}.jsonl.gz") as path:
+        return list(read_claims(path))
+
+
+def read_claims(path: str | Path) -> Iterator[LabelledClaim]:
+    """Claims of a file, .jsonl or .jsonl.gz, in one of two forms.
+
+    A row of the package has title, text and claims (a list of claim, supported, kind). A row of a labelled set has claim,
+    evidence (a list of texts) and label: 2 is fully supported, everything below is not.
+
+    Raises:
+        InputError: The file cannot be read, or a row lacks a field; the message names the line.
+    """
+    for row in json_lines(Path(path)):
+        if "claims" in row:
+            evidence = ((row.optional("title"), row.text("text")),)
+            inner = row["claims"]
+            if not isinstance(inner, list):
+                raise row.error("`claims` must be a list.")
+            for one in inner:
+                claim = Row(one, row.where)
+                if not isinstance(claim.get("supported"), bool):
+                    raise row.error("`supported` of a claim must be true or false.")
+                yield LabelledClaim(claim.text("claim"), evidence, claim["supported"], claim.optional("kind"))
+        else:
+            if isinstance(row.get("label"), bool) or not isinstance(row.get("label"), int):
+                raise row.error("`label` must be 0, 1 or 2.")
+            texts = tuple(("", text) for text in row.strings("evidence"))
+            yield LabelledClaim(row.text("claim"), texts, row["label"] == 2, row.optional("kind"))

@@ -1,0 +1,183 @@
+"""Verifiers against labelled claims: what they accept of true and of false claims, by kind, and what it costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from langchain_core.documents import Document
+from sklearn.metrics import roc_auc_score
+
+from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
+from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.verification.claims import CLAIM_THRESHOLD, verify_sentences
+from langgraph_convcoa.verification.premise import Evidence
+from langgraph_convcoa.verification.verifier import Verifier, as_verifier
+
+RULES = "default"
+"""The word rules that the graph verifies with today."""
+_BINS = 5
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class AcceptedRow:
+    """A kind of claims: how many are true and false, and the share of each that the verifier accepts (None without any)."""
+
+    kind: str
+    true: int
+    false: int
+    true_accepted: float | None
+    false_accepted: float | None
+
+
+@dataclass(frozen=True)
+class VerifierRow:
+    """A verifier over all claims.
+
+    `calibration` has a triple for each fifth of [0, 1]: claims, their mean probability and the share that is true.
+    """
+
+    verifier: str
+    threshold: float
+    auc: float
+    all: AcceptedRow
+    kinds: tuple[AcceptedRow, ...]
+    calibration: tuple[tuple[int, float | None, float | None], ...]
+    milliseconds: float
+
+
+@dataclass(frozen=True)
+class VerificationReport(Report):
+    """What verifiers accept."""
+
+    rows: tuple[VerifierRow, ...]
+
+    def tables(self) -> tuple[Table, ...]:
+        heads = ("verifier", "T", "AUC", "false accepted", "true accepted", "ms a claim")
+        first = [
+            [
+                row.verifier,
+                shown(row.threshold, 2),
+                shown(row.auc),
+                shown(row.all.false_accepted) or "-",
+                shown(row.all.true_accepted) or "-",
+                shown(row.milliseconds, 1),
+            ]
+            for row in self.rows
+        ]
+        count = f"{self.rows[0].all.true} true and {self.rows[0].all.false} false claims" if self.rows else ""
+        names = [row.verifier for row in self.rows]
+        kinds = []
+        for places in zip(*(row.kinds for row in self.rows), strict=True):
+            accepted = [f"{shown(one.false_accepted) or '-'} / {shown(one.true_accepted) or '-'}" for one in places]
+            kinds.append([places[0].kind, str(places[0].false), str(places[0].true), *accepted])
+        tables = [Table("", heads, first, count)]
+        if kinds:
+            columns = ("kind", "false", "true", *(f"{name}: false / true accepted" for name in names))
+            tables.append(Table("by kind", columns, kinds))
+        bins = [
+            [row.verifier, f"{n / _BINS:.1f} to {(n + 1) / _BINS:.1f}", str(count), shown(mean) or "-", shown(share) or "-"]
+            for row in self.rows
+            for n, (count, mean, share) in enumerate(row.calibration)
+        ]
+        tables.append(Table("calibration", ("verifier", "probability", "claims", "mean", "true"), bins, left=2))
+        return tuple(tables)
+
+
+def evaluate_verification(
+    claims: Sequence[LabelledClaim],
+    verifiers: Sequence[str | Verifier] = (RULES, "lexical"),
+    *,
+    progress: Progress = False,
+) -> VerificationReport:
+    """Judge labelled claims by several verifiers.
+
+    A verifier reads the premise of a claim (`Evidence.premise`); the rules read all its evidence.
+
+    Raises:
+        InputError: There are no true or no false claims, or a verifier is not known.
+        RetrievalError: A verifier cannot be loaded.
+
+    Example:
+        >>> from langgraph_convcoa.datasets.labelled_claims import packaged_claims
+        >>> report = evaluate_verification(packaged_claims("test"), ["lexical"])
+        >>> report.rows[0].auc < 0.5  # the claims are written so that shared words mislead
+        True
+    """
+    truth = np.array([claim.supported for claim in claims], dtype=bool)
+    if truth.all() or not truth.any():
+        raise InputError("Verification is measured with true and with false claims; the data has only one of them.")
+    judges = [RULES if verifier == RULES else as_verifier(verifier) for verifier in verifiers]
+    kinds = np.array([claim.kind for claim in claims])
+    rows = []
+    with track(progress, len(judges) * len(claims), "Verifying") as advance:
+        for judge in judges:
+            start = time.perf_counter()
+            found = []
+            for place in range(0, len(claims), _BATCH):
+                part = claims[place : place + _BATCH]
+                found += _by_rules(part) if isinstance(judge, str) else _by_verifier(judge, part)
+                advance(len(part))
+            seconds = time.perf_counter() - start
+            scores = np.array(found)
+            name, threshold = (RULES, CLAIM_THRESHOLD) if isinstance(judge, str) else (judge.name, judge.threshold)
+            accepted = scores > threshold
+            rows.append(
+                VerifierRow(
+                    name,
+                    threshold,
+                    float(roc_auc_score(truth, scores)),
+                    _accepted("all", truth, accepted),
+                    tuple(
+                        _accepted(kind, truth[kinds == kind], accepted[kinds == kind])
+                        for kind in sorted(set(kinds.tolist()) - {""})
+                    ),
+                    _calibration(scores, truth),
+                    1000 * seconds / len(claims),
+                )
+            )
+    return VerificationReport(tuple(rows))
+
+
+def _by_verifier(judge: Verifier, claims: Sequence[LabelledClaim]) -> list[float]:
+    premises = [Evidence(claim.evidence).premise(claim.claim).text for claim in claims]
+    return judge.support([claim.claim for claim in claims], premises)
+
+
+def _by_rules(claims: Sequence[LabelledClaim]) -> list[float]:
+    """The score of a claim's weakest sentence; 1 if the rules see no claim, for then it is shown as it is."""
+    found = []
+    for claim in claims:
+        documents = [
+            Document(text, id=str(number), metadata={"title": title} if title else {})
+            for number, (title, text) in enumerate(claim.evidence)
+        ]
+        verdicts = [verdict for verdict in verify_sentences(claim.claim, documents) if verdict.claims]
+        # A sentence that the rules reject may have any score.
+        scores = [max(v.score, CLAIM_THRESHOLD + 1e-6) if v.supported else min(v.score, CLAIM_THRESHOLD) for v in verdicts]
+        found.append(min(scores, default=1.0))
+    return found
+
+
+def _accepted(kind: str, truth: npt.NDArray[np.bool_], accepted: npt.NDArray[np.bool_]) -> AcceptedRow:
+    true, false = accepted[truth], accepted[~truth]
+    shares = (float(part.mean()) if len(part) else None for part in (true, false))
+    return AcceptedRow(kind, len(true), len(false), *shares)
+
+
+def _calibration(
+    scores: npt.NDArray[np.float64], truth: npt.NDArray[np.bool_]
+) -> tuple[tuple[int, float | None, float | None], ...]:
+    places = np.clip((scores * _BINS).astype(int), 0, _BINS - 1)
+    bins: list[tuple[int, float | None, float | None]] = []
+    for n in range(_BINS):
+        chosen = places == n
+        mean, share = (float(part[chosen].mean()) if chosen.any() else None for part in (scores, truth))
+        bins.append((int(chosen.sum()), mean, share))
+    return tuple(bins)

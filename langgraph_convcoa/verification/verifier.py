@@ -1,0 +1,157 @@
+"""Verifiers: how likely it is that evidence supports a claim."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.text.words import content_items
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+_LONGEST = 4_000
+"""Characters of a claim or a premise that are read."""
+_BATCH = 32
+_PREFIX = "entail"
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """A judge of claims.
+
+    Attributes:
+        name: Shown in reports.
+        threshold: T, the probability above which a claim stands.
+    """
+
+    name: str
+    threshold: float
+
+    def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
+        """Probability in [0, 1] that each premise supports the claim at the same place."""
+        ...
+
+
+class LexicalVerifier:
+    """The share of a claim's content words that its premise holds; numbers and names count twice.
+
+    It needs no model and reads any language, but it cannot tell who did what to whom: use it as a baseline.
+
+    Example:
+        >>> lexical = LexicalVerifier()
+        >>> lexical.support(["Ada wrote it in 1843.", "Ada wrote it in 1900."], ["It was written by Ada in 1843."] * 2)
+        [0.8, 0.4]
+    """
+
+    name = "lexical"
+
+    def __init__(self, threshold: float = 0.75) -> None:
+        self.threshold = threshold
+
+    def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
+        found = []
+        for claim, premise in zip(claims, premises, strict=True):
+            items = content_items(claim[:_LONGEST])
+            held = {item.form for item in content_items(premise[:_LONGEST])}
+            total = sum(item.weight for item in items)
+            found.append(sum(item.weight for item in items if item.form in held) / total if total else 0.0)
+        return found
+
+
+class CrossEncoderVerifier:
+    """A sentence-transformers `CrossEncoder` that reads the premise and then the claim; loaded on first use.
+
+    Models with one output give the probability of support (or its logit). Of models with several outputs, such as
+    cross-encoder/nli-deberta-v3-base, the one whose label begins with "entail" counts. RetrievalError on first use if the
+    model cannot be loaded or has no such label.
+
+    Example:
+        >>> CrossEncoderVerifier("cross-encoder/nli-deberta-v3-base")
+        CrossEncoderVerifier('cross-encoder/nli-deberta-v3-base', threshold=0.5)
+    """
+
+    def __init__(self, name: str, *, threshold: float = 0.5, device: str | None = None) -> None:
+        self.name, self.threshold, self.device = name, threshold, device
+        self._model: CrossEncoder | None = None
+        self._label: int | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"CrossEncoderVerifier({self.name!r}, threshold={self.threshold})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy loads the model again when it needs it.
+        return _cross_encoder, (self.name, self.threshold, self.device)
+
+    def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
+        pairs = [(premise[:_LONGEST], claim[:_LONGEST]) for claim, premise in zip(claims, premises, strict=True)]
+        if not pairs:
+            return []
+        # Fast tokenizers keep their truncation as state, so one batch is read at a time.
+        with self._lock:
+            model = self._loaded()
+            # Logits: the model's own activation depends on how it was saved.
+            import torch
+
+            logits = np.asarray(
+                model.predict(pairs, batch_size=_BATCH, activation_fn=torch.nn.Identity(), show_progress_bar=False),
+                dtype=np.float64,
+            )
+        if self._label is None:
+            shares = 1 / (1 + np.exp(-np.clip(logits.reshape(len(pairs)), -60, 60)))
+        else:
+            powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+            shares = powers[:, self._label] / powers.sum(axis=1)
+        if not np.isfinite(shares).all():
+            raise RetrievalError(f"The verifier {self.name!r} gave NaN; use another one.")
+        return [float(share) for share in shares]
+
+    def _loaded(self) -> CrossEncoder:
+        if self._model is None:
+            try:
+                from sentence_transformers import CrossEncoder
+
+                model = CrossEncoder(self.name, device=self.device)
+            # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
+            except Exception as error:
+                reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+                remedy = 'name another CrossEncoder or its folder, or use verifier="lexical"'
+                raise RetrievalError(f"The verifier {self.name!r} cannot be loaded ({reason}): {remedy}.") from error
+            labels = {int(place): str(label) for place, label in (model.config.id2label or {}).items()}
+            count = int(model.num_labels)
+            self._label = next((place for place, label in labels.items() if label.lower().startswith(_PREFIX)), None)
+            if count > 1 and self._label is None:
+                raise RetrievalError(
+                    f"The verifier {self.name!r} has {count} outputs ({', '.join(labels.values())}), none of them called "
+                    "entailment; use a model with one output or an NLI model."
+                )
+            self._label = None if count == 1 else self._label
+            self._model = model
+        return self._model
+
+
+def _cross_encoder(name: str, threshold: float, device: str | None) -> CrossEncoderVerifier:
+    return CrossEncoderVerifier(name, threshold=threshold, device=device)
+
+
+def as_verifier(verifier: Verifier | str) -> Verifier:
+    """A verifier from "lexical", the name or folder of a sentence-transformers `CrossEncoder`, or an object with `support`.
+
+    Raises InputError for anything else.
+
+    Example:
+        >>> as_verifier("lexical").name
+        'lexical'
+    """
+    if verifier == "lexical":
+        return LexicalVerifier()
+    if isinstance(verifier, str) and verifier.strip():
+        return CrossEncoderVerifier(verifier)
+    if not isinstance(verifier, str) and isinstance(verifier, Verifier):
+        return verifier
+    raise InputError(f'verifier must be "lexical", the name of a CrossEncoder, or an object with `support`, not {verifier!r}.')
