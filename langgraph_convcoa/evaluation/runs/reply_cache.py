@@ -41,7 +41,8 @@ class ReplyCache(BaseCache):
     """Replies in an SQLite file, as JSON; a LangChain cache.
 
     The key is a digest of the messages, the model with its settings (an API key is none of them) and the number of the sample
-    (`methods.base.SAMPLE`), so that the file holds no prompt. A reply is on disk before whoever asked gets it.
+    (`methods.base.SAMPLE`), so that the file holds no prompt. A reply is on disk before the method that asked for it gets it.
+    A call that is under way when its process is killed is made again, even if its reply has just come.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.openai_server import Reply, kind_of, prompt_of
 METHODS = ("closed-book", "self-consistency", "ours", "ours-without-draft")
 CONVERSATIONS = 6
 TURNS = 3
+CONCURRENCY = 3
 
 
 def write_data(folder: Path) -> Path:
@@ -37,10 +39,17 @@ def write_data(folder: Path) -> Path:
     return folder
 
 
+def place_of(body: dict[str, Any]) -> tuple[str, str]:
+    """Conversation and turn that a request is made for."""
+    conversation, turn = re.findall(r"thing (\d+)-(\d+) found\?", prompt_of(body))[-1]
+    return conversation, turn
+
+
 def script(body: dict[str, Any]) -> Reply:
     """Replies that depend on the prompt alone; some fail."""
-    text = prompt_of(body)
-    conversation, turn = re.findall(r"thing (\d+)-(\d+) found\?", text)[-1]
+    if "[Output]" in prompt_of(body):
+        return Reply("1", delay=0.02)
+    conversation, turn = place_of(body)
     question, answer = f"When was thing {conversation}-{turn} found?", f"{1000 + 10 * int(conversation) + int(turn)}"
     kind = kind_of(body)
     written = f"Thing {conversation}-{turn} was found in {answer} [1]."
@@ -57,10 +66,17 @@ def script(body: dict[str, Any]) -> Reply:
     return Reply(said, delay=0.02)
 
 
-def run(data: str, out: str, base_url: str, model: str, ready: Connection) -> None:
-    """Run all methods; says when it begins to ask, and that it has ended."""
+def run(data: str, out: str, base_url: str, model: str, key: str, ready: Connection) -> None:
+    """Run all methods with an API key; says when it begins to ask, and that it has ended."""
+    os.environ["OPENAI_API_KEY"] = key
     settings = RunPlan(
-        data=data, models=[model], base_url=base_url, methods=METHODS, out=out, run=RunSettings(concurrency=3), judge=model
+        data=data,
+        models=[model],
+        base_url=base_url,
+        methods=METHODS,
+        out=out,
+        run=RunSettings(concurrency=CONCURRENCY),
+        judge=model,
     )
     begun = False
 

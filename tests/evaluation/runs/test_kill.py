@@ -1,4 +1,4 @@
-"""A run that is killed at any point ends with the same report as one that is not, and pays for no reply twice."""
+"""A run that is killed at any point ends with the same report as one that is not, and asks again only what was under way."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.evaluation.runs.process import CONVERSATIONS, METHODS, TURNS, run, script, write_data
-from tests.openai_server import OpenAIServer, Reply, prompt_of
+from tests.evaluation.runs.process import CONCURRENCY, CONVERSATIONS, METHODS, TURNS, place_of, run, script, write_data
+from tests.openai_server import OpenAIServer
 
 WAIT_SECONDS = 120
 KILLS = 5
-CONCURRENCY = 3
 
 
 def without_times(value: Any) -> Any:
@@ -29,18 +29,26 @@ def without_times(value: Any) -> Any:
     return [without_times(entry) for entry in value] if isinstance(value, list) else value
 
 
-class Runs:
-    """Starts runs in processes of their own."""
+def paid(requests: Iterable[dict[str, Any]]) -> Counter[str]:
+    """How often each request was answered; a failure is not paid for."""
+    return Counter(json.dumps(body, sort_keys=True) for body in requests if script(body).status == 200)
 
-    def __init__(self, data: Path, base_url: str) -> None:
+
+class Runs:
+    """Starts runs in processes of their own, each with its number as its API key."""
+
+    def __init__(self, data: Path, server: OpenAIServer) -> None:
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["tests.evaluation.runs.process", "langchain_openai"])
-        self.data, self.base_url = data, base_url
+        self.data, self.server = data, server
+        self.started = 0
 
-    def start(self, out: Path, kill_after: float | None) -> bool:
+    def start(self, out: Path, kill_after: float | None = None) -> bool:
         """Run; whether it came to its end."""
         receiver, sender = self.context.Pipe(duplex=False)
-        process = self.context.Process(target=run, args=(str(self.data), str(out), self.base_url, "test", sender), daemon=True)
+        self.started += 1
+        arguments = (str(self.data), str(out), self.server.base_url, "test", str(self.started), sender)
+        process = self.context.Process(target=run, args=arguments, daemon=True)
         process.start()
         sender.close()
         if kill_after is None:
@@ -58,48 +66,47 @@ class Runs:
         process.join(WAIT_SECONDS)
         return process.exitcode == 0
 
+    def requests(self, start: int) -> list[dict[str, Any]]:
+        """What a start asked the server for, in order."""
+        asked = zip(self.server.keys, self.server.requests, strict=True)
+        return [body for key, body in asked if key == f"Bearer {start}"]
+
+    def under_way(self, start: int) -> Counter[str]:
+        """The requests that may have had no reply when a start was killed: the last one of each conversation.
+
+        A conversation makes one request at a time, so the replies to the requests before it have been used.
+        """
+        return paid({place_of(body)[0]: body for body in self.requests(start)}.values())
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_runs_end_with_the_same_report_and_pay_for_no_reply_twice(tmp_path: Path) -> None:
+def test_killed_runs_end_with_the_same_report_and_ask_again_only_what_was_under_way(tmp_path: Path) -> None:
     chance = random.Random(7)
     data = write_data(tmp_path / "things")
-    came: dict[str, list[float]] = {}
-
-    def judged(body: dict[str, Any]) -> Reply:
-        return Reply("1", delay=0.02) if "[Output]" in prompt_of(body) else script(body)
-
-    def timed(body: dict[str, Any]) -> Reply:
-        reply = judged(body)
-        if reply.status == 200:
-            came.setdefault(json.dumps(body, sort_keys=True), []).append(time.monotonic() + reply.delay)
-        return reply
-
-    with OpenAIServer(timed) as server:
-        runs = Runs(data, server.base_url)
-        runs.start(tmp_path / "whole", None)
-        once = Counter({body: len(times) for body, times in came.items()})
-        came.clear()
-        kills = []
+    with OpenAIServer(script) as server:
+        runs = Runs(data, server)
+        runs.start(tmp_path / "whole")
+        killed_starts = []
         for _ in range(KILLS):
             if runs.start(tmp_path / "killed", chance.uniform(0.1, 0.9)):
                 break
-            kills.append(time.monotonic())
-        assert len(kills) >= 3, "the run was over too soon to be killed"
-        runs.start(tmp_path / "killed", None)
+            killed_starts.append(runs.started)
+        assert len(killed_starts) >= 3, "the run was over too soon to be killed"
+        runs.start(tmp_path / "killed")
         asked = len(server.requests)
         first = (tmp_path / "killed" / "report.json").read_bytes()
-        runs.start(tmp_path / "killed", None)
+        runs.start(tmp_path / "killed")
         assert len(server.requests) == asked
 
     whole, killed = (json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "killed"))
     assert killed["answered"] == CONVERSATIONS * TURNS * len(METHODS)
     assert without_times(whole) == without_times(killed)
     assert (tmp_path / "killed" / "report.json").read_bytes() == first
-    twice = []
-    for body, times in came.items():
-        # Beyond what a run without a kill asks for, a request may only be there where its reply was under way at a kill.
-        late = sum(any(kill - 0.3 < moment for kill in kills if moment < kill + 0.3) for moment in times)
-        assert len(times) - once[body] <= late
-        twice += [body] * max(0, len(times) - once[body])
-    assert len(twice) <= CONCURRENCY * 5 * len(kills)
+    once = paid(runs.requests(1))
+    in_all = paid(body for start in range(2, runs.started + 1) for body in runs.requests(start))
+    assert once.total() > killed["answered"]
+    assert once <= in_all
+    again = in_all - once
+    assert again <= sum(map(runs.under_way, killed_starts), Counter())
+    assert again.total() <= CONCURRENCY * len(killed_starts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from urllib.parse import quote
 
@@ -51,7 +52,10 @@ def dying(flag, address):
 
     def put_and_die(passages):
         put(passages)
-        if passages and flag.exists():
+        if not passages:
+            return
+        with suppress(FileNotFoundError):
+            # Only one worker can remove the file.
             flag.unlink()
             os.kill(os.getpid(), 9)
 
