@@ -33,6 +33,7 @@ _COMMANDS = (
     "index",
     "train",
     "train-reader",
+    "train-verifier",
     "warm-start",
     "train-planner",
     "evaluate",
