@@ -1,10 +1,9 @@
-"""Atomic replacement of files and folders, what lies beside a trained model, and SQLite connections."""
+"""Atomic replacement of files and folders, checksums of folders, and SQLite connections."""
 
 from __future__ import annotations
 
 import glob
 import hashlib
-import json
 import os
 import shutil
 import sqlite3
@@ -12,9 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
-
-from langgraph_convcoa.errors import ConvCoAError
+from typing import Literal
 
 SqliteMode = Literal["rwc", "rw", "ro"]
 """How a database is opened: made when missing ("rwc"), for reading and writing ("rw"), for reading only ("ro")."""
@@ -106,28 +103,6 @@ def remove_remains(target: str | Path) -> None:
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         with suppress(OSError):
             left.unlink()
-
-
-def trained_config(path: Path, form: str, version: int, kind: type[ConvCoAError], what: str, command: str) -> dict[str, Any]:
-    """The object in a file beside what a command trained, of this form and version.
-
-    Raises:
-        ConvCoAError: Of this kind: there is no such file, it is damaged, or it is of something else or another version.
-    """
-    folder, program = path.parent, " ".join(command.split()[:2])
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        reason = f"{folder} holds no {what} ({path.name}: {error.strerror})"
-        raise kind(f"{reason}; train one: {command} --out {folder}.") from error
-    except (ValueError, RecursionError) as error:
-        raise kind(f"{path} is damaged ({error}); copy the {what} again, or train it again.") from error
-    if not isinstance(config, dict) or config.get("format") != form:
-        raise kind(f"{folder} holds no {what}; name a folder that {program} made.")
-    if config.get("version") != version:
-        found = f"is of version {config.get('version')}, this library reads {version}"
-        raise kind(f"The {what} {folder} {found}; train it again, or update the library.")
-    return config
 
 
 def checksums(folder: Path) -> dict[str, str]:

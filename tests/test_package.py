@@ -55,7 +55,7 @@ def test_every_extra_that_is_named_is_one() -> None:
         for match in named.finditer(file.read_text(encoding="utf-8"))
         for name in (match[1] or match[2]).split(",")
     }
-    assert {"graph-reader", "web", "train"} <= found.keys()
+    assert {"grpo", "web", "train"} <= found.keys()
     assert not {name: file for name, file in found.items() if name not in extras}
     tutorial = (root / "docs" / "tutorials" / "getting_started.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`([a-z0-9-]+)`", "".join(re.findall(r"^\| (`.+?) \|", tutorial, re.MULTILINE))))

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from langgraph_convcoa.cli.console import report, warn
+from langgraph_convcoa.cli.options import add_removed
 from langgraph_convcoa.errors import ConvCoAError
 
 USER_ERROR = 2
@@ -32,7 +33,6 @@ _COMMANDS = (
     "search",
     "index",
     "train",
-    "train-reader",
     "train-verifier",
     "warm-start",
     "train-planner",
@@ -57,10 +57,11 @@ class _ErrorLineGroup(TyperGroup):
         return list(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        # A name that is not known is compared with all that are.
-        for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
-            if name not in self.commands:
-                self.add_command(_command(name), name)
+        if cmd_name not in self.commands:
+            # An unknown name is compared with all commands.
+            for name in [cmd_name] if cmd_name in _COMMANDS else _COMMANDS:
+                if name not in self.commands:
+                    self.add_command(_command(name), name)
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
@@ -103,6 +104,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+add_removed(app, "train-reader", "python -m experiments.graph_reader")
 
 
 def _command(name: str) -> Any:

@@ -197,6 +197,15 @@ def grouped(settings: type[Settings]) -> Callable[[Callable[..., None]], Callabl
     return decorate
 
 
+def add_removed(app: typer.Typer, name: str, instead: str) -> None:
+    """Add a hidden command in place of a removed one. With any arguments it raises InputError, which names the experiment."""
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+    @app.command(name, hidden=True, context_settings=settings)
+    def removed(ctx: typer.Context) -> None:
+        raise InputError(f"{ctx.command_path} was removed: run {instead} in a checkout of the repository")
+
+
 def names_of(text: str) -> list[str]:
     """The names in a text with commas between them.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sqlite3
 import sys
@@ -172,7 +173,6 @@ def test_the_web_without_its_extra_is_refused_before_anything_is_encoded(
         ("tensorboard", "train", ["train", "nowhere", "--out", "model", "--logs", "logs"]),
         ("matplotlib.figure", "evaluate", ["evaluate", "memory", "nowhere", "--plot", "curves.png"]),
         ("matplotlib.figure", "evaluate", ["bench", "scoring", "--plot", "curves.png"]),
-        ("rouge_score", "evaluate", ["evaluate", "reader", "nowhere", "nothing"]),
     ],
 )
 def test_a_missing_package_is_told_before_any_work(
@@ -412,6 +412,25 @@ def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
     result = convcoa(*arguments)
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "instead"),
+    [
+        (["train-reader", "data", "--model", "m", "--out", "r"], "python -m experiments.graph_reader"),
+        (["train-reader", "--help"], "python -m experiments.graph_reader"),
+        (["evaluate", "reader", "data", "plain", "--sample", "9"], "python -m experiments.graph_reader"),
+    ],
+)
+def test_a_removed_command_names_the_experiment(arguments: list[str], instead: str) -> None:
+    result = convcoa(*arguments)
+    assert f" was removed: run {instead} in a checkout" in error_of(result)
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_removed_commands_are_not_in_the_help() -> None:
+    helps = [convcoa("--help").stdout, convcoa("evaluate", "--help").stdout]
+    assert not [text for text in helps if re.search(r"^\W*(train-)?reader\b", text, re.MULTILINE)]
 
 
 def test_version() -> None:

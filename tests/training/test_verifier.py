@@ -36,22 +36,21 @@ def test_rows_have_a_premise_and_a_label_and_some_premises_of_other_passages():
 @pytest.mark.slow
 def test_a_trained_verifier_tells_the_claims_apart_and_a_stopped_training_is_resumed(tmp_path):
     base = str(save_tiny_encoder(tmp_path / "base"))
-    settings = VerifierSettings(steps=60, batch_size=8, learning_rate=1e-2, save_every=20, others=0)
+    settings = VerifierSettings(steps=100, batch_size=8, learning_rate=3e-3, save_every=50, others=0)
     verifier = train_verifier(claims(), tmp_path / "out", base=base, settings=settings, device="cpu", command="the command")
     true, false = as_verifier(verifier.name).support(
         ["who was the network"] * 2, ["what is the network of the book", "what is the river of the book"]
     )
-    assert true > 0.8 > 0.2 > false
+    assert true > 0.7 > 0.3 > false
     card = (tmp_path / "out" / "model" / "README.md").read_text()
     assert "6 true and 6 false claims (names 12)" in card
     assert "the command" in card
     with pytest.raises(InputError, match="resume it"):
         train_verifier(claims(), tmp_path / "out", base=base, settings=settings, device="cpu")
-    longer = VerifierSettings(**(vars(settings) | {"steps": 80}))
+    longer = VerifierSettings(**(vars(settings) | {"steps": 102}))
     train_verifier(claims(), tmp_path / "out", base=base, settings=longer, device="cpu", resume=True)
-    assert (
-        json.loads(next((tmp_path / "out" / "checkpoints").glob("*-80/trainer_state.json")).read_text())["global_step"] == 80
-    )
+    [state] = (tmp_path / "out" / "checkpoints").glob("*-102/trainer_state.json")
+    assert json.loads(state.read_text())["log_history"][0]["step"] == 50, "what was done before is known"
     other = VerifierSettings(**(vars(settings) | {"seed": 5}))
     with pytest.raises(InputError, match="begun with another seed: 0"):
         train_verifier(claims(), tmp_path / "out", base=base, settings=other, device="cpu", resume=True)

@@ -1,6 +1,6 @@
 """`convcoa evaluate`: the measurements of retrieval, costs, verification and memory.
 
-`qa` has those of answers, `reader` those of graph readers, `planner` those of planners, `blind` people's judgements of them.
+`qa` has those of answers, `planner` those of planners, `blind` people's judgements of them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from langgraph_convcoa.cli.documents import open_cache
 from langgraph_convcoa.cli.evaluate.blind import blind, blind_score
 from langgraph_convcoa.cli.evaluate.planner import planner
 from langgraph_convcoa.cli.evaluate.qa import METHODS_HELP, qa
-from langgraph_convcoa.cli.evaluate.reader import reader
-from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, names_of, option
+from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, add_removed, names_of, option
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.retrieval.methods import METHODS, READERS
 
@@ -117,10 +116,10 @@ def retrieval(
 # The help lists the commands in the order in which they are added.
 app.command(epilog=RETRIEVAL_HELP)(retrieval)
 app.command(epilog=METHODS_HELP)(qa)
-app.command()(reader)
 app.command()(planner)
 app.command()(blind)
 app.command("blind-score")(blind_score)
+add_removed(app, "reader", "python -m experiments.graph_reader")
 
 
 @app.command()

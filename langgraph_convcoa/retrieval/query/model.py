@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.files import checksums, first_damaged, replacing_folder, trained_config
+from langgraph_convcoa.files import checksums, first_damaged, replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
@@ -268,7 +268,18 @@ def check_model_folder(folder: str | Path) -> None:
 
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / _CONFIG
-    config = trained_config(path, _FORMAT, _VERSION, RetrievalError, "model of a retriever", "convcoa train DATA")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = f"{folder} holds no model of a retriever ({path.name}: {error.strerror})"
+        raise RetrievalError(f"{reason}; train one: convcoa train DATA --out {folder}.") from error
+    except (ValueError, RecursionError) as error:
+        raise RetrievalError(f"{path} is damaged ({error}); copy the model again, or train it again.") from error
+    if not isinstance(config, dict) or config.get("format") != _FORMAT:
+        raise RetrievalError(f"{folder} holds no model of a retriever; name a folder that convcoa train made.")
+    if config.get("version") != _VERSION:
+        found = f"is of version {config.get('version')}, this library reads {_VERSION}"
+        raise RetrievalError(f"The model {folder} {found}; train it again, or update the library.")
     # Models from before there was a gate have none.
     config.setdefault("gate", 0.0)
     # Nor checksums: they are read unchecked, and have them when they are saved again.

@@ -1,4 +1,4 @@
-"""The graph of evidence and question: tokens in linear chains, linked where they name the same."""
+"""The token graph of evidence and question: a chain for each text, and links between equal words and names."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from langgraph_convcoa.text.words import STOP_WORDS, stem
 _WORD = re.compile(r"[^\W_]+(?:['’.,][^\W_]+)*")
 
 Tokenize = Callable[[str], tuple[Sequence[int], Sequence[tuple[int, int]]]]
-"""From a text to the ids of its tokens and where each stands, from and to which character."""
+"""Token ids of a text, and the start and end (exclusive) of each token in it."""
 
 
 class Relation(IntEnum):
-    """What an edge says of its two tokens."""
+    """Type of an edge."""
 
     NEXT = 0
     PREVIOUS = 1
     ITSELF = 2
-    ASKED = 3  # A word of the question, and the same word in the evidence.
-    SAME_NAME = 4  # A name or number, and the same in another piece of evidence.
+    ASKED = 3  # A word of the question and the same word in the evidence.
+    SAME_NAME = 4  # A name or number and the same one in another piece of evidence.
 
 
 class Edge(NamedTuple):
-    """An edge; messages go from `source` to `target`."""
+    """An edge; messages go from `source` to `target`, both numbers of nodes."""
 
     source: int
     target: int
@@ -37,9 +37,12 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenGraph:
-    """Tokens as nodes: those of the evidence, in order, then those of the question.
+    """Tokens as nodes: first the tokens of the evidence, then those of the question.
 
-    `tokens` are ids of a tokenizer, `evidence` says how many of them are the evidence's.
+    Attributes:
+        tokens: Token ids.
+        evidence: Number of tokens of the evidence.
+        edges: All edges.
     """
 
     tokens: tuple[int, ...]
@@ -48,10 +51,10 @@ class TokenGraph:
 
     @classmethod
     def of(cls, question: str, pieces: Sequence[str], tokenize: Tokenize) -> TokenGraph:
-        """Every piece of evidence is a chain of its own, and so is the question.
+        """The graph of a question and pieces of evidence; each of them is a chain.
 
-        A content word of the question is linked with the same word, stemmed, wherever it stands in the evidence; a name or
-        number with its next occurrence in another piece. So the edges grow in a line with the text, hubs or not.
+        A content word of the question is linked with every word of the evidence that has the same stem. A name or number is
+        linked with its next occurrence in another piece only, so that the number of edges is linear in the text.
 
         Example:
             >>> def letters(text):
@@ -88,7 +91,7 @@ class _Word(NamedTuple):
 
 
 def _words(text: str, first: int, places: Sequence[tuple[int, int]]) -> Iterator[_Word]:
-    """The content words of a text with the nodes that they are written with, the text's first node being `first`."""
+    """The content words of a text and their nodes; the text starts at the node `first`."""
     token = 0
     for match in _WORD.finditer(text):
         while token < len(places) and places[token][1] <= match.start():
@@ -128,7 +131,7 @@ def _same_names(pieces: Sequence[Sequence[_Word]]) -> Iterator[Edge]:
 
 
 def _names(piece: Sequence[_Word]) -> Iterator[list[_Word]]:
-    """Runs of words with capitals or digits that stand one after another."""
+    """Runs of adjacent words that start with a capital or a digit."""
     run: list[_Word] = []
     for word in piece:
         if run and not (word.name and word.start == run[-1].end + 1):

@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_convcoa.reasoning.graph_reader.token_graph import Relation, TokenGraph
+from experiments.graph_reader.token_graph import Relation, TokenGraph
 
 
 def tokenize(text: str) -> tuple[list[int], list[tuple[int, int]]]:

@@ -4,63 +4,56 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from peft import LoraConfig, inject_adapter_in_model
 from torch import Tensor, nn
+from torch_geometric.nn import GATv2Conv
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from langgraph_convcoa.errors import InputError, ModelError
-from langgraph_convcoa.reasoning.graph_reader.extra import load
-from langgraph_convcoa.reasoning.graph_reader.text import ReaderText, ReaderTokenizer
-from langgraph_convcoa.reasoning.graph_reader.token_graph import Relation
+from experiments.graph_reader.text import ReaderText, ReaderTokenizer
+from experiments.graph_reader.token_graph import Relation
+from langgraph_convcoa.errors import ModelError
 
+# Names of the projections of query, key and value in Llama, GPT-NeoX, Phi-3, MPT and GPT-2.
 _PROJECTIONS = (
     ("q_proj", "k_proj", "v_proj"),
     ("query_key_value",),
     ("qkv_proj",),
     ("Wqkv",),
     ("c_attn",),
-    ("q_lin", "k_lin", "v_lin"),
 )
 
 
 @dataclass(frozen=True)
 class ReaderSettings:
-    """What a reader is made of; the paper's rank is 128, its dropouts 0.5 and 0.05, on a model of 7 billion weights."""
+    """Size of a reader. The paper has rank 128 and dropouts of 0.5 and 0.05, on a model of 7 billion weights."""
 
-    graph: bool = True  # False: the same model and text without graph attention, to compare with.
+    graph: bool = True  # False: the same model and text without graph attention.
     layers: int = 2
     heads: int = 2
     graph_dropout: float = 0.1
-    rank: int = 16  # Of LoRA, on the projections of query, key and value; 0 trains the whole language model.
-    alpha: float = 32.0
+    rank: int = 16  # Of LoRA, on the projections of query, key and value.
+    alpha: int = 32
     lora_dropout: float = 0.0
-    longest: int = 512  # Tokens of evidence at most.
-    seed: int = 0  # Of the weights that are drawn.
-
-    def __post_init__(self) -> None:
-        for name, least in (("layers", 1), ("heads", 1), ("rank", 0), ("longest", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}.")
-        for name in ("graph_dropout", "lora_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} must be in [0, 1), not {getattr(self, name)}.")
+    longest: int = 512  # Maximum number of tokens of evidence.
+    seed: int = 0  # Of the initial weights.
 
 
 class GraphAttention(nn.Module):
-    """Node states from embeddings: layers of GATv2 over the token graph, added to the embeddings.
+    """Layers of GATv2 over the token graph; their output is added to the embeddings.
 
-    At first what is added is 0, so that training begins at the language model as it is.
+    The last projection starts at 0, so that training starts from the unchanged language model.
     """
 
     def __init__(self, width: int, settings: ReaderSettings) -> None:
         super().__init__()
-        convolution = load("torch_geometric.nn").GATv2Conv
         self.question = nn.Parameter(torch.randn(width))
         self.norm = nn.LayerNorm(width)
         self.layers = nn.ModuleList(
-            convolution(
+            GATv2Conv(
                 width,
                 width,
                 heads=settings.heads,
@@ -76,12 +69,19 @@ class GraphAttention(nn.Module):
         nn.init.zeros_(self.out.weight)
 
     def forward(self, embeddings: Tensor, edges: Tensor, relations: Tensor, asked: Tensor) -> Tensor:
-        """States (n, d) of embeddings (n, d); `edges` (2, e), `relations` (e,), `asked` (n,): tokens of the question."""
+        """States (n, d) of embeddings (n, d).
+
+        Args:
+            embeddings: (n, d).
+            edges: (2, e), source and target of each edge.
+            relations: (e,).
+            asked: (n,), 1 for the tokens of the question.
+        """
         states = self.norm(embeddings) + asked.unsqueeze(-1) * self.question
         kinds = nn.functional.one_hot(relations, len(Relation)).to(states.dtype)
         for layer in self.layers:
             states = states + nn.functional.elu(layer(states, edges, kinds))
-        # In the scale of the embedding itself, which differs much between models.
+        # In the scale of the embeddings, which differs much between models.
         scale = embeddings.square().mean(-1, keepdim=True).sqrt()
         result: Tensor = embeddings + scale * self.out(self.out_norm(states))
         return result
@@ -92,35 +92,25 @@ class GraphReaderModel(nn.Module):
 
     def __init__(self, language_model: Any, tokenizer: Any, settings: ReaderSettings) -> None:
         super().__init__()
-        self.settings = settings
         self.text = ReaderTokenizer(tokenizer, settings.longest)
-        language_model.requires_grad_(settings.rank == 0)
+        language_model.requires_grad_(False)
         with torch.random.fork_rng([]):
             torch.manual_seed(settings.seed)
-            self.language_model: Any = _with_lora(language_model, settings) if settings.rank else language_model
+            self.language_model: Any = _with_lora(language_model, settings)
             width = self.language_model.get_input_embeddings().weight.shape[1]
             self.graph = GraphAttention(width, settings) if settings.graph else None
         self._keeps = "logits_to_keep" in inspect.signature(language_model.forward).parameters
         self.eval()
 
     @classmethod
-    def of(cls, name: str, settings: ReaderSettings) -> GraphReaderModel:
+    def load(cls, name: str, settings: ReaderSettings) -> GraphReaderModel:
         """A new reader around a causal model of Hugging Face, by name or folder.
 
         Raises:
-            ModelError: The model cannot be loaded, has no fast tokenizer or other projections, or a package is missing.
+            ModelError: The projections of the model have no known name.
         """
-        check_model(name)
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(name)
-            model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-        except Exception as error:
-            raise _load_error(name, error) from error
-        if not tokenizer.is_fast or tokenizer.eos_token_id is None:
-            raise ModelError(f"The language model {name!r} needs a fast tokenizer with an end token: name another model.")
-        return cls(model, tokenizer, settings)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        return cls(model, AutoTokenizer.from_pretrained(name), settings)
 
     def embeddings(self, texts: Sequence[ReaderText]) -> tuple[Tensor, Tensor]:
         """Inputs (b, l, d) of the language model, padded on the left, and their mask (b, l)."""
@@ -161,56 +151,20 @@ class GraphReaderModel(nn.Module):
 
     @torch.inference_mode()
     def answers(self, texts: Sequence[ReaderText], *, longest: int = 24) -> list[str]:
-        """What the model writes behind each text: the likeliest token after token, up to its end or the end of the line."""
+        """First line of the greedy continuation of each text."""
         if not texts:
             return []
         tokenizer = self.text.tokenizer
         inputs, mask = self.embeddings(texts)
-        ends = tokenizer.eos_token_id
-        pad = ends if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-        from transformers import GenerationConfig
-
-        chosen: Any = GenerationConfig(max_new_tokens=longest, do_sample=False, pad_token_id=pad, eos_token_id=ends)  # type: ignore[no-untyped-call]
-        written = self.language_model.generate(inputs_embeds=inputs, attention_mask=mask, generation_config=chosen)
-        return [told.strip().split("\n")[0].strip() for told in tokenizer.batch_decode(written, skip_special_tokens=True)]
-
-    @property
-    def shape(self) -> dict[str, int]:
-        """What a saved reader must have in common with the model that it is put on."""
-        config = self.language_model.config
-        names = ("hidden_size", "num_hidden_layers", "vocab_size")
-        return {name: int(getattr(config, name)) for name in names if hasattr(config, name)}
-
-    @property
-    def told(self) -> dict[str, Any]:
-        """The settings, for JSON."""
-        return asdict(self.settings)
-
-
-def check_model(name: str) -> None:
-    """Check without loading it that there is such a language model, and that the extra `graph-reader` is installed.
-
-    Raises:
-        ModelError: One of these is not so.
-    """
-    load("torch_geometric.nn")
-    load("peft")
-    from transformers import AutoConfig
-
-    try:
-        AutoConfig.from_pretrained(name)
-    except Exception as error:
-        raise _load_error(name, error) from error
-
-
-def _load_error(name: str, error: Exception) -> ModelError:
-    # Whatever a foreign checkpoint brings about: the hub's errors, the config's, those of safetensors.
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-    return ModelError(f"The language model {name!r} cannot be loaded ({reason}): name a causal model or its folder.")
+        end = tokenizer.eos_token_id
+        pad = end if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        greedy: Any = GenerationConfig(max_new_tokens=longest, do_sample=False, pad_token_id=pad, eos_token_id=end)  # type: ignore[no-untyped-call]
+        written = self.language_model.generate(inputs_embeds=inputs, attention_mask=mask, generation_config=greedy)
+        return [text.strip().split("\n")[0].strip() for text in tokenizer.batch_decode(written, skip_special_tokens=True)]
 
 
 def _joined(texts: Sequence[ReaderText], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Edges, relations and marks of the question's tokens, of all graphs as one."""
+    """Edges, relations and marks of the question's tokens, all graphs joined into one."""
     sources, targets, relations, asked, start = [], [], [], [], 0
     for text in texts:
         graph = text.graph
@@ -228,17 +182,16 @@ def _joined(texts: Sequence[ReaderText], device: torch.device) -> tuple[Tensor, 
 
 
 def _with_lora(model: nn.Module, settings: ReaderSettings) -> Any:
-    peft = load("peft")
     known = {name.rpartition(".")[2] for name, _ in model.named_modules()}
     targets = next((list(names) for names in _PROJECTIONS if known.issuperset(names)), None)
     if targets is None:
         wanted = ", ".join("/".join(names) for names in _PROJECTIONS)
         raise ModelError(f"{type(model).__name__} has no projections of query, key and value of a known name ({wanted}).")
-    chosen = peft.LoraConfig(
+    config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=settings.lora_dropout,
         target_modules=targets,
         fan_in_fan_out=targets == ["c_attn"],
     )
-    return peft.inject_adapter_in_model(chosen, model)
+    return inject_adapter_in_model(config, model)

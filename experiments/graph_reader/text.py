@@ -1,4 +1,4 @@
-"""What a reader is given to read: sentences of the evidence, its token graph, and the words around it."""
+"""The prompt of a reader: the best sentences of the evidence, their token graph, and the text before and after."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from langchain_core.documents import Document
 
+from experiments.graph_reader.token_graph import TokenGraph
 from langgraph_convcoa.reasoning.base import History
 from langgraph_convcoa.reasoning.extractive.query import make_query
 from langgraph_convcoa.reasoning.extractive.sentence_ranking import rank_sentences
-from langgraph_convcoa.reasoning.graph_reader.token_graph import TokenGraph
 
 PREFIX = "Facts:\n"
 _TURNS, _LONGEST_TURN, _LONGEST_QUESTION = 2, 200, 600
@@ -19,7 +19,7 @@ _TURNS, _LONGEST_TURN, _LONGEST_QUESTION = 2, 200, 600
 
 @dataclass(frozen=True)
 class ReaderText:
-    """Prefix, graph and suffix as ids of tokens; `answer` where it is known, with the token that ends it."""
+    """Prefix, graph and suffix as token ids; for training also the answer, with the end token."""
 
     prefix: tuple[int, ...]
     graph: TokenGraph
@@ -32,7 +32,7 @@ class ReaderText:
 
 @dataclass(frozen=True)
 class ReaderTokenizer:
-    """Makes `ReaderText` with a fast tokenizer of Hugging Face; `longest` is how many tokens of evidence there may be."""
+    """Makes `ReaderText` with a fast tokenizer of Hugging Face; `longest` limits the tokens of evidence."""
 
     tokenizer: Any
     longest: int = 512
@@ -46,15 +46,14 @@ class ReaderTokenizer:
         answer: str | None = None,
         holds: str = "",
     ) -> ReaderText:
-        """The text of a question over documents, best sentences first chosen, then in the documents' order.
+        """The text of a question over documents: the best sentences that fit, in the order of the documents.
 
         Args:
-            question: As it was put.
+            question: The question.
             documents: The evidence, best first.
             history: Earlier pairs of question and answer; the last two are read.
-            answer: What is to be written, for training.
-            holds: The best sentence that holds this is chosen before all others: for training, and for measuring a reader
-                apart from its retrieval.
+            answer: The answer, for training.
+            holds: The best sentence that contains this text is chosen first, so that retrieval is not measured.
         """
         question = question.strip()[:_LONGEST_QUESTION]
         pieces = self._pieces(question, documents, history, holds)
@@ -77,12 +76,12 @@ class ReaderTokenizer:
         return found["input_ids"], found["offset_mapping"]
 
     def _pieces(self, question: str, documents: Sequence[Document], history: History, holds: str) -> list[str]:
-        """A piece of evidence for each document with a chosen sentence: its title, and these sentences."""
+        """Title and chosen sentences of each document that has any."""
         if not documents:
             return []
         ranked = rank_sentences(make_query(question, history), documents)
         if holds:
-            # sorted() is stable: the best of those that hold it comes first.
+            # sorted() is stable: only this sentence moves.
             first = next((candidate for candidate in ranked if holds in candidate.text), None)
             ranked = sorted(ranked, key=lambda candidate: candidate is not first)
         left = self.longest
