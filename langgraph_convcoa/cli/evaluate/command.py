@@ -1,4 +1,4 @@
-"""`convcoa evaluate`: the measurements of retrieval, costs, verification and memory.
+"""`convcoa evaluate`: the measurements of retrieval, costs and verification.
 
 `qa` has those of answers, `reader` those of graph readers, `planner` those of planners, `blind` people's judgements of them.
 """
@@ -251,32 +251,15 @@ def guesses(
     print_report(report, as_json, plot)
 
 
-@app.command()
-def memory(
-    data: Annotated[list[Path], typer.Argument(metavar="DATA...", help=f"{_FOLDERS}.")],
-    parts: Annotated[
-        str, option("A,B", "costs, mentions (an early round found again), recall (of answers).")
-    ] = "costs,mentions,recall",
-    rounds: Annotated[int, option("N", "Rounds of the long conversation.", min=10)] = 100,
-    seed: Annotated[int, option("S", "Which dialogs, probes and pairs.")] = 0,
-    plot: Plot = None,
-    as_json: AsJson = False,
-    no_cache: NoCache = False,
-) -> None:
-    """Measure the conversation memory: cost of long conversations, early rounds found again, answers recalled.
+def _moved(command: str) -> None:
+    """Add a hidden command that names the experiment it became."""
 
-    [bold]Examples[/bold]
-      convcoa evaluate memory data/pacific data/mtrag data/squad2
-      convcoa evaluate memory data/mtrag --parts costs --rounds 60 --plot rounds.png
-    """
-    from langgraph_convcoa.evaluation.memory.measure import evaluate_memory
+    @app.command(command, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+    def moved() -> None:
+        raise InputError(f"convcoa evaluate {command} was removed: run python -m experiments.{command} in the repository")
 
-    chosen = names_of(parts)
-    if plot is not None and "costs" not in chosen:
-        raise InputError("--plot draws the part costs: add it to --parts")
-    cache = None if no_cache else open_cache()
-    report = evaluate_memory(data, parts=chosen, rounds=rounds, seed=seed, cache=cache, progress=True)
-    print_report(report, as_json, plot)
+
+_moved("memory")
 
 
 def _numbers(text: str, option: str, low: float, high: float) -> list[float]:
