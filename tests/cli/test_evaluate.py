@@ -198,9 +198,9 @@ def test_every_evaluation_explains_itself_with_an_example(command: str) -> None:
     assert f"convcoa evaluate {command}" in evaluate(command, "--help").stdout
 
 
-@pytest.mark.parametrize("command", ["memory"])
+@pytest.mark.parametrize("command", ["costs", "memory"])
 def test_a_moved_command_names_its_experiment(command: str) -> None:
-    result = evaluate(command, "data", "--seed", "1")
+    result = evaluate(command, "data", "--json")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert line == f"error: convcoa evaluate {command} was removed: run python -m experiments.{command} in the repository"

@@ -1,4 +1,4 @@
-"""`convcoa evaluate`: the measurements of retrieval, costs and verification.
+"""`convcoa evaluate`: the measurements of retrieval and verification.
 
 `qa` has those of answers, `reader` those of graph readers, `planner` those of planners, `blind` people's judgements of them.
 """
@@ -24,7 +24,6 @@ app = typer.Typer(
     help="Measure retrieval, answers and verification on your own data.", no_args_is_help=True, rich_markup_mode="rich"
 )
 _FOLDERS = "Folders of queries.jsonl(.gz) and corpus.jsonl(.gz)"
-_COSTS_SENTENCES = 5
 RETRIEVAL_HELP = "\n\n".join(
     [
         "[bold]Methods[/bold] (texts that the encoder reads a question with t earlier turns)",
@@ -124,55 +123,6 @@ app.command("blind-score")(blind_score)
 
 
 @app.command()
-def costs(
-    script: Annotated[
-        Path | None, typer.Argument(metavar="SCRIPT", help="A script of questions, JSON; synthetic ones without it.")
-    ] = None,
-    methods: Annotated[str, option("A,B", "Methods, as of convcoa evaluate qa.")] = "ours,react,self-ask,search-in-the-chain",
-    sub_questions: Annotated[str, option("N,M", "Lengths of synthetic chains, 1 to 20.")] = "1,2,4,6",
-    right: Annotated[str, option("P,Q", "Shares of right guesses of synthetic chains, 0 to 1.")] = "0,0.5,1",
-    questions: Annotated[int, option("N", "Synthetic questions a cell of the table.", min=1)] = 8,
-    k: Annotated[int, option("K", "Passages a search.", min=1, max=100)] = 5,
-    report: Annotated[Path | None, option("FILE", "Write the table and the curves as .html or .md.")] = None,
-    plot: Plot = None,
-    save_script: Annotated[Path | None, option("FILE", "Write the synthetic script, to be edited.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Count model calls and tokens of methods under one script: the same replies and tokenizer for all, no model needed.
-
-    The scripted model is served over HTTP on this machine in the OpenAI wire format. The counts are of the methods'
-    structures; what a real model spends is measured by convcoa evaluate qa --model.
-
-    [bold]Examples[/bold]
-      convcoa evaluate costs --report costs.html --plot costs.png
-      convcoa evaluate costs my-script.json --methods ours,ours-without-alignment,chain-of-action --json
-    """
-    from langgraph_convcoa.evaluation.costs.measure import measure_costs
-    from langgraph_convcoa.evaluation.costs.scripted import Script, load_script, make_script
-    from langgraph_convcoa.evaluation.methods.registry import check_methods
-    from langgraph_convcoa.evaluation.reports.kit import check_page
-
-    names = names_of(methods)
-    if not names:
-        raise InputError("--methods names no method")
-    check_methods(names)
-    if report is not None:
-        check_page(report)
-    if script is not None:
-        asked = load_script(script)
-    else:
-        lengths, shares = _numbers(sub_questions, "--sub-questions", 1, 20), _numbers(right, "--right", 0, 1)
-        parts = [make_script(int(n), share, questions, sentences=_COSTS_SENTENCES) for share in shares for n in lengths]
-        asked = Script(tuple(question for part in parts for question in part.questions))
-    if save_script is not None:
-        asked.save(save_script)
-    found = measure_costs(asked, names, k=k, progress=True)
-    if report is not None:
-        found.page().save(report)
-    print_report(found, as_json, plot)
-
-
-@app.command()
 def faithfulness(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Judgements, .jsonl or .jsonl.gz.")],
     history: Annotated[bool, option(None, "Earlier answers count as references too.", "--history")] = False,
@@ -259,16 +209,5 @@ def _moved(command: str) -> None:
         raise InputError(f"convcoa evaluate {command} was removed: run python -m experiments.{command} in the repository")
 
 
-_moved("memory")
-
-
-def _numbers(text: str, option: str, low: float, high: float) -> list[float]:
-    try:
-        numbers = list(dict.fromkeys(map(float, names_of(text))))
-    except ValueError:
-        numbers = []
-    whole = option == "--sub-questions"
-    if not numbers or any(not low <= number <= high or (whole and number % 1) for number in numbers):
-        kind = "whole numbers" if whole else "numbers"
-        raise InputError(f"{option} takes {kind} from {low:g} to {high:g} with commas between them, not {text!r}")
-    return numbers
+for _command in ("costs", "memory"):
+    _moved(_command)
