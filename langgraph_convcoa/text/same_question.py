@@ -11,7 +11,7 @@ from langgraph_convcoa.text.questions import NEGATIONS, PERSONAL, WH, answer_typ
 from langgraph_convcoa.text.words import content_items, content_words, stem, words
 
 SAME_SIMILARITY = 0.8
-"""Least cosine of two questions whose words agree (chosen on the tuning part of `convcoa evaluate memory`)."""
+"""Least cosine of two questions whose words agree (chosen on the tuning part of `python -m experiments.memory`)."""
 LONGEST_COMPARED = 500
 """Characters; what is longer is never taken for the same question."""
 LEAST_ITEMS = 2

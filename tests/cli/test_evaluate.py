@@ -196,3 +196,11 @@ def test_answers_are_compared_with_gold_answers(data: Path) -> None:
 @pytest.mark.parametrize("command", ["retrieval", "faithfulness", "guesses", "qa"])
 def test_every_evaluation_explains_itself_with_an_example(command: str) -> None:
     assert f"convcoa evaluate {command}" in evaluate(command, "--help").stdout
+
+
+@pytest.mark.parametrize("command", ["costs", "memory"])
+def test_a_moved_command_names_its_experiment(command: str) -> None:
+    result = evaluate(command, "data", "--json")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line == f"error: convcoa evaluate {command} was removed: run python -m experiments.{command} in the repository"

@@ -1,4 +1,4 @@
-"""`convcoa evaluate`: the measurements of retrieval, costs, verification and memory.
+"""`convcoa evaluate`: the measurements of retrieval and verification.
 
 `qa` has those of answers, `planner` those of planners, `blind` people's judgements of them.
 """
@@ -23,7 +23,6 @@ app = typer.Typer(
     help="Measure retrieval, answers and verification on your own data.", no_args_is_help=True, rich_markup_mode="rich"
 )
 _FOLDERS = "Folders of queries.jsonl(.gz) and corpus.jsonl(.gz)"
-_COSTS_SENTENCES = 5
 RETRIEVAL_HELP = "\n\n".join(
     [
         "[bold]Methods[/bold] (texts that the encoder reads a question with t earlier turns)",
@@ -120,55 +119,8 @@ app.command()(planner)
 app.command()(blind)
 app.command("blind-score")(blind_score)
 add_removed(app, "reader", "python -m experiments.graph_reader")
-
-
-@app.command()
-def costs(
-    script: Annotated[
-        Path | None, typer.Argument(metavar="SCRIPT", help="A script of questions, JSON; synthetic ones without it.")
-    ] = None,
-    methods: Annotated[str, option("A,B", "Methods, as of convcoa evaluate qa.")] = "ours,react,self-ask,search-in-the-chain",
-    sub_questions: Annotated[str, option("N,M", "Lengths of synthetic chains, 1 to 20.")] = "1,2,4,6",
-    right: Annotated[str, option("P,Q", "Shares of right guesses of synthetic chains, 0 to 1.")] = "0,0.5,1",
-    questions: Annotated[int, option("N", "Synthetic questions a cell of the table.", min=1)] = 8,
-    k: Annotated[int, option("K", "Passages a search.", min=1, max=100)] = 5,
-    report: Annotated[Path | None, option("FILE", "Write the table and the curves as .html or .md.")] = None,
-    plot: Plot = None,
-    save_script: Annotated[Path | None, option("FILE", "Write the synthetic script, to be edited.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Count model calls and tokens of methods under one script: the same replies and tokenizer for all, no model needed.
-
-    The scripted model is served over HTTP on this machine in the OpenAI wire format. The counts are of the methods'
-    structures; what a real model spends is measured by convcoa evaluate qa --model.
-
-    [bold]Examples[/bold]
-      convcoa evaluate costs --report costs.html --plot costs.png
-      convcoa evaluate costs my-script.json --methods ours,ours-without-alignment,chain-of-action --json
-    """
-    from langgraph_convcoa.evaluation.costs.measure import measure_costs
-    from langgraph_convcoa.evaluation.costs.scripted import Script, load_script, make_script
-    from langgraph_convcoa.evaluation.methods.registry import check_methods
-    from langgraph_convcoa.evaluation.reports.kit import check_page
-
-    names = names_of(methods)
-    if not names:
-        raise InputError("--methods names no method")
-    check_methods(names)
-    if report is not None:
-        check_page(report)
-    if script is not None:
-        asked = load_script(script)
-    else:
-        lengths, shares = _numbers(sub_questions, "--sub-questions", 1, 20), _numbers(right, "--right", 0, 1)
-        parts = [make_script(int(n), share, questions, sentences=_COSTS_SENTENCES) for share in shares for n in lengths]
-        asked = Script(tuple(question for part in parts for question in part.questions))
-    if save_script is not None:
-        asked.save(save_script)
-    found = measure_costs(asked, names, k=k, progress=True)
-    if report is not None:
-        found.page().save(report)
-    print_report(found, as_json, plot)
+add_removed(app, "costs", "python -m experiments.costs")
+add_removed(app, "memory", "python -m experiments.memory")
 
 
 @app.command()
@@ -273,43 +225,3 @@ def guesses(
         data[0], n=sample or 300, seed=seed or 0, split=split, history=history, right_shares=shares, progress=True
     )
     print_report(report, as_json, plot)
-
-
-@app.command()
-def memory(
-    data: Annotated[list[Path], typer.Argument(metavar="DATA...", help=f"{_FOLDERS}.")],
-    parts: Annotated[
-        str, option("A,B", "costs, mentions (an early round found again), recall (of answers).")
-    ] = "costs,mentions,recall",
-    rounds: Annotated[int, option("N", "Rounds of the long conversation.", min=10)] = 100,
-    seed: Annotated[int, option("S", "Which dialogs, probes and pairs.")] = 0,
-    plot: Plot = None,
-    as_json: AsJson = False,
-    no_cache: NoCache = False,
-) -> None:
-    """Measure the conversation memory: cost of long conversations, early rounds found again, answers recalled.
-
-    [bold]Examples[/bold]
-      convcoa evaluate memory data/pacific data/mtrag data/squad2
-      convcoa evaluate memory data/mtrag --parts costs --rounds 60 --plot rounds.png
-    """
-    from langgraph_convcoa.evaluation.memory.measure import evaluate_memory
-
-    chosen = names_of(parts)
-    if plot is not None and "costs" not in chosen:
-        raise InputError("--plot draws the part costs: add it to --parts")
-    cache = None if no_cache else open_cache()
-    report = evaluate_memory(data, parts=chosen, rounds=rounds, seed=seed, cache=cache, progress=True)
-    print_report(report, as_json, plot)
-
-
-def _numbers(text: str, option: str, low: float, high: float) -> list[float]:
-    try:
-        numbers = list(dict.fromkeys(map(float, names_of(text))))
-    except ValueError:
-        numbers = []
-    whole = option == "--sub-questions"
-    if not numbers or any(not low <= number <= high or (whole and number % 1) for number in numbers):
-        kind = "whole numbers" if whole else "numbers"
-        raise InputError(f"{option} takes {kind} from {low:g} to {high:g} with commas between them, not {text!r}")
-    return numbers

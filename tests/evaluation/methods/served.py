@@ -12,9 +12,9 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_openai import ChatOpenAI
 
+from experiments.costs.scripted import Script
+from experiments.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.evaluation.costs.scripted import Script
-from langgraph_convcoa.evaluation.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.evaluation.records import Outcome, Turn

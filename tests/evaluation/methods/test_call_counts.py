@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from langgraph_convcoa.evaluation.costs.scripted import Script, ScriptedQuestion, make_script
+from experiments.costs.scripted import Script, ScriptedQuestion, make_script
 from langgraph_convcoa.evaluation.methods.registry import METHODS
 from tests.evaluation.methods.served import SAMPLES, ask
 

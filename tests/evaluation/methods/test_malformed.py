@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 
+from experiments.costs.scripted import make_script
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.evaluation.costs.scripted import make_script
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, make_method
 from tests.evaluation.methods.served import MalformedServer, ask

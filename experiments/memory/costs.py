@@ -18,10 +18,10 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from pydantic import SkipValidation
 
+from experiments.memory.dialogs import Turn, conversations
+from experiments.memory.recall import rephrase
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.memory.dialogs import Turn, conversations
-from langgraph_convcoa.evaluation.memory.recall import rephrase
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-from langgraph_convcoa.evaluation.costs.scripted import NOT_KNOWN, Script, ScriptedQuestion, ScriptedSub
+from experiments.costs.scripted import NOT_KNOWN, Script, ScriptedQuestion, ScriptedSub
 from langgraph_convcoa.evaluation.methods import chain_of_action, react, search_in_the_chain, with_retrieval, without_retrieval
 
 _PIECE = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]|_")
@@ -271,7 +271,7 @@ class ScriptedServer:
     It knows JSON schemas (whose text counts as input), stop sequences and streams. Tokens are counted by `count_tokens`.
 
     Example:
-        >>> from langgraph_convcoa.evaluation.costs.scripted import make_script
+        >>> from experiments.costs.scripted import make_script
         >>> with ScriptedServer(make_script(2, 1.0)) as server:
         ...     server.base_url.startswith("http://127.0.0.1:")
         True

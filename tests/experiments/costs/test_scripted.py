@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_openai import ChatOpenAI
 
+from experiments.costs.scripted import NOT_KNOWN, Script, load_script, make_script
+from experiments.costs.scripted_model import ScriptedReplies, ScriptedServer, count_tokens
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.costs.scripted import NOT_KNOWN, Script, load_script, make_script
-from langgraph_convcoa.evaluation.costs.scripted_model import ScriptedReplies, ScriptedServer, count_tokens
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import METHODS, make_method
 from langgraph_convcoa.verification import conv_mrfs

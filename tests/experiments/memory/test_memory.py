@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experiments.memory import measure as module
+from experiments.memory.__main__ import main
+from experiments.memory.costs import RoundCost, evaluate_costs, ratio
+from experiments.memory.dialogs import conversations, dialogs
+from experiments.memory.measure import evaluate_memory, evaluate_mentions
+from experiments.memory.recall import make_pairs, rephrase
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.memory import measure as module
-from langgraph_convcoa.evaluation.memory.costs import RoundCost, evaluate_costs, ratio
-from langgraph_convcoa.evaluation.memory.dialogs import conversations, dialogs
-from langgraph_convcoa.evaluation.memory.measure import evaluate_memory, evaluate_mentions
-from langgraph_convcoa.evaluation.memory.recall import make_pairs, rephrase
-from langgraph_convcoa.evaluation.reports.kit import save_picture
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from tests.fake_encoder import WordEncoder
 
@@ -129,16 +130,17 @@ def test_a_rephrased_question_keeps_its_year(seed: int) -> None:
     assert "2019" in other
 
 
-@pytest.mark.slow
-def test_the_report_has_a_table_json_and_a_plot(tmp_path: Path) -> None:
+def test_the_command_measures_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     pytest.importorskip("matplotlib")
-    report = evaluate_memory([write(tmp_path / "data")], rounds=60, probes=10)
-    found = json.loads(json.dumps(report.to_dict()))
-    assert found["costs"]["ratio_50_to_10"]["prompt_tokens"] > 0
-    assert found["costs"]["retrievals_saved"] > 0
-    assert {row["part"] for row in found["recall_summary"]} == {"tuning", "report"}
-    assert 0 <= found["recall_summary"][1]["precision"] <= 1
-    save_picture(report.figure(), tmp_path / "rounds.png")
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
+    arguments = [str(write(tmp_path / "data")), "--rounds", "12", "--plot", str(tmp_path / "rounds.png"), "--json"]
+    monkeypatch.setattr("sys.argv", ["memory", *arguments])
+    main()
+    found = json.loads(capsys.readouterr().out)
+    assert [cost["round"] for cost in found["costs"]["rounds"]] == list(range(1, 13))
+    assert (
+        {row["part"] for row in found["mentions"]} == {row["part"] for row in found["recall_summary"]} == {"tuning", "report"}
+    )
     assert (tmp_path / "rounds.png").stat().st_size > 1000
 
 

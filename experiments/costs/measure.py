@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 
+from experiments.costs.scripted import Script, ScriptedQuestion
+from experiments.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.evaluation.costs.scripted import Script, ScriptedQuestion
-from langgraph_convcoa.evaluation.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import check_methods, make_method
 from langgraph_convcoa.evaluation.records import Costs, Turn
@@ -127,7 +127,7 @@ def measure_costs(
     asked at the same time, `k` the passages a search.
 
     Example:
-        >>> from langgraph_convcoa.evaluation.costs.scripted import make_script
+        >>> from experiments.costs.scripted import make_script
         >>> report = measure_costs(make_script(3, 1.0, questions=1), ["ours", "react"])
         >>> [(row.method, row.calls) for row in report.rows]
         [('ours', 1.0), ('react', 4.0)]
