@@ -52,12 +52,13 @@ class TrainingJob:
 
     def check(self) -> None:
         """Check before anything is read or encoded: the packages, the model's place, and what unfinished training is there."""
-        if self.out is None or self.checkpoint is None:
+        if self.out is None:
             return
         check_model_folder(self.out)
         for package, use in (("accelerate", "Training needs accelerate"), ("tensorboard", "The logs need TensorBoard")):
             if (package == "accelerate" or self.logs is not None) and find_spec(package) is None:
                 raise RetrievalError(f'{use}: pip install "langgraph-convcoa[train]".')
+        assert self.checkpoint is not None
         check_resumed(self.checkpoint, resume=self.resume)
         folder = self.checkpoint.parent
         try:
