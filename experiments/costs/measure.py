@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 
+from experiments.baselines.methods import METHODS
 from experiments.costs.scripted import Script, ScriptedQuestion
 from experiments.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.context import ConvCoAContext
@@ -121,7 +122,7 @@ class CostsReport(Report):
 def measure_costs(
     script: Script, methods: Sequence[str] = DEFAULT_METHODS, *, k: int = 5, concurrency: int = 4, progress: Progress = False
 ) -> CostsReport:
-    """Ask every question of a script by every method (`methods.registry`), over HTTP on this machine.
+    """Ask every question of a script by every method (`baselines.methods`), over HTTP on this machine.
 
     The questions of one conversation are asked in order, after the right answers; `concurrency` is how many conversations are
     asked at the same time, `k` the passages a search.
@@ -133,7 +134,7 @@ def measure_costs(
         [('ours', 1.0), ('react', 4.0)]
     """
     names = list(dict.fromkeys(methods))
-    check_methods(names)
+    check_methods(names, METHODS)
     return completed(_measured(script, names, k, concurrency, progress))
 
 
@@ -149,7 +150,7 @@ async def _measured(script: Script, names: list[str], k: int, concurrency: int, 
             model = load_chat_model("script", base_url=server.base_url, max_retries=0, http_async_client=client)
             settings = ConvCoAContext(max_sub_questions=min(max(longest, 6), 20))
             kit = Kit(model, script.retriever(), k=k, max_steps=longest + 1, settings=settings)
-            made = {name: make_method(name, kit) for name in names}
+            made = {name: make_method(name, kit, METHODS) for name in names}
             waiting = iter([(name, asked) for asked in conversations.values() for name in names])
 
             async def work() -> None:

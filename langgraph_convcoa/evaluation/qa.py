@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +20,7 @@ from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.methods.base import Kit
-from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods, make_method, remembers
+from langgraph_convcoa.evaluation.methods.registry import METHODS, MethodEntry, check_methods, make_method
 from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
 from langgraph_convcoa.evaluation.metrics.judge import JUDGED, Judge
 from langgraph_convcoa.evaluation.reports.figures import Prices
@@ -52,7 +52,7 @@ class RunPlan:
 
     data: str | Path  # the data set, see `load_dataset`
     models: Sequence[ModelLike]  # chat models or their names; every method is run over each
-    # Names, see `methods.registry`; the others are tested against the first.
+    # Names of the methods that `evaluate_methods` knows; the others are tested against the first.
     methods: Sequence[str] = ("closed-book", "history-aware-rag", "ours")
     base_url: str | None = None  # an OpenAI-compatible server that has the models
     judge: ModelLike | None = None  # a chat model that judges answers, or its name; none when None
@@ -87,6 +87,7 @@ class RunPlan:
 def evaluate_methods(
     plan: RunPlan,
     *,
+    methods: Mapping[str, MethodEntry] = METHODS,
     encoder: Encoder | str | None = None,
     cache: PatternCache | None = None,
     progress: Progress = True,
@@ -95,10 +96,10 @@ def evaluate_methods(
     """Run methods over the same questions, model and retriever, and report; a run that was stopped is resumed.
 
     The report is in the run's folder too, as Markdown, HTML and JSON. After Ctrl-C (KeyboardInterrupt) the same call resumes
-    the run.
+    the run. `methods` are those that the plan can name.
     """
     tell = notify or (lambda _message: None)
-    check_methods(plan.methods)
+    check_methods(plan.methods, methods)
     # A missing package is reported before anything is paid for.
     answer_metrics("a", ["a"])
     names = [model_name(model) for model in plan.models]
@@ -115,7 +116,8 @@ def evaluate_methods(
         new_judge = has_em and not folder.judged
         if (plan.retry_failed or new_judge) and (dropped := folder.drop_failed(JUDGED if has_em else None)):
             tell(f"asking again {dropped} questions that failed, have no verdict, or came after such a one")
-        retriever = _retriever(plan, dataset, encoder, cache, progress)
+        searches = any(methods[name].searches for name in plan.methods)
+        retriever = _retriever(plan, dataset, encoder, cache, progress) if searches else None
         kept = [keep_replies(model, folder.replies) for model in models]
         judging = None if judge is None else Judge(keep_replies(judge, folder.replies))
         examples = _examples(dataset, drawn, plan.seed)
@@ -126,12 +128,12 @@ def evaluate_methods(
             kits[row.label] = Kit(kept[row.model], retriever, k=k, settings=context, examples=examples)
         try:
             end = run_methods(
-                {row.label: make_method(row.method, kits[row.label]) for row in rows},
+                {row.label: make_method(row.method, kits[row.label], methods) for row in rows},
                 drawn,
                 folder,
                 measure=Measures(judging if has_em else None),
                 models={label: kit.model for label, kit in kits.items()},
-                remembering={row.label for row in rows if remembers(row.method)},
+                remembering={row.label for row in rows if methods[row.method].remembers},
                 settings=plan.run,
                 progress=progress,
                 notify=tell,
@@ -208,9 +210,7 @@ def _default_folder(data: str, models: Sequence[str], settings: dict[str, Any]) 
 def _retriever(
     plan: RunPlan, dataset: Dataset, encoder: Encoder | str | None, cache: PatternCache | None, progress: Progress
 ) -> BaseRetriever | None:
-    """What is searched; nothing is encoded where no method searches."""
-    if not any(name not in METHODS or METHODS[name].searches for name in plan.methods):
-        return None
+    """What is searched; None without passages."""
     if plan.retriever is not None:
         return plan.retriever[1](plan.k)
     if not dataset.corpus:

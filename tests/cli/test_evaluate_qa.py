@@ -273,6 +273,7 @@ def test_several_models_and_other_documents(data: Path, tmp_path: Path) -> None:
         (["--model", "a", "--judge-by", "marks"], "--judge-by needs --judge"),
         (["--model", "a", "--judge", "b", "--judge-by", "stars"], "choose from em, marks, pairs"),
         (["--model", "a", "--methods", "ours,magic"], "no method 'magic'; choose from closed-book"),
+        (["--model", "a", "--methods", "ours,few-shot"], "run python -m experiments.baselines DATA"),
         (["--model", "a", "--methods", ""], "at least one method"),
         (["--model", "a", "--methods", "react", "--sweep", "k=1"], "add ours"),
         (["--model", "a", "--sweep", "m=1"], "--sweep m=1"),
@@ -350,7 +351,7 @@ def test_a_data_set_without_passages_is_for_methods_that_do_not_search(data: Pat
     (data / "corpus.jsonl.gz").unlink()
     with OpenAIServer(script) as server:
         arguments = [data, "--model", "test", "--base-url", server.base_url]
-        assert report_of(evaluate(*arguments, "--methods", "closed-book,few-shot", "--json"))["answered"] == 16
+        assert report_of(evaluate(*arguments, "--methods", "closed-book", "--json"))["answered"] == 8
         refused = evaluate(*arguments, "--methods", "closed-book,react")
         assert refused.exit_code == 2
         assert "give documents or an index" in refused.stderr

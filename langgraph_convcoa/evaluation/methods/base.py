@@ -1,8 +1,7 @@
-"""The base of all methods: model calls, search, the conversation as text, parsing of short answers."""
+"""The base of all methods: model calls, search, the conversation as text."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -34,7 +33,6 @@ SAMPLE: ContextVar[int] = ContextVar("sample", default=0)
 SAMPLING_TEMPERATURE = 0.7
 """Of methods that draw several replies to one prompt (Wang et al. 2022 section 3.1, Yao et al. 2023 section 4)."""
 
-_ANSWER_IS = re.compile(r"answer is\s*:?\s*([^\s:].*)", re.IGNORECASE | re.DOTALL)
 _LONGEST_QUERY = 2_000
 
 
@@ -145,21 +143,11 @@ class Asking:
             text = text.split(end, 1)[0]
         return text.strip()
 
-    async def samples(self, prompt: str) -> list[str]:
-        """Several replies to one prompt, as many as the kit says."""
-        return [await self.reply(prompt, sample=number) for number in range(self.kit.samples)]
-
     async def written(self, prompt: str) -> Outcome:
         """The outcome whose answer is the reply as it is; an empty one is malformed."""
         reply = await self.reply(prompt)
         self.malformed += not reply
         return self.outcome(reply)
-
-    async def short_reply(self, prompt: str) -> str:
-        """A reply that is the answer alone; an empty one is malformed. What a model adds as a next example is cut off."""
-        reply = (await self.reply(prompt)).split("\nQuestion:", 1)[0].removeprefix("Answer:").strip()
-        self.malformed += not reply
-        return reply
 
     async def search(self, query: str, guess: str = "") -> list[Document]:
         """The passages for a query, best first, each with an id and a quote; none for an empty query.
@@ -191,12 +179,6 @@ class Asking:
     def shown(self, documents: Sequence[Document]) -> str:
         """Passages for a prompt, one a line with its number."""
         return "\n".join(f"[{self.number(document)}] {' '.join(document.page_content.split())}" for document in documents)
-
-    def concluded(self, reply: str) -> Outcome:
-        """The outcome of a reply that ends with "the answer is"; without that it is malformed, and its last line counts."""
-        found = short_answer(reply)
-        self.malformed += found is None
-        return self.outcome(found or last_line(reply))
 
     async def _ask(self, messages: list[BaseMessage], options: dict[str, Any]) -> BaseMessage:
         model = self.kit.model
@@ -238,19 +220,3 @@ def conversation(turn: Turn, budget_tokens: int) -> str:
             break
         lines = earlier
     return "\n".join(["Conversation so far:", *lines]) + "\n\n" if lines else ""
-
-
-def short_answer(text: str) -> str | None:
-    """The text after the last "the answer is", without its full stop; None where that is missing."""
-    parts = re.split(r"(?i)\bso the (?=(?:final )?answer is)", text)
-    found = _ANSWER_IS.search(parts[-1])
-    if found is None:
-        return None
-    lines = found.group(1).strip().splitlines()
-    return lines[0].strip().strip("*").rstrip(".").strip() or None if lines else None
-
-
-def last_line(text: str) -> str:
-    """The last line that says something, which is what is left of a reply in no known form."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""

@@ -1,4 +1,4 @@
-"""This library's graph, the conversational chain of action (Pan et al. 2024b, section 3), and its ablations.
+"""This library's graph, the conversational chain of action (Pan et al. 2024b, section 3).
 
 A conversation is one thread as long as its history is what the thread has answered itself, so that the knowledge set and the
 evidence memory do their work. Where it is not (gold answers, or a conversation resumed in the middle), the turn starts a
@@ -12,7 +12,7 @@ import re
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -24,17 +24,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.base import Kit, Method, conversation
 from langgraph_convcoa.evaluation.records import History, Outcome, Turn
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.usage import ANSWER_STREAM_TAG
-
-KEPT_UNCHECKED = "kept unchecked"
-"""The reason of a guess that `UncheckedReasoner` keeps."""
 
 _MOST_THREADS = 256
 """Conversations whose threads are kept; more than are ever asked at the same time."""
@@ -45,94 +40,29 @@ _PATIENT = 600.0
 _NOT_COMPARED = re.compile(r"\[\d+\]|\s")
 
 
-class _PartialReasoner(ChatModelReasoner):
-    """Decides some corrections without the model, and asks it for the rest; for asynchronous turns only."""
-
-    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        settled = {item.index: correction for item in request.items if (correction := self._settled(item)) is not None}
-        rest = replace(request, items=[item for item in request.items if item.index not in settled])
-        if request.draft and not rest.items:
-            return Corrected([*settled.values()])
-        corrected = await super().acorrect(rest, config)
-        return replace(corrected, corrections=[*settled.values(), *corrected.corrections])
-
-    def _settled(self, item: Unsolved) -> Correction | None:
-        """What stands for a correction; None: the model is asked."""
-        raise NotImplementedError
-
-
-class UncheckedReasoner(_PartialReasoner):
-    """Keeps every guess as it is, and answers only what has none."""
-
-    def _settled(self, item: Unsolved) -> Correction | None:
-        return Correction(item.index, item.guess_answer, KEPT_UNCHECKED) if item.guess_answer else None
-
-
-class UnfilledReasoner(_PartialReasoner):
-    """Leaves what has no guess unanswered, and shows nothing of its evidence when the answer is written."""
-
-    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        unread = {id_ for item in request.chain if not item["guess_answer"] for id_ in item["evidence"]}
-        read = {id_ for item in request.chain if item["guess_answer"] for id_ in item["evidence"]}
-        shown = [
-            document.model_copy(update={"page_content": ""}) if document.id in unread - read else document
-            for document in request.evidence
-        ]
-        return await super().acorrect(replace(request, evidence=shown), config)
-
-    def _settled(self, item: Unsolved) -> Correction | None:
-        if item.guess_answer:
-            return None
-        return Correction(item.index, "", "the missing guess is not filled", supported=False)
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """The graph, or the graph without a part: changed settings, another reasoner, or no thread of its own."""
-
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    reasoner: type[ChatModelReasoner] = ChatModelReasoner
-    remembers: bool = True
-
-
-ABLATIONS: Mapping[str, Ablation] = MappingProxyType(
-    {
-        # The graph as it is: 1 or 2 model calls, and one for a plan that cannot be read.
-        "ours": Ablation(),
-        # The papers' form: the planner guesses before anything is looked up; 1 or 2 calls.
-        "ours-without-look": Ablation({"look_first": False}),
-        # No alignment detection (Pan et al. 2024b, table 4): no guess is compared, so that each is answered again; 2 calls.
-        "ours-without-alignment": Ablation({"look_first": False, "threshold": 1.0, "max_corrections": 1}),
-        # No verification (Pan et al. 2024a, table 2): guesses are kept unchecked, missing ones are filled; 1 or 2 calls.
-        "ours-without-verification": Ablation(
-            {"look_first": False, "threshold": 0.0, "allow_draft_answer": False, "max_corrections": 1}, UncheckedReasoner
-        ),
-        # No contextual knowledge set: nothing of earlier rounds but their text in front of the question; 1 or 2 calls.
-        "ours-without-cks": Ablation(
-            {"history_budget_tokens": 0, "recall_answers": False, "evidence_memory": 0, "share_knowledge": False},
-            remembers=False,
-        ),
-        # No imputation (Pan et al. 2024a, table 2): a missing guess stays unanswered, its evidence unread; 1 or 2 calls.
-        "ours-without-filling": Ablation({"look_first": False, "max_corrections": 1}, UnfilledReasoner),
-        # The final answer is always written in a second call.
-        "ours-without-draft": Ablation({"allow_draft_answer": False}),
-    }
-)
-
-
-def make_ours(kit: Kit, name: str = "ours", *, left_out: str = "") -> Method:
+def make_ours(
+    kit: Kit,
+    name: str = "ours",
+    *,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    reasoner: type[ChatModelReasoner] = ChatModelReasoner,
+    remembers: bool = True,
+) -> Method:
     """The graph with the kit's means.
 
     Malformed are plans that were asked for again, and corrections that left a sub-question to its best evidence.
-    `name` is one of `ABLATIONS`, or of ours without the action `left_out`; InputError where no action is left.
+
+    Args:
+        kit: Model, retriever and actions.
+        name: Name of the method.
+        settings: Settings that differ from those of the kit.
+        reasoner: Class of the reasoner.
+        remembers: Keep one thread for each conversation; otherwise the history is text in front of the question.
     """
-    ablation = ABLATIONS.get(name, ABLATIONS["ours"])
-    actions = [action for action in kit.all_actions() if action.name != left_out]
-    if not actions:
-        raise InputError(f"{name} would have no action left to look things up with")
-    settings = kit.settings.model_copy(update={"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **ablation.settings})
-    graph = build_graph(reasoner=ablation.reasoner(kit.model), actions=actions, context=settings)
-    conversations = _Conversations(graph, settings, ablation.remembers, kit.settings.history_budget_tokens)
+    given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **settings}
+    context = kit.settings.model_copy(update=given)
+    graph = build_graph(reasoner=reasoner(kit.model), actions=kit.all_actions(), context=context)
+    conversations = _Conversations(graph, context, remembers, kit.settings.history_budget_tokens)
     return RunnableLambda(conversations.answer, name=name)
 
 
@@ -175,9 +105,7 @@ class _Conversations:
         unreadable = _Unreadable()
         inner = merge_configs(config, {"callbacks": [unreadable]})
         out = await (self._remembered(turn, inner) if self._remembers else self._alone(turn, inner))
-        # The graph takes what a reasoner gives it for a correction, even a guess that is left as it was.
         chain: list[ChainItem] = out["chain"]
-        chain = [{**item, "status": "kept"} if item["reason"] == KEPT_UNCHECKED else item for item in chain]
         corrects = self._settings.max_corrections > 0
         stood_in = corrects and any(item["reason"].startswith(_STANDS_IN) for item in chain)
         ids = dict.fromkeys([id_ for item in chain for id_ in item["evidence"]] + [c["id"] for c in out["citations"]])

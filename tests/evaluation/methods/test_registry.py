@@ -9,7 +9,7 @@ import pytest
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.base import Kit
-from langgraph_convcoa.evaluation.methods.registry import METHODS, check_methods, make_method
+from langgraph_convcoa.evaluation.methods.registry import METHODS, MethodEntry, check_methods, make_method
 from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction
 
 
@@ -18,7 +18,7 @@ def kit(**settings: object) -> Kit:
 
 
 def test_an_unknown_name_is_an_error_that_names_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"no method 'reakt'; choose from closed-book, few-shot, .*ours-without-draft"):
+    with pytest.raises(InputError, match="no method 'reakt'; choose from closed-book, history-aware-rag, react, ours"):
         make_method("reakt", kit())
     with pytest.raises(InputError, match="no method 'ours-without-web'"):
         check_methods(["ours", "ours-without-web"])
@@ -45,12 +45,16 @@ def test_ours_works_with_actions_alone_the_others_do_not() -> None:
         make_method("react", alone)
 
 
-def test_an_action_can_be_left_out_where_another_is_left() -> None:
-    two = kit(actions=[WaitingAction("web_querying")])
-    for action in ("knowledge_retrieval", "web_querying"):
-        assert make_method(f"ours-without-{action}", two).get_name() == f"ours-without-{action}"
-    with pytest.raises(InputError, match="no method 'ours-without-knowledge_retrieval'"):
-        make_method("ours-without-knowledge_retrieval", kit())
+def test_a_removed_method_names_the_experiment() -> None:
+    for name in ("few-shot", "ours-without-draft"):
+        with pytest.raises(InputError, match=f"'{name}' was removed: run python -m experiments.baselines .*{name}") as error:
+            check_methods(["ours", name])
+        assert "\n" not in str(error.value)
+
+
+def test_other_methods_are_given_as_a_mapping() -> None:
+    methods = {**METHODS, "few-shot": MethodEntry("as closed-book", METHODS["closed-book"].make, searches=False)}
+    assert make_method("few-shot", kit(retriever=None), methods).get_name() == "few-shot"
 
 
 def test_the_names_are_known_before_anything_heavy_is_loaded() -> None:

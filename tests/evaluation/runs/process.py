@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from experiments.baselines.methods import METHODS as KNOWN
 from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
 from langgraph_convcoa.evaluation.runs.run import RunSettings
 from tests.fake_encoder import WordEncoder
@@ -86,5 +87,5 @@ def run(data: str, out: str, base_url: str, model: str, key: str, ready: Connect
             begun = True
             ready.send("begin")
 
-    evaluate_methods(settings, encoder=WordEncoder(), progress=progress)
+    evaluate_methods(settings, methods=KNOWN, encoder=WordEncoder(), progress=progress)
     ready.send("end")

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_openai import ChatOpenAI
 
+from experiments.baselines.methods import METHODS
 from experiments.costs.scripted import NOT_KNOWN, Script, load_script, make_script
 from experiments.costs.scripted_model import ScriptedReplies, ScriptedServer, count_tokens
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.base import Kit
-from langgraph_convcoa.evaluation.methods.registry import METHODS, make_method
+from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.verification import conv_mrfs
 from tests.fakes import ScriptedModel
 
@@ -118,7 +119,7 @@ def test_the_replies_know_every_prompt_of_every_method(name: str) -> None:
         return said[-1]
 
     kit = Kit(ScriptedModel(by_prompt=answer), script.retriever(), max_steps=3, samples=1)
-    asyncio.run(make_method(name, kit).ainvoke(script.turns()[0]))
+    asyncio.run(make_method(name, kit, METHODS).ainvoke(script.turns()[0]))
     assert said
     assert NOT_KNOWN not in said
 
@@ -157,7 +158,7 @@ def test_turns_of_a_conversation_are_answered_for_the_last_question() -> None:
     script = Script(tuple(type(one)(**{**vars(one), "conversation": "c", "id": str(n)}) for n, one in enumerate(parts)))
     with ScriptedServer(script) as server:
         for name in ("ours", "react", "least-to-most", "history-aware-rag"):
-            method = make_method(name, Kit(model_of(server), script.retriever(), max_steps=4))
+            method = make_method(name, Kit(model_of(server), script.retriever(), max_steps=4), METHODS)
             outcomes = [asyncio.run(method.ainvoke(turn)) for turn in script.turns()]
             answers = [outcome.answer.replace(" [1]", "").replace(" [2]", "").rstrip(".") for outcome in outcomes]
             assert answers == [one.answer.rstrip(".") for one in parts], name

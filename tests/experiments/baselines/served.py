@@ -12,6 +12,7 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_openai import ChatOpenAI
 
+from experiments.baselines.methods import METHODS
 from experiments.costs.scripted import Script
 from experiments.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.context import ConvCoAContext
@@ -71,7 +72,7 @@ def ask(
             return ask(name, script, turns, own, **kit)
 
     async def run() -> list[Asked]:
-        method = make_method(name, kit_for(server, script, **kit))
+        method = make_method(name, kit_for(server, script, **kit), METHODS)
         asked = []
         for turn in turns or script.turns():
             counter, searches, before = UsageCounter(), Searches(), server.requests

@@ -1,14 +1,14 @@
-"""Methods that ask the language model alone, from the bare question to the tree of thoughts."""
+"""Methods that ask the language model alone, from few-shot prompting to the tree of thoughts."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 
-from langgraph_convcoa.evaluation.methods.base import WORKED, Asking, last_line, short_answer
+from experiments.baselines.replies import concluded, last_line, samples, short_answer, short_reply
+from langgraph_convcoa.evaluation.methods.base import WORKED, Asking
 from langgraph_convcoa.evaluation.records import Outcome
 
-CLOSED_BOOK = "Answer the question from what you know. Be brief, and write only the answer."
 FEW_SHOT = "Answer the last question in the way of the examples before it. Write only the answer."
 CHAIN_OF_THOUGHT = 'Reason about the question, then end with "So the answer is:" and the answer, as short as it can be.'
 DECOMPOSE = "Which simpler questions must be answered first to answer the last question? List them in order, numbered."
@@ -24,17 +24,12 @@ _ITEM = re.compile(r"^\s*(?:\d+\s*[.):]|[-*•])\s*(\S.*)$")
 _BEST = re.compile(r"best choice is\D*(\d+)", re.IGNORECASE)
 
 
-async def closed_book(asking: Asking) -> Outcome:
-    """The model alone, the zero-shot row of the papers' tables (Pan et al. 2024a and 2024b, table 2): 1 model call."""
-    return await asking.written(f"{CLOSED_BOOK}\n\n{asking.context}Question: {asking.question}\nAnswer:")
-
-
 async def few_shot(asking: Asking) -> Outcome:
     """Few-shot prompting (Brown et al. 2020, section 2), with the kit's examples or three general ones: 1 model call."""
     examples = asking.kit.examples or [(worked.question, worked.answer) for worked in WORKED]
     shown = "\n\n".join(f"Question: {question}\nAnswer: {answer}" for question, answer in examples)
     return asking.outcome(
-        await asking.short_reply(f"{FEW_SHOT}\n\n{shown}\n\n{asking.context}Question: {asking.question}\nAnswer:")
+        await short_reply(asking, f"{FEW_SHOT}\n\n{shown}\n\n{asking.context}Question: {asking.question}\nAnswer:")
     )
 
 
@@ -44,7 +39,7 @@ async def chain_of_thought(asking: Asking) -> Outcome:
     Without examples the reasoning is asked for by the trigger of Kojima et al. 2022, section 3; reasoning and answer come in
     one reply here, where the latter make two calls of it. A reply without "the answer is" is malformed.
     """
-    return asking.concluded(await asking.reply(_thought_prompt(asking)))
+    return concluded(asking, await asking.reply(_thought_prompt(asking)))
 
 
 async def self_consistency(asking: Asking) -> Outcome:
@@ -52,7 +47,7 @@ async def self_consistency(asking: Asking) -> Outcome:
 
     A chain without "the answer is" is malformed and has no vote; where all are, the last line of the first is the answer.
     """
-    replies = await asking.samples(_thought_prompt(asking))
+    replies = await samples(asking, _thought_prompt(asking))
     answers = [found for found in map(short_answer, replies) if found is not None]
     asking.malformed += len(replies) - len(answers)
     return asking.outcome(majority(answers) or last_line(replies[0]))
@@ -70,7 +65,7 @@ async def least_to_most(asking: Asking) -> Outcome:
     asking.malformed += not problems
     solved, found = "", ""
     for problem in [*problems, asking.question]:
-        found = await asking.short_reply(f"{SOLVE}\n\n{asking.context}{solved}Question: {problem}\nAnswer:")
+        found = await short_reply(asking, f"{SOLVE}\n\n{asking.context}{solved}Question: {problem}\nAnswer:")
         solved += f"Question: {problem}\nAnswer: {found}\n"
     return asking.outcome(found)
 
@@ -83,7 +78,7 @@ async def tree_of_thoughts(asking: Asking) -> Outcome:
     """
     question = f"{asking.context}Question: {asking.question}"
     plan = await _best(asking, question, f"{PLAN}\n\n{question}\nPlan:")
-    return asking.concluded(await _best(asking, question, f"{CARRY_OUT}\n\n{question}\nPlan: {plan}\nAnswer:"))
+    return concluded(asking, await _best(asking, question, f"{CARRY_OUT}\n\n{question}\nPlan: {plan}\nAnswer:"))
 
 
 def majority(answers: list[str]) -> str:
@@ -109,10 +104,10 @@ def _thought_prompt(asking: Asking) -> str:
 
 async def _best(asking: Asking, question: str, prompt: str) -> str:
     """One level of the tree: thoughts are drawn, then votes on them."""
-    thoughts = await asking.samples(prompt)
+    thoughts = await samples(asking, prompt)
     choices = "\n\n".join(f"Choice {n}:\n{thought}" for n, thought in enumerate(thoughts, 1))
     votes: Counter[int] = Counter()
-    for reply in await asking.samples(f"{VOTE}\n\n{question}\n\n{choices}"):
+    for reply in await samples(asking, f"{VOTE}\n\n{question}\n\n{choices}"):
         found = _BEST.search(reply)
         if found and 1 <= int(found.group(1)) <= len(thoughts):
             votes[int(found.group(1)) - 1] += 1

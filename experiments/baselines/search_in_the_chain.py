@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_convcoa.evaluation.methods.base import WORKED, Asking, last_line, short_answer
+from experiments.baselines.replies import last_line, short_answer
+from langgraph_convcoa.evaluation.methods.base import WORKED, Asking
 from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.text.matching import strip_citations
 from langgraph_convcoa.verification.mrfs import conv_mrfs

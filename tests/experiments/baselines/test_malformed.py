@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 
+from experiments.baselines.methods import METHODS
 from experiments.costs.scripted import make_script
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.methods.base import Kit
-from langgraph_convcoa.evaluation.methods.registry import METHODS, make_method
-from tests.evaluation.methods.served import MalformedServer, ask
+from langgraph_convcoa.evaluation.methods.registry import make_method
+from tests.experiments.baselines.served import MalformedServer, ask
 from tests.openai_server import OpenAIServer, Reply
 
 SCRIPT = make_script(2, 0.5, questions=2)
@@ -32,7 +33,7 @@ def test_replies_in_no_form_are_counted_and_stop_nothing(name: str) -> None:
 def test_empty_replies_are_counted_and_stop_nothing(name: str) -> None:
     with OpenAIServer(lambda body: "") as server:
         model = ChatOpenAI(model="script", base_url=server.base_url, api_key="none", max_retries=0)
-        method = make_method(name, Kit(model, SCRIPT.retriever(), max_steps=3, samples=2))
+        method = make_method(name, Kit(model, SCRIPT.retriever(), max_steps=3, samples=2), METHODS)
         outcome = asyncio.run(method.ainvoke(SCRIPT.turns()[0]))
     assert outcome.malformed > 0
 
@@ -44,7 +45,7 @@ def test_a_failing_model_is_an_error_in_one_line(name: str, status: int) -> None
 
     with OpenAIServer(fails) as server:
         model = ChatOpenAI(model="script", base_url=server.base_url, api_key="none", max_retries=0)
-        method = make_method(name, Kit(model, SCRIPT.retriever(), samples=2))
+        method = make_method(name, Kit(model, SCRIPT.retriever(), samples=2), METHODS)
         with pytest.raises(ModelError, match="refused the key" if status == 401 else "server's side") as caught:
             asyncio.run(method.ainvoke(SCRIPT.turns()[0]))
     assert "\n" not in str(caught.value)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from experiments.baselines.methods import METHODS
 from experiments.costs.scripted import Script, ScriptedQuestion, make_script
-from langgraph_convcoa.evaluation.methods.registry import METHODS
-from tests.evaluation.methods.served import SAMPLES, ask
+from tests.experiments.baselines.served import SAMPLES, ask
 
 
 def missing(one: ScriptedQuestion) -> int:

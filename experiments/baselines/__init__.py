@@ -1,0 +1,1 @@
+"""Prompting baselines of the papers, and ablations of ours."""

@@ -1,0 +1,45 @@
+"""Replies in the forms that the baselines ask for: samples, short answers, and answers after "the answer is"."""
+
+from __future__ import annotations
+
+import re
+
+from langgraph_convcoa.evaluation.methods.base import Asking
+from langgraph_convcoa.evaluation.records import Outcome
+
+_ANSWER_IS = re.compile(r"answer is\s*:?\s*([^\s:].*)", re.IGNORECASE | re.DOTALL)
+
+
+async def samples(asking: Asking, prompt: str) -> list[str]:
+    """Several replies to one prompt, as many as the kit says."""
+    return [await asking.reply(prompt, sample=number) for number in range(asking.kit.samples)]
+
+
+async def short_reply(asking: Asking, prompt: str) -> str:
+    """A reply that is the answer alone; an empty one is malformed. What a model adds as a next example is cut off."""
+    reply = (await asking.reply(prompt)).split("\nQuestion:", 1)[0].removeprefix("Answer:").strip()
+    asking.malformed += not reply
+    return reply
+
+
+def concluded(asking: Asking, reply: str) -> Outcome:
+    """The outcome of a reply that ends with "the answer is"; without that it is malformed, and its last line counts."""
+    found = short_answer(reply)
+    asking.malformed += found is None
+    return asking.outcome(found or last_line(reply))
+
+
+def short_answer(text: str) -> str | None:
+    """The text after the last "the answer is", without its full stop; None where that is missing."""
+    parts = re.split(r"(?i)\bso the (?=(?:final )?answer is)", text)
+    found = _ANSWER_IS.search(parts[-1])
+    if found is None:
+        return None
+    lines = found.group(1).strip().splitlines()
+    return lines[0].strip().strip("*").rstrip(".").strip() or None if lines else None
+
+
+def last_line(text: str) -> str:
+    """The last line that says something, which is what is left of a reply in no known form."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
