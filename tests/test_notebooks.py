@@ -80,4 +80,4 @@ def test_the_notebook_of_the_evaluation(tmp_path: Path) -> None:
     [quality, costs] = [line for line in shown.splitlines() if line.startswith("| ours | ") and "." in line][:2]
     assert quality.startswith("| ours | 1.000 |")
     # Calls are the last column.
-    assert costs.split("|")[-2].strip() == "1.25"
+    assert costs.split("|")[-2].strip() == "1.12"

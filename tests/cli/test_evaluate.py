@@ -203,4 +203,5 @@ def test_a_moved_command_names_its_experiment(command: str) -> None:
     result = evaluate(command, "data", "--json")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert line == f"error: convcoa evaluate {command} was removed: run python -m experiments.{command} in a checkout of the repository"
+    instead = f"run python -m experiments.{command} in a checkout of the repository"
+    assert line == f"error: convcoa evaluate {command} was removed: {instead}"
