@@ -30,9 +30,9 @@ test-slow: $(VENV)/.dev ## What takes longer: real servers, subprocesses, Studio
 	$(PYTEST) -m slow --durations 15
 
 test-kernels: $(VENV)/.dev ## The encoder's tests with other kernels than this processor's own.
-	OPENBLAS_CORETYPE=Haswell ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=1 $(PYTEST) -m "not slow" tests/retrieval/encoders tests/retrieval/query
+	OPENBLAS_CORETYPE=Haswell ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=1 $(PYTEST) -m "not slow" tests/retrieval/encoders tests/retrieval/query/test_query_encoder.py
 	OPENBLAS_CORETYPE=Nehalem ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=7 \
-		$(PYTEST) -m "not slow" tests/retrieval/encoders tests/retrieval/query
+		$(PYTEST) -m "not slow" tests/retrieval/encoders tests/retrieval/query/test_query_encoder.py
 
 fuzz: $(VENV)/.dev ## Fuzzing with 10,000 examples a test: an hour or two.
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz --timeout 7200 -o faulthandler_timeout=7500

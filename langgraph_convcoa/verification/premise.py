@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from langgraph_convcoa.text.words import content_items, sentences
 
-PREMISE_WORDS = 90
+PREMISE_WORDS = 60
 """Longest premise, in words. The verifier was trained with premises of this length."""
 _NAME_WEIGHT = 2.0
 

@@ -29,8 +29,11 @@ class Verifier(Protocol):
         threshold: T, the probability above which a claim stands.
     """
 
-    name: str
-    threshold: float
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def threshold(self) -> float: ...
 
     def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
         """Probability in [0, 1] that each premise supports the claim at the same place."""
@@ -140,7 +143,10 @@ def _cross_encoder(name: str, threshold: float, device: str | None) -> CrossEnco
 
 
 def as_verifier(verifier: Verifier | str) -> Verifier:
-    """A verifier from "lexical", the name or folder of a sentence-transformers `CrossEncoder`, or an object with `support`.
+    """A verifier from a name or an object with `support`.
+
+    "cross-encoder" is the package's own (`TrainedVerifier`), "lexical" the share of shared words; any other name is that of a
+    sentence-transformers `CrossEncoder` or its folder.
 
     Raises InputError for anything else.
 
@@ -150,8 +156,13 @@ def as_verifier(verifier: Verifier | str) -> Verifier:
     """
     if verifier == "lexical":
         return LexicalVerifier()
+    if verifier == "cross-encoder":
+        from langgraph_convcoa.verification.trained import TrainedVerifier
+
+        return TrainedVerifier()
     if isinstance(verifier, str) and verifier.strip():
         return CrossEncoderVerifier(verifier)
     if not isinstance(verifier, str) and isinstance(verifier, Verifier):
         return verifier
-    raise InputError(f'verifier must be "lexical", the name of a CrossEncoder, or an object with `support`, not {verifier!r}.')
+    known = '"cross-encoder", "lexical", the name of a CrossEncoder, or an object with `support`'
+    raise InputError(f"verifier must be {known}, not {verifier!r}.")

