@@ -175,7 +175,7 @@ def make_script(
     """
     if n < 1 or questions < 1 or sentences < 1 or not 0 <= right_share <= 1 or not 0 <= missing_share <= 1:
         raise InputError("a script has at least 1 question, sub-question and sentence, and shares from 0 to 1")
-    draw = random.Random(f"{seed} {n} {right_share}")  # noqa: S311 - synthetic names, not secrets
+    draw = random.Random(f"{seed} {n} {right_share}")
     right = round(right_share * n * questions)
     missing = round(missing_share * (n * questions - right))
     kinds = ["right"] * right + ["missing"] * missing + ["wrong"] * (n * questions - right - missing)

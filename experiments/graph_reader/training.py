@@ -64,7 +64,7 @@ def reader_examples(dataset: Dataset, *, passages: int = 4, sample: int | None =
             "name another data set."
         )
     if sample is not None and sample < len(found):
-        found = random.Random(seed).sample(found, sample)  # noqa: S311 - a draw, not a secret
+        found = random.Random(seed).sample(found, sample)
     return [
         ReaderExample(query, tuple(_with_neighbours(dataset, gold, passages, f"{seed} {query.id}")), answer)
         for query, gold, answer in found
@@ -77,7 +77,7 @@ def _with_neighbours(dataset: Dataset, gold: Sequence[int], passages: int, seed:
         for place in (place + side for place in gold for side in (-distance, distance)):
             if len(chosen) < passages and 0 <= place < len(dataset.corpus) and place not in chosen:
                 chosen.append(place)
-    random.Random(seed).shuffle(chosen)  # noqa: S311 - a draw, not a secret
+    random.Random(seed).shuffle(chosen)
     return [dataset.corpus[place] for place in chosen]
 
 

@@ -129,7 +129,7 @@ def _script(datasets: Sequence[Dataset], rounds: int, seed: int) -> list[Turn]:
     found = conversations(datasets, fresh, seed, count=1)
     if not found:
         raise InputError(f"The data holds too few dialogs for {fresh} rounds: ask for fewer (--rounds), or add folders.")
-    rng = random.Random(seed)  # noqa: S311 - a choice of data
+    rng = random.Random(seed)
     known = [turn for turn in found[0] if turn.alone and turn.answer]
     again = rng.sample(known, min(rounds - fresh, len(known)))
     repeated = []

@@ -53,7 +53,7 @@ def _turns(name: str, longest: Query, queries: Sequence[Query]) -> list[Turn]:
 def conversations(datasets: Sequence[Dataset], length: int, seed: int, count: int | None = None) -> list[list[Turn]]:
     """Conversations of exactly `length` turns, made of whole dialogs in a random order; the last dialog may be cut."""
     pool = dialogs(datasets)
-    random.Random(seed).shuffle(pool)  # noqa: S311 - a choice of data
+    random.Random(seed).shuffle(pool)
     found: list[list[Turn]] = []
     present: list[Turn] = []
     for dialog in pool:

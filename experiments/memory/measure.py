@@ -175,7 +175,7 @@ def evaluate_mentions(
     chosen = {}
     for part, group in (("tuning", every[:half]), ("report", every[half:])):
         candidates = [(turns, place) for turns in group for place in _probed(turns)]
-        random.Random(seed).shuffle(candidates)  # noqa: S311 - a choice of data
+        random.Random(seed).shuffle(candidates)
         chosen[part] = candidates[:probes]
     with track(progress, sum(len(found) for found in chosen.values()), "Probing") as advance:
         for part, found in chosen.items():

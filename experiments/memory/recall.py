@@ -109,7 +109,7 @@ def make_pairs(datasets: Sequence[Dataset], per_kind: int, seed: int) -> list[Pa
     no more of them in the rewrite ("rewrite"); a real question that stands alone, put otherwise by a rule ("rephrased"); two
     questions of one passage as above with the same answer, which are not always the same question ("passage").
     """
-    rng = random.Random(seed)  # noqa: S311 - a choice of data
+    rng = random.Random(seed)
     alone = list(dict.fromkeys(question for dataset in datasets for question in _standing_alone(dataset)))
     rng.shuffle(alone)
     names = sorted({name for question in alone for name in _NAME.findall(question)})

@@ -48,7 +48,7 @@ class LexicalVerifier:
     Example:
         >>> lexical = LexicalVerifier()
         >>> lexical.support(["Ada wrote it in 1843.", "Ada wrote it in 1900."], ["It was written by Ada in 1843."] * 2)
-        [0.8, 0.4]
+        [0.75, 0.25]
     """
 
     name = "lexical"
