@@ -89,9 +89,8 @@ def build_graph(
         actions: Further actions, or all of them. LangChain tools and retrievers among them become actions.
         reasoner: Plans, corrects and answers instead of `model`.
         context: Settings of runs that give none.
-        verifier: What judges each sentence of an answer: "default" (word rules), "cross-encoder" (the package's own, for
-            English), "lexical", the name or folder of a sentence-transformers `CrossEncoder` such as
-            "cross-encoder/nli-deberta-v3-base", or a `Verifier`.
+        verifier: What judges each sentence of an answer: "default" (word rules), "lexical", the name or folder of a
+            sentence-transformers `CrossEncoder` such as "cross-encoder/nli-deberta-v3-base", or a `Verifier`.
 
     Returns:
         A `StateGraph` whose input is `{"question": ...}` or `{"messages": [...]}` and whose output has `answer`, `citations`,

@@ -1,1 +1,1 @@
-"""The training of the package's verifier: labelled claims, and pairs made of SQuAD's questions and sentences."""
+"""The training of a small verifier: labelled claims, and pairs made of SQuAD's questions and sentences."""

@@ -1,4 +1,4 @@
-"""Train the verifier of the package: `python -m experiments.verifier SQUAD --out FOLDER`."""
+"""Train a small verifier: `python -m experiments.verifier SQUAD --out FOLDER`."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _save(network: Network, out: Path) -> None:
 
 
 def export(out: Path, threshold: float, base: str = DEFAULT_ENCODER) -> Path:
-    """Write the trained weights as the package keeps them."""
+    """Write the trained weights as `TrainedVerifier` reads them."""
     state = torch.load(out / "net.pt", weights_only=True)
     weights = {name.removeprefix("bert."): one.numpy() for name, one in state.items() if name.startswith("bert.")}
     path = out / "verifier.safetensors"

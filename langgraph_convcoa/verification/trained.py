@@ -1,4 +1,4 @@
-"""The verifier of the package: a small cross-encoder in onnxruntime, without torch."""
+"""A small trained verifier: a cross-encoder in onnxruntime, without torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from langgraph_convcoa.retrieval.encoders.bert import LAYER, Array, Bert, bert_o
 from langgraph_convcoa.retrieval.encoders.onnx_bert import OnnxBert
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
 
-PACKAGED = Path(__file__).parent / "default_model" / "verifier.safetensors"
 _FORMAT = "convcoa verifier"
 _VERSION = "1"
 _TOKENS = 192
@@ -39,13 +38,13 @@ class TrainedVerifier:
     damaged, or does not fit.
 
     Example:
-        >>> TrainedVerifier()
-        TrainedVerifier('cross-encoder')
+        >>> TrainedVerifier("my/verifier.safetensors")
+        TrainedVerifier('my/verifier.safetensors')
     """
 
-    def __init__(self, path: str | Path = PACKAGED, *, threshold: float | None = None) -> None:
+    def __init__(self, path: str | Path, *, threshold: float | None = None) -> None:
         self.path = Path(path)
-        self.name = "cross-encoder" if self.path == PACKAGED else str(path)
+        self.name = str(path)
         self._given = threshold
         self._loaded: tuple[OnnxBert, Any, Array, float, float] | None = None
         self._lock = threading.Lock()

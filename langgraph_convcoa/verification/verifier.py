@@ -145,7 +145,7 @@ def _cross_encoder(name: str, threshold: float, device: str | None) -> CrossEnco
 def as_verifier(verifier: Verifier | str) -> Verifier:
     """A verifier from a name or an object with `support`.
 
-    "cross-encoder" is the package's own (`TrainedVerifier`), "lexical" the share of shared words; any other name is that of a
+    "lexical" is the share of shared words, a file `*.safetensors` a `TrainedVerifier`; any other name is that of a
     sentence-transformers `CrossEncoder` or its folder.
 
     Raises InputError for anything else.
@@ -156,13 +156,13 @@ def as_verifier(verifier: Verifier | str) -> Verifier:
     """
     if verifier == "lexical":
         return LexicalVerifier()
-    if verifier == "cross-encoder":
+    if isinstance(verifier, str) and verifier.endswith(".safetensors"):
         from langgraph_convcoa.verification.trained import TrainedVerifier
 
-        return TrainedVerifier()
+        return TrainedVerifier(verifier)
     if isinstance(verifier, str) and verifier.strip():
         return CrossEncoderVerifier(verifier)
     if not isinstance(verifier, str) and isinstance(verifier, Verifier):
         return verifier
-    known = '"cross-encoder", "lexical", the name of a CrossEncoder, or an object with `support`'
+    known = '"lexical", the name of a CrossEncoder, or an object with `support`'
     raise InputError(f"verifier must be {known}, not {verifier!r}.")

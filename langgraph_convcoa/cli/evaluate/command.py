@@ -130,8 +130,8 @@ def verification(
         typer.Argument(metavar="[DATA]", help="Labelled claims, .jsonl(.gz); the package's own test claims by default."),
     ] = None,
     verifiers: Annotated[
-        str, option("A,B", "default (word rules), cross-encoder (the package's), lexical, or CrossEncoders by name or folder.")
-    ] = "default,lexical,cross-encoder",
+        str, option("A,B", "default (word rules), lexical, CrossEncoders by name or folder, or trained files.")
+    ] = "default,lexical",
     as_json: AsJson = False,
 ) -> None:
     """Show what verifiers accept of true and false claims, by kind: AUC, calibration, milliseconds a claim.
