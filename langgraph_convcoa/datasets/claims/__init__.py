@@ -1,1 +1,1 @@
-"""Claims with their evidence and a label, written for this library: for training, calibration and tests of verifiers."""
+"""Claims with evidence and a label, which language models wrote one by one for this library and labelled twice, blind."""
