@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.index.index import Index
     from langgraph_convcoa.retrieval.index.watch import WatchedFiles
 
-# As `encoders.pooled` has them, whose import would delay --help.
+# Written here, since importing them would delay --help.
 DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 
 

@@ -153,10 +153,10 @@ def test_the_default_encoder_in_eight_bits(minilm: SentenceTransformerEncoder) -
     seen: list[tuple[int, int]] = []
     eight = SentenceTransformerEncoder(device="cpu")
     rows = eight.encode_passages(TEXTS, progress=lambda done, total: seen.append((done, total)))
-    assert cosines(rows, minilm.encode_passages(TEXTS)).min() > 0.997
+    assert cosines(rows, minilm.encode_passages(TEXTS)).min() > 0.998
     assert seen[-1] == (len(TEXTS), len(TEXTS))
     strange = [*STRANGE, "a" * 100_000]
-    assert cosines(eight.encode_passages(strange), minilm.encode_passages(strange)).min() > 0.98
+    assert cosines(eight.encode_passages(strange), minilm.encode_passages(strange)).min() > 0.99
     # Questions are in float32.
     np.testing.assert_allclose(eight.encode_queries(TEXTS[:5]), minilm.encode_queries(TEXTS[:5]), atol=1e-5)
     assert eight.name == minilm.name.replace("float32", "int8")
