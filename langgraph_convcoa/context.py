@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
@@ -49,17 +49,9 @@ class ConvCoAContext(BaseModel):
     )
     threshold: float | None = _setting(
         "verify",
-        "A guess is kept above this faith score. Left empty: the calibrated threshold of the score in use.",
+        "T: a sentence or a guess is kept above this probability. Left empty: the verifier's own.",
         ge=0,
         le=1,
-    )
-    weights: tuple[float, float, float] | None = _setting(
-        "verify", "Weights of precision, recall and average word length; they sum to 1. Left empty: the calibrated ones."
-    )
-    verify_items: Literal["content", "tokens"] = _setting(
-        "verify",
-        "What the faith score counts: content words of sentences, or all tokens as in the paper (T = 0.75).",
-        default="content",
     )
     history_budget_tokens: int = _setting(
         "recall", "How many tokens of earlier rounds a prompt may hold.", default=1500, ge=0, le=100_000
@@ -152,11 +144,13 @@ class ConvCoAContext(BaseModel):
         own = getattr(self, name, None) if name in type(self).model_fields else None
         return own.model_dump(exclude_none=True) if isinstance(own, BaseModel) else {}
 
-    @model_validator(mode="after")
-    def _weights_sum_to_one(self) -> ConvCoAContext:
-        if self.weights is not None and (min(self.weights) < 0 or abs(sum(self.weights) - 1) > 1e-6):
-            raise ValueError("weights must be three numbers of at least 0 that sum to 1")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _removed(cls, given: Any) -> Any:
+        gone = sorted({"weights", "verify_items"} & set(given)) if isinstance(given, dict) else []
+        if gone:
+            raise ValueError(f"{' and '.join(gone)} went with the word score: build_graph(verifier=...) names what verifies")
+        return given
 
 
 def context_of(actions: Iterable[Action]) -> type[ConvCoAContext]:

@@ -37,7 +37,8 @@ from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.reasoning.wrapped import ChatModel
 from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState
-from langgraph_convcoa.verification.verifier import Verifier, as_verifier
+from langgraph_convcoa.verification.trained import as_verifier
+from langgraph_convcoa.verification.verifier import Verifier
 
 Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
 
@@ -89,8 +90,9 @@ def build_graph(
         actions: Further actions, or all of them. LangChain tools and retrievers among them become actions.
         reasoner: Plans, corrects and answers instead of `model`.
         context: Settings of runs that give none.
-        verifier: What judges each sentence of an answer: "default" (word rules), "lexical", the name or folder of a
-            sentence-transformers `CrossEncoder` such as "cross-encoder/nli-deberta-v3-base", or a `Verifier`.
+        verifier: What judges each sentence of an answer: "default" (the package's own small model), "lexical" (shared words),
+            the name or folder of a sentence-transformers `CrossEncoder` such as "cross-encoder/nli-deberta-v3-base", or a
+            `Verifier`.
 
     Returns:
         A `StateGraph` whose input is `{"question": ...}` or `{"messages": [...]}` and whose output has `answer`, `citations`,
@@ -125,7 +127,7 @@ def build_graph(
         _reasoners(own, of_nodes, base_url),
         defaults,
         k,
-        None if verifier == "default" else as_verifier(verifier),
+        as_verifier(verifier),
     )
     graph: Graph = StateGraph(
         ConvCoAState, context_schema=settings_model, input_schema=ConvCoAInput, output_schema=ConvCoAOutput

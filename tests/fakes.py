@@ -16,6 +16,10 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 
 from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.verification.verifier import LexicalVerifier
+
+WORDS = LexicalVerifier(0.4)
+"""A verifier whose verdicts a reader of a test can tell: shared words."""
 
 FACTS = {
     "hopfield-1982": "John Hopfield described the Hopfield network in 1982. "

@@ -19,7 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import ChatModelReasoner, ConvCoAContext, build_graph
 from langgraph_convcoa.errors import ConvCoAError, InputError, ModelError
-from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, corrections, direct, node, plan
+from tests.fakes import WORDS, KeywordRetriever, ScriptedModel, WaitingAction, corrections, direct, node, plan
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
 SPARSEMAX = "Sparsemax was introduced by Martins and Astudillo in 2016."
@@ -351,9 +351,10 @@ def test_one_failing_action_of_four_leaves_three_answers(asynchronous: bool) -> 
         for name in ("one", "two", "three", "four")
     ]
     graph = compiled(
-        ScriptedModel(replies=[failing_plan(), corrections(final="Fact one. Fact three. Fact four.")]),
+        ScriptedModel(replies=[failing_plan(), corrections(final="Fact one [1]. Fact three [2]. Fact four [3].")]),
         retriever=None,
         actions=actions,
+        verifier=WORDS,
     )
     out = asyncio.run(graph.ainvoke({"question": "All?"})) if asynchronous else graph.invoke({"question": "All?"})
     assert [item["status"] for item in out["chain"]] == ["kept", "failed", "kept", "kept"]

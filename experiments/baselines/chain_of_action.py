@@ -84,7 +84,7 @@ async def _solved(asking: Asking, node: ActionNode) -> tuple[ChainItem, str]:
     first = f" [{asking.number(documents[0])}]"
     if not guess:
         return item | {"answer": _text(documents[0]), "status": "filled", "reason": "the best passage"}, first
-    verdict = conv_mrfs(guess, documents, mode="plain")
+    verdict = conv_mrfs(guess, documents)
     item |= {"score": verdict.score, "reason": f"score {verdict.score:.2f}, threshold {verdict.threshold:.2f}"}
     if verdict.faithful:
         holds = (f" [{asking.number(document)}]" for document in documents if verdict.quote in document.page_content)

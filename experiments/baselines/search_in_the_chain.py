@@ -19,7 +19,9 @@ from experiments.baselines.replies import last_line, short_answer
 from langgraph_convcoa.evaluation.methods.base import WORKED, Asking
 from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.text.matching import strip_citations
-from langgraph_convcoa.verification.mrfs import conv_mrfs
+from langgraph_convcoa.verification.premise import Evidence
+from langgraph_convcoa.verification.verdicts import as_claim, judge
+from langgraph_convcoa.verification.verifier import LexicalVerifier
 
 INSTRUCTION = (
     "Construct a global reasoning chain for the complex [Question] below. At each step of the chain write a query to a search "
@@ -28,6 +30,7 @@ INSTRUCTION = (
     'answers, starting with [Final Content] and ending with "So the answer is:" and a brief, complete answer, with [n] behind '
     "what passage n of a Reference says."
 )
+_WORDS = LexicalVerifier()
 _MARK = re.compile(r"\[(Unsolved Query|Query|Answer|Final Content)[ \d]*\]\s*:?", re.IGNORECASE)
 
 
@@ -72,9 +75,10 @@ async def _feedback(asking: Asking, nodes: list[Node], seen: set[str]) -> str | 
             continue
         seen.add(key)
         documents = (await asking.search(node.query))[:1]
-        if not documents or (node.answer and conv_mrfs(node.answer, documents, question=node.query).faithful):
+        evidence = Evidence.of(documents)
+        if not documents or (node.answer and judge([as_claim(node.answer, node.query)], evidence, _WORDS)[0].supported):
             continue
-        reference = conv_mrfs(node.query, documents).quote or str(documents[0].metadata["quote"])
+        reference = evidence.premise(node.query).best or str(documents[0].metadata["quote"])
         what = "change your answer" if node.answer else "give your answer"
         return (
             f'According to this Reference, the answer for "{node.query}" should be "{reference}". You can {what} based on the '

@@ -198,12 +198,13 @@ def grouped(settings: type[Settings]) -> Callable[[Callable[..., None]], Callabl
 
 
 def add_removed(app: typer.Typer, name: str, instead: str) -> None:
-    """Add a hidden command in place of a removed one. With any arguments it raises InputError, which names the experiment."""
+    """Add a hidden command in place of a removed one: whatever its arguments, InputError says what to run instead."""
     settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
     @app.command(name, hidden=True, context_settings=settings)
     def removed(ctx: typer.Context) -> None:
-        raise InputError(f"{ctx.command_path} was removed: run {instead} in a checkout of the repository")
+        where = " in a checkout of the repository" if instead.startswith("python") else ""
+        raise InputError(f"{ctx.command_path} was removed: run {instead}{where}")
 
 
 def names_of(text: str) -> list[str]:

@@ -17,8 +17,7 @@ from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, emit
 from langgraph_convcoa.reasoning.streaming import Shown
 from langgraph_convcoa.state import ConvCoAState
 from langgraph_convcoa.text.citations import CitationFilter, without_marks
-from langgraph_convcoa.verification.mrfs import THRESHOLD
-from langgraph_convcoa.verification.support import support_sentences
+from langgraph_convcoa.verification.premise import Evidence
 
 _QUOTE_CHARACTERS = 300
 _LONGEST_QUOTE = 900
@@ -58,7 +57,7 @@ def finish(written: str, items: Sequence[ChainItem], checker: Checker) -> tuple[
     if not checked:
         checked = checker.check(from_chain(items, checker.evidence))
     marks = CitationFilter(len(checker.evidence))
-    text = marks.feed("".join(sentence.before + sentence.text for sentence in checked)) + marks.close()
+    text = "".join(sentence.shown(marks) for sentence in checked) + marks.close()
     citations = [citation_of(checker.evidence[index], index + 1, checked) for index in marks.cited]
     return text, citations, checked, marks.removed + sum(sentence.removed for sentence in checked)
 
@@ -107,13 +106,11 @@ def _quotes(claim: str, document: Document) -> list[str]:
     # A summary puts a document's title before its words.
     named = " ".join(f"{document.metadata.get('title')}: ".split())
     copied = " ".join(claim.split()).removeprefix(named).strip("… ").rstrip(" .!?")
+    found = Evidence.of([document]).quotes(claim)
     if copied and copied in " ".join(document.page_content.split()):
         # Word for word, which may be more than one of the document's sentences, as a table's row is.
-        own = [s for s in support_sentences(claim, [document]) if s.quote]
-        longest = max((" ".join(s.quote.split()) for s in own), key=len, default="")
-        return [longest if copied in longest else copied]
-    found = [s for s in support_sentences(claim, [document]) if s.quote and s.score > THRESHOLD / 2]
-    return [s.quote for s in found]
+        return [next((quote for quote in found if copied in " ".join(quote.split())), copied)]
+    return found
 
 
 def _joined(quotes: dict[str, int]) -> str:

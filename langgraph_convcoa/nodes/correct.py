@@ -22,9 +22,9 @@ from langgraph_convcoa.state import ConvCoAState, pairs_of
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.words import content_words
-from langgraph_convcoa.verification.mrfs import conv_mrfs
-from langgraph_convcoa.verification.references import segments
-from langgraph_convcoa.verification.statements import is_sentence
+from langgraph_convcoa.verification.premise import Evidence as Premises
+from langgraph_convcoa.verification.sentences import is_sentence
+from langgraph_convcoa.verification.verifier import Verifier
 
 STANDS_IN = "the best evidence stands in"
 _SENTENCES_TRIED, _LONGEST_STAND_IN = 10, 300
@@ -66,7 +66,9 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
     if drafted:
         items, written = apply_to_answer(state["items"], drafted, corrected.corrections, failure, checker)
     else:
-        items = apply_corrections(state["items"], unsolved, corrected.corrections, failure, settings, evidence)
+        items = apply_corrections(
+            state["items"], unsolved, corrected.corrections, failure, evidence, turn.verifier, settings.threshold
+        )
         solved = any(item["status"] in SOLVED for item in items)
         written = corrected.answer if not solved or _says(checker.check(corrected.answer)) else ""
     for index, item in enumerate(items):
@@ -118,8 +120,9 @@ def apply_corrections(
     unsolved: Sequence[Unsolved],
     corrections: Sequence[Correction],
     failure: str,
-    settings: ConvCoAContext,
     evidence: Evidence,
+    verifier: Verifier,
+    threshold: float | None = None,
 ) -> list[ChainItem]:
     """The chain with its corrected answers; where none was given the best evidence stands in (Pan et al. 2024a, alg. 1)."""
     given = {correction.index: correction for correction in corrections}
@@ -142,7 +145,7 @@ def apply_corrections(
             answer, reason = without_marks(correction.answer), correction.reason
             named = [evidence.documents[number - 1] for number in correction.evidence if number <= len(evidence.documents)]
         documents = [*named, *(document for document in open_item.evidence if document not in named)]
-        verdict = judge(answer, documents, open_item.sub_question, (), settings)
+        verdict = judge(answer, open_item.sub_question, Premises.of(documents), verifier, threshold)
         kept = _same(answer, open_item.guess_answer)
         status: Status = "kept" if kept else "corrected" if open_item.guess_answer else "filled"
         item |= {
@@ -187,7 +190,7 @@ def apply_to_answer(
         before = sentence.before or (" " if written else "")
         written += (before if written else before.lstrip()) + text
     checked = checker.check(written)
-    claims = [sentence for sentence in checked if sentence.verdict.claims]
+    claims = [sentence for sentence in checked if sentence.claims]
     item = items[0].copy()
     if not claims:
         reason = failure and f"it could not be corrected: {failure}"
@@ -211,8 +214,8 @@ def _same(answer: str, guess: str) -> bool:
 
 def _best_sentence(open_item: Unsolved) -> str:
     """The sentence of the evidence that is closest to the sub-question; "" where only titles and headings are."""
-    verdict = conv_mrfs(open_item.sub_question, open_item.evidence)
-    quotes = [verdict.quote, *(str(document.metadata.get("quote") or "") for document in open_item.evidence)]
+    closest = Premises.of(open_item.evidence).quotes(open_item.sub_question)
+    quotes = [*closest[:1], *(str(document.metadata.get("quote") or "") for document in open_item.evidence)]
     texts = [text for document in open_item.evidence for text in _first_sentences(document)]
     return next((text for text in (*quotes, *texts) if not _is_heading(text, open_item.evidence)), "")
 
@@ -221,7 +224,7 @@ def _first_sentences(document: Document) -> list[str]:
     """The first sentences of a document; of the result of a query its beginning, which need not be one."""
     if "query" in document.metadata:
         return [document.page_content[:_LONGEST_STAND_IN]]
-    return [segment.text[:_LONGEST_STAND_IN] for segment in segments(document.page_content)[:_SENTENCES_TRIED]]
+    return [piece.text[:_LONGEST_STAND_IN] for piece in Premises.of([document]).pieces[:_SENTENCES_TRIED]]
 
 
 def _is_heading(text: str, evidence: Sequence[Document]) -> bool:

@@ -58,7 +58,8 @@ Counting = Callable[[str, RunnableConfig], AbstractContextManager[tuple[Runnable
 
 
 def _characters(checker: Checker) -> int:
-    return _OF_A_CHECKER + sum(len(reference.text) for reference in checker.references.references)
+    texts = [*(document.page_content for document in checker.evidence), *(answer for _, answer in checker.history)]
+    return _OF_A_CHECKER + sum(map(len, texts))
 
 
 class TurnRuntime:
@@ -74,7 +75,7 @@ class TurnRuntime:
         reasoner_for: Callable[[str, str | None], Reasoner],
         defaults: ConvCoAContext,
         k: int,
-        verifier: Verifier | None = None,
+        verifier: Verifier,
     ) -> None:
         self.actions = actions
         self.attempts = Attempts()
@@ -128,16 +129,12 @@ class TurnRuntime:
         """What verifies the sentences of this turn's answer."""
         settings = self.settings()
         evidence = evidence_of(state["findings"] if findings is None else findings).documents
-        similarity = None if self.memory.vectors.lexical else self.memory.vectors.similarity
-        threshold = settings.threshold if settings.verify_items == "content" else None
-        history = pairs_of(state)
-        # The same while the plan is being written and after it, or what was shown might not stand.
-        asked = " ".join([*(question for question, _ in history[-2:]), state["asked"]])
+        history, threshold = pairs_of(state), settings.threshold
         texts = tuple((str(document.id), document.page_content) for document in evidence)
-        key = (texts, tuple(history), asked, threshold, similarity is None)
+        key = (texts, tuple(history), state["asked"], threshold)
         with self._lock:
             known = self._checkers.get(key)
-        checker = known or Checker.of(evidence, history, asked, threshold, similarity, self.verifier)
+        checker = known or Checker(evidence, history, self.verifier, state["asked"], threshold)
         # One that is larger than all of the cache is not kept.
         with self._lock, suppress(ValueError):
             self._checkers[key] = checker

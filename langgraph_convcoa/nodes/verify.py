@@ -1,4 +1,4 @@
-"""The node `verify`: the faith score of every guess and of every sentence of an answer, and where a turn goes from there."""
+"""The node `verify`: the verdict on every guess and on every sentence of an answer, and where a turn goes from there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite, Send
 
 from langgraph_convcoa.chain import SOLVED, ChainItem
-from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.recall import RecalledAnswer
 from langgraph_convcoa.nodes.drafts import Checked, Checker
 from langgraph_convcoa.nodes.memory import with_earlier_evidence
@@ -22,8 +21,10 @@ from langgraph_convcoa.state import ConvCoAState, Finding, PlannedNode, pairs_of
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.questions import holds_negation
 from langgraph_convcoa.usage import node_usage
-from langgraph_convcoa.verification.mrfs import ConvMRFS, conv_mrfs
-from langgraph_convcoa.verification.references import References
+from langgraph_convcoa.verification import verdicts
+from langgraph_convcoa.verification.premise import Evidence as Premises
+from langgraph_convcoa.verification.verdicts import Verdict, as_claim
+from langgraph_convcoa.verification.verifier import Verifier
 
 
 def verify(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Update:
@@ -37,7 +38,9 @@ def verify(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
     settings, evidence = turn.settings(), evidence_of(findings)
     checker = turn.checker(state, findings)
     if state["plan"]["nodes"]:
-        items, unsolved = verify_chain(state["plan"]["nodes"], evidence, pairs_of(state), settings, still_recalled(state))
+        items, unsolved = verify_chain(
+            state["plan"]["nodes"], evidence, pairs_of(state), turn.verifier, settings.threshold, still_recalled(state)
+        )
         drafted = all(item["status"] in ("kept", "recalled") for item in items)
         written = drafted and stand(checker.check(state["plan"]["draft_answer"]))
     else:
@@ -115,12 +118,13 @@ def verify_chain(
     nodes: Sequence[PlannedNode],
     evidence: Evidence,
     history: History,
-    settings: ConvCoAContext,
+    verifier: Verifier,
+    threshold: float | None = None,
     recalled: Sequence[RecalledAnswer] = (),
 ) -> tuple[list[ChainItem], list[int]]:
     """Judge every guess that was not recalled: (items, indexes of those that another answer is to be written for)."""
     known = {answer["index"]: answer for answer in recalled}
-    prepared: dict[tuple[str | None, ...], References] = {}
+    prepared: dict[tuple[str | None, ...], Premises] = {}
     items: list[ChainItem] = []
     unsolved: list[int] = []
     for index, node in enumerate(nodes):
@@ -148,16 +152,16 @@ def verify_chain(
         verdict = None
         if guess:
             ids = tuple(document.id for document in documents)
-            references = prepared.get(ids) or prepared.setdefault(ids, References.of(documents, history))
-            verdict = judge(guess, references, node["sub_question"], (), settings)
-        if verdict is not None and verdict.faithful:
+            found = prepared.get(ids) or prepared.setdefault(ids, Premises.of(documents, history))
+            verdict = judge(guess, node["sub_question"], found, verifier, threshold)
+        if verdict is not None and verdict.supported:
             item |= {"answer": without_marks(guess), "status": "kept", "score": verdict.score, "reason": verdict.quote}
             put_first(item, documents, verdict)
             continue
         if verdict is not None:
             item["score"] = verdict.score
         if documents and (here.documents or not here.error):
-            item["reason"] = f"score {verdict.score:.2f} is not above {verdict.threshold:.2f}" if verdict else "no guess"
+            item["reason"] = verdict.reason if verdict else "no guess"
             unsolved.append(index)
         elif here.error:
             item |= {"status": "failed", "reason": here.error}
@@ -173,7 +177,7 @@ def verify_answer(item: ChainItem, checked: Sequence[Checked], checker: Checker)
     """
     plain = " ".join(sentence.plain for sentence in checked)
     item = item | {"guess_answer": plain}
-    claims = [sentence for sentence in checked if sentence.verdict.claims]
+    claims = [sentence for sentence in checked if sentence.claims]
     if not checked:
         if not item["evidence"]:
             item["reason"] = item["reason"] or "no evidence was found"
@@ -224,25 +228,16 @@ def _question_item(turn: TurnRuntime, state: ConvCoAState, evidence: Evidence) -
     return item
 
 
-def judge(
-    candidate: str, evidence: Sequence[Document] | References, question: str, history: History, settings: ConvCoAContext
-) -> ConvMRFS:
-    """The faith score of an answer to a sub-question, in the form that the settings ask for."""
-    return conv_mrfs(
-        candidate,
-        evidence,
-        question=question,
-        history=history,
-        weights=settings.weights,
-        threshold=settings.threshold,
-        mode="plain" if settings.verify_items == "tokens" else "default",
-    )
+def judge(answer: str, question: str, evidence: Premises, verifier: Verifier, threshold: float | None) -> Verdict:
+    """The verdict on an answer to a sub-question."""
+    return verdicts.judge([as_claim(without_marks(answer), question)], evidence, verifier, threshold)[0]
 
 
-def put_first(item: ChainItem, documents: Sequence[Document], verdict: ConvMRFS) -> None:
+def put_first(item: ChainItem, documents: Sequence[Document], verdict: Verdict) -> None:
     """The document that supports the answer leads the item's evidence."""
-    if verdict.reference is not None and verdict.reference < len(documents):
-        id_ = str(documents[verdict.reference].id)
+    first = next((number for number in verdict.documents if number < len(documents)), None)
+    if first is not None:
+        id_ = str(documents[first].id)
         item["evidence"] = [id_, *(other for other in item["evidence"] if other != id_)]
 
 

@@ -46,6 +46,11 @@ class CitationFilter:
         ready, self._held = self._held[:cut], self._held[cut:]
         return self._show(ready)
 
+    def verbatim(self, text: str) -> str:
+        """Take text that holds no marks, such as code; returns it after what was held back."""
+        held, self._held = self._held, ""
+        return self._show(held) + self._show_plain(text)
+
     def close(self) -> str:
         """The rest of the text, without the white space at its end."""
         rest, self._held = self._held.rstrip(), ""
@@ -66,6 +71,11 @@ class CitationFilter:
             shown = shown.lstrip()
             self._begun = bool(shown)
         return shown
+
+    def _show_plain(self, text: str) -> str:
+        self._unclosed = False
+        self._begun = self._begun or bool(text)
+        return text
 
     def _add(self, parts: list[str], text: str) -> None:
         """Note whether the text so far ends in a bracket that digits may still turn into a mark."""

@@ -38,26 +38,8 @@ _TYPES: dict[AnswerType, str] = {
     "place": rf"\bwhere\b|{_WHAT}(?:{_PLACES}|nation|countries|cities|states|street|building|area|province|village)\b",
     "reason": r"\bwhy\b|\bwhat (?:was |is )?(?:the )?(?:reason|cause[ds]?|led to)\b|\bhow (?:come|did|do|does)\b",
 }
-_THE_WHAT = r"\b(?:what|which) (?:(?:is|was|were|are) the )?(?:\w+ )?"
-_KINDS = {
-    "more": r"\b(?:else|other|interesting|tell me)\b",
-    "time": rf"\bwhen\b|{_THE_WHAT}(?:{_TIMES}|time|season)s?\b",
-    "quantity": rf"\bhow (?:{_DEGREES})\b|{_THE_WHAT}(?:{_QUANTITIES}|area|weight|speed|value|sum|total|revenue|income|profit"
-    r"|loss|sales|turnover|margin|budget|salary|growth)s?\b",
-    "person": rf"\bwho(?:m|se)?\b|{_THE_WHAT}(?:{_PEOPLE}|president|player|singer|scientist|actor|actress|director|leader"
-    r"|emperor|artist|writer)\b",
-    "place": rf"\bwhere\b|{_THE_WHAT}(?:{_PLACES})\b",
-    "reason": rf"\bwhy\b|\bhow come\b|{_THE_WHAT}(?:cause|reason)s?\b",
-    "name": rf"{_THE_WHAT}(?:name|album|song|single|book|film|movie|team|band|company|group|record|show|award|language|school"
-    r"|university|college|magazine)s?\b|\b(?:titled|called|named)\b",
-    "way": r"\bhow\b",
-    "thing": r"\b(?:what|which)\b",
-}
 _NEGATION = re.compile(rf"\b(?:{NEGATIONS})\b", re.IGNORECASE)
-KINDS = (*_KINDS, "other")
-"""Kinds of answer by `question_kind`; "other" is a yes or a no, and whatever cannot be told."""
 _TYPE_PATTERNS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _TYPES.items()}
-_KIND_PATTERNS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _KINDS.items()}
 
 _YEAR = re.compile(r"^(?:c\.)?(?:1\d{3}|20\d\d)(?:s|[-–/]\d{2,4})?$")
 _SHORT_MONTHS = "jan|feb|mar|apr|aug|sept|sep|oct|nov|dec"
@@ -66,11 +48,6 @@ _TIME_WORDS = frozenset(f"century|centuries|decade|ago|bc|bce|ad|ce|era|{_WEEKDA
 _NUMBER_WORDS = frozenset(f"{SMALL_NUMBERS}|{TENS}|{_LARGE_NUMBERS}|{_PARTS}|percent".split("|"))
 _REASON_WORDS = frozenset(
     "because|due|since|therefore|thus|hence|so|order|allow|allowed|caused|cause|reason|result|led".split("|")  # noqa: SIM905
-)
-_QUANTITY = re.compile(rf"\d|\b(?:zero|{_PARTS}|(?:{_LARGE_NUMBERS})s?|{SMALL_NUMBERS}|\w+teen|{TENS})\b", re.IGNORECASE)
-_DATE = re.compile(
-    rf"\b(?:1\d{{3}}|20\d\d|\d+0s|{_MONTHS}|{_WEEKDAYS}|spring|summer|autumn|winter|century|centuries|decades?)\b",
-    re.IGNORECASE,
 )
 _EDGES = "\"'“”‘’.,;:!?()[]{}…—–-"
 
@@ -85,26 +62,6 @@ def answer_type(question: str) -> AnswerType:
     found = [(match.start(), kind) for kind, pattern in _TYPE_PATTERNS.items() if (match := pattern.search(question))]
     # A later question word joins a clause: "Who ruled when the city fell?"
     return min(found)[1] if found else "thing"
-
-
-def question_kind(question: str) -> str:
-    """The kind of answer in the finer classes of verification, one of `KINDS`; the first rule that holds decides.
-
-    Example:
-        >>> [question_kind(q) for q in ("When was it built?", "What city is it in?", "How was it built?", "Was it built?")]
-        ['time', 'place', 'way', 'other']
-    """
-    return next((kind for kind, pattern in _KIND_PATTERNS.items() if pattern.search(question)), "other")
-
-
-def holds_quantity(text: str) -> bool:
-    """Whether a text holds a number, in digits or words."""
-    return _QUANTITY.search(text) is not None
-
-
-def holds_date(text: str) -> bool:
-    """Whether a text holds a year, a month, a day of the week, a season or the like."""
-    return _DATE.search(text) is not None
 
 
 def bare(token: str) -> str:

@@ -1,20 +1,10 @@
-"""Verification: faith score, Conv-MRFS and their calibration (Pan et al. 2024b, sec. 3, Pan et al. 2024a, section 2.2.2)."""
+"""Verification: what an answer claims, judged against the evidence; and the papers' faith score and Conv-MRFS."""
 
-from langgraph_convcoa.verification.claims import SentenceVerdict, verify_sentences, weakest
 from langgraph_convcoa.verification.faith_score import FaithScore, faith_score
 from langgraph_convcoa.verification.mrfs import ConvMRFS, conv_mrfs
-from langgraph_convcoa.verification.references import References
-from langgraph_convcoa.verification.support import SentenceSupport, support_sentences
+from langgraph_convcoa.verification.premise import Evidence
+from langgraph_convcoa.verification.trained import as_verifier
+from langgraph_convcoa.verification.verdicts import Verdict, judge
+from langgraph_convcoa.verification.verifier import Verifier
 
-__all__ = [
-    "ConvMRFS",
-    "FaithScore",
-    "References",
-    "SentenceSupport",
-    "SentenceVerdict",
-    "conv_mrfs",
-    "faith_score",
-    "support_sentences",
-    "verify_sentences",
-    "weakest",
-]
+__all__ = ["ConvMRFS", "Evidence", "FaithScore", "Verdict", "Verifier", "as_verifier", "conv_mrfs", "faith_score", "judge"]

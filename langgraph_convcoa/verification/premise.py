@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from langchain_core.documents import Document
+
+from langgraph_convcoa.text.clean import clean
 from langgraph_convcoa.text.words import content_items, sentences
 
 PREMISE_WORDS = 60
@@ -23,10 +27,11 @@ class Piece(NamedTuple):
 
 
 class Premise(NamedTuple):
-    """The text of a premise and the numbers of the documents that it was taken from, the best one first."""
+    """The text of a premise, the indexes of its documents, the best one first, and its best sentence."""
 
     text: str
     documents: tuple[int, ...]
+    best: str = ""
 
 
 class Evidence:
@@ -34,16 +39,19 @@ class Evidence:
 
     Args:
         documents: Pairs of a title ("" for none) and a text.
+        computed: Indexes of those that hold the result of a query or a list of documents, which are no prose.
 
     Example:
         >>> evidence = Evidence([("Jade Hotel", "It has 40 rooms. Breakfast costs 9 euros."), ("", "Cats sleep.")])
         >>> evidence.premise("Breakfast is 9 euros.")
-        Premise(text='Jade Hotel: It has 40 rooms. Breakfast costs 9 euros.', documents=(0,))
+        Premise(text='Jade Hotel: It has 40 rooms. Breakfast costs 9 euros.', documents=(0,), best='Breakfast costs 9 euros.')
     """
 
-    def __init__(self, documents: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, documents: Sequence[tuple[str, str]], computed: Collection[int] = ()) -> None:
+        self.computed = frozenset(computed)
         self.titles = [" ".join(title.split()) for title, _ in documents]
         self._about = [frozenset(item.form for item in content_items(title)) for title in self.titles]
+        self._flat = [" ".join(text.split()) for _, text in documents]
         self.pieces: list[Piece] = []
         for number, (_, text) in enumerate(documents):
             for line in text.splitlines():
@@ -52,8 +60,33 @@ class Evidence:
                     self.pieces.append(Piece(sentence.text, number, forms, len(sentence.text.split())))
         self._counts = Counter(form for piece in self.pieces for form in piece.forms)
 
+    @classmethod
+    def of(cls, evidence: Sequence[str | Document], history: Sequence[tuple[str, str]] = ()) -> Evidence:
+        """Evidence from texts or documents, and after them the answers of earlier turns with their questions as titles."""
+        found = [("", one) if isinstance(one, str) else (_title(one), one.page_content) for one in evidence]
+        computed = [n for n, one in enumerate(evidence) if isinstance(one, Document) and _computed(one)]
+        return cls([(clean(title), clean(text)) for title, text in [*found, *history]], computed)
+
     def premise(self, claim: str, words: int = PREMISE_WORDS) -> Premise:
         """The sentences that share most with a claim, with their neighbours, in their order, under their titles."""
+        chosen = self._closest(claim, words) or [0] * bool(self.pieces)
+        room = words - sum(self.pieces[place].words for place in chosen)
+        best = self.pieces[chosen[0]].text if chosen else ""
+        for step in (-1, 1, -2, 2, -3, 3, -4, 4):
+            for place in list(chosen):
+                other = place + step
+                near = 0 <= other < len(self.pieces) and self.pieces[other].document == self.pieces[place].document
+                if near and other not in chosen and self.pieces[other].words <= room:
+                    chosen.append(other)
+                    room -= self.pieces[other].words
+        order = tuple(dict.fromkeys(self.pieces[place].document for place in chosen))
+        return Premise(" ".join(self._shown(number, chosen) for number in sorted(order)), order, best)
+
+    def quotes(self, claim: str) -> list[str]:
+        """The sentences that share most with a claim, those that add to each other."""
+        return [self.pieces[place].text for place in self._closest(claim, PREMISE_WORDS)]
+
+    def _closest(self, claim: str, words: int) -> list[int]:
         left = {
             item.form: (_NAME_WEIGHT if item.is_number or item.is_name else 1.0) / self._counts[item.form] ** 0.5
             for item in content_items(claim)
@@ -73,17 +106,15 @@ class Evidence:
             used.add(piece.document)
             room -= piece.words
             left = {form: weight for form, weight in left.items() if form not in piece.forms | self._about[piece.document]}
-        for step in (-1, 1, -2, 2, -3, 3, -4, 4):
-            for place in list(chosen):
-                other = place + step
-                near = 0 <= other < len(self.pieces) and self.pieces[other].document == self.pieces[place].document
-                if near and other not in chosen and self.pieces[other].words <= room:
-                    chosen.append(other)
-                    room -= self.pieces[other].words
-        if not chosen and self.pieces:
-            chosen = [0]
-        order = tuple(dict.fromkeys(self.pieces[place].document for place in chosen))
-        return Premise(" ".join(self._shown(number, chosen) for number in sorted(order)), order)
+        return chosen
+
+    def holder(self, claim: str) -> int | None:
+        """The index of the document that holds a claim word for word; None if there is none."""
+        words = " ".join(claim.split()).strip("….!? ")
+        if not any(map(str.isalnum, words)):
+            return None
+        whole = re.compile(rf"(?<!\w){re.escape(words)}(?!\w)")
+        return next((n for n, text in enumerate(self._flat) if words in text and whole.search(text)), None)
 
     def _gain(self, piece: Piece, left: dict[str, float], used: set[int]) -> float:
         """The weight of the claim's words that a piece adds; a document that is in use already is preferred."""
@@ -97,3 +128,11 @@ class Evidence:
         text = " ".join(self.pieces[place].text for place in sorted(chosen) if self.pieces[place].document == number)
         title = self.titles[number]
         return f"{title}: {text}" if title and not text.startswith(title) else text
+
+
+def _title(document: Document) -> str:
+    return str(document.metadata.get("title") or "")
+
+
+def _computed(document: Document) -> bool:
+    return "query" in document.metadata or document.metadata.get("source") == "overview"

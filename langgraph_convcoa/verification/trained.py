@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +16,25 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import replacing
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.encoders.bert import LAYER, Array, Bert, bert_of
 from langgraph_convcoa.retrieval.encoders.onnx_bert import OnnxBert
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
+from langgraph_convcoa.text.words import STOP_WORDS, words
+from langgraph_convcoa.verification.verifier import CrossEncoderVerifier, LexicalVerifier, Verifier
+
+logger = logging.getLogger(__name__)
 
 _FORMAT = "convcoa verifier"
 _VERSION = "1"
 _TOKENS = 192
 _LONGEST = 4_000
 """Characters of a claim or a premise that are read."""
+_PACKAGE, _FILE = "langgraph_convcoa.verification", "verifier.safetensors"
+_FEW_WORDS, _FUNCTION_WORDS = 12, 0.08
+"""Words from which the language of a text is told, and the share of function words that English has at least."""
 _HEAD, _BIAS = "head.weight", "head.bias"
 _ALSO = ("embeddings.token_type_embeddings.weight", "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias")
 
@@ -98,6 +107,106 @@ class TrainedVerifier:
         tokenizer = Tokenizer.from_str(bert.tokenizer.to_str())
         tokenizer.enable_truncation(min(_TOKENS, bert.max_tokens), strategy="longest_first")
         return network, tokenizer, head, bias, threshold
+
+
+class DefaultVerifier:
+    """The verifier that comes with the package; it was trained on English.
+
+    What is written in another language is judged by its words (`LexicalVerifier`), and so is everything where the encoder is
+    not installed; a log line says so once.
+
+    Example:
+        >>> verifier = DefaultVerifier()
+        >>> verifier.support(["The tenant may evict the landlord."], ["The landlord may evict the tenant."])[0] < 0.5
+        True
+    """
+
+    name = "default"
+
+    def __init__(self) -> None:
+        self._lexical = LexicalVerifier()
+        with as_file(files(_PACKAGE) / _FILE) as path:
+            self._trained = TrainedVerifier(path)
+        self._missing: str | None = None
+
+    @property
+    def threshold(self) -> float:
+        """T, chosen when the verifier was trained."""
+        return self._trained.threshold if self._ready() else self._lexical.threshold
+
+    def support(self, claims: Sequence[str], premises: Sequence[str]) -> list[float]:
+        if not self._ready():
+            return self._lexical.support(claims, premises)
+        shares = [0.0] * len(claims)
+        read = [n for n, pair in enumerate(zip(claims, premises, strict=True)) if _is_english(" ".join(pair))]
+        for n, share in zip(read, self._trained.support([claims[n] for n in read], [premises[n] for n in read]), strict=True):
+            shares[n] = share
+        if len(read) < len(claims):
+            self._say("Claims in other languages than English are judged by shared words.")
+            others = [n for n in range(len(claims)) if n not in set(read)]
+            found = self._lexical.support([claims[n] for n in others], [premises[n] for n in others])
+            for n, share in zip(others, found, strict=True):
+                shares[n] = self._scaled(share)
+        return shares
+
+    def _scaled(self, share: float) -> float:
+        """A share of words on the scale of probabilities, each T at the same place."""
+        least, own = self._lexical.threshold, self._trained.threshold
+        return own * share / least if share <= least else own + (1 - own) * (share - least) / (1 - least)
+
+    def _ready(self) -> bool:
+        if self._missing is None:
+            try:
+                _ = self._trained.threshold
+                self._missing = ""
+            except RetrievalError as error:
+                self._missing = str(error)
+                self._say(f"Answers are verified by shared words only: {error}")
+        return not self._missing
+
+    def _say(self, line: str) -> None:
+        if line not in _SAID:
+            _SAID.add(line)
+            logger.warning(line)
+
+
+_SAID: set[str] = set()
+
+
+def _is_english(text: str) -> bool:
+    """Whether enough words of a text are English function words, or there are too few words to tell."""
+    found = words(text[:_LONGEST])
+    letters = sum(map(str.isalpha, text))
+    plain = sum(character.isascii() and character.isalpha() for character in text)
+    if plain < 0.7 * letters:
+        return False
+    return len(found) < _FEW_WORDS or sum(word in STOP_WORDS for word in found) > _FUNCTION_WORDS * len(found)
+
+
+def as_verifier(verifier: Verifier | str) -> Verifier:
+    """A verifier from a name or an object with `support`.
+
+    "default" is the package's own `DefaultVerifier`, "lexical" the share of shared words, a file `*.safetensors` a
+    `TrainedVerifier`; any other name is that of a sentence-transformers `CrossEncoder` or its folder.
+
+    Raises InputError for anything else.
+
+    Example:
+        >>> as_verifier("lexical").name
+        'lexical'
+    """
+    if verifier == "lexical":
+        return LexicalVerifier()
+    if verifier == "default":
+        return DefaultVerifier()
+    if isinstance(verifier, str) and verifier.endswith(".safetensors"):
+        return TrainedVerifier(verifier)
+    if isinstance(verifier, str) and verifier.strip():
+        return CrossEncoderVerifier(verifier)
+    if not isinstance(verifier, str) and isinstance(verifier, Verifier):
+        return verifier
+    known = '"default", "lexical", the name of a CrossEncoder, or an object with `support`'
+    raise InputError(f"verifier must be {known}, not {verifier!r}.")
 
 
 def save_verifier(

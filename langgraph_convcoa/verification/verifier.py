@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.text.words import content_items
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class LexicalVerifier:
         found = []
         for claim, premise in zip(claims, premises, strict=True):
             items = content_items(claim[:_LONGEST])
-            held = {item.form for item in content_items(premise[:_LONGEST])}
+            held = {item.form for item in content_items(premise)}
             total = sum(item.weight for item in items)
             found.append(sum(item.weight for item in items if item.form in held) / total if total else 0.0)
         return found
@@ -140,29 +140,3 @@ class CrossEncoderVerifier:
 
 def _cross_encoder(name: str, threshold: float, device: str | None) -> CrossEncoderVerifier:
     return CrossEncoderVerifier(name, threshold=threshold, device=device)
-
-
-def as_verifier(verifier: Verifier | str) -> Verifier:
-    """A verifier from a name or an object with `support`.
-
-    "lexical" is the share of shared words, a file `*.safetensors` a `TrainedVerifier`; any other name is that of a
-    sentence-transformers `CrossEncoder` or its folder.
-
-    Raises InputError for anything else.
-
-    Example:
-        >>> as_verifier("lexical").name
-        'lexical'
-    """
-    if verifier == "lexical":
-        return LexicalVerifier()
-    if isinstance(verifier, str) and verifier.endswith(".safetensors"):
-        from langgraph_convcoa.verification.trained import TrainedVerifier
-
-        return TrainedVerifier(verifier)
-    if isinstance(verifier, str) and verifier.strip():
-        return CrossEncoderVerifier(verifier)
-    if not isinstance(verifier, str) and isinstance(verifier, Verifier):
-        return verifier
-    known = '"lexical", the name of a CrossEncoder, or an object with `support`'
-    raise InputError(f"verifier must be {known}, not {verifier!r}.")

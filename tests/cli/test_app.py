@@ -171,7 +171,6 @@ def test_the_web_without_its_extra_is_refused_before_anything_is_encoded(
     [
         ("accelerate", "train", ["train", "nowhere", "--out", "model"]),
         ("tensorboard", "train", ["train", "nowhere", "--out", "model", "--logs", "logs"]),
-        ("matplotlib.figure", "evaluate", ["evaluate", "guesses", "nowhere", "--plot", "curves.png"]),
         ("matplotlib.figure", "evaluate", ["bench", "scoring", "--plot", "curves.png"]),
     ],
 )

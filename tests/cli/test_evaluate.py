@@ -127,8 +127,8 @@ def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path)
         (["retrieval", data, "--index", tmp_path / "nowhere"], "nowhere"),
         (["retrieval", data, "--baseline", "bm25", "--methods", "dense"], "baseline"),
         (["retrieval", data / "queries.jsonl.gz"], "no known format"),
-        (["faithfulness", tmp_path / "nowhere"], "nowhere"),
-        (["guesses", tmp_path / "nowhere"], "nowhere"),
+        (["faithfulness", tmp_path / "nowhere"], "run convcoa evaluate verification"),
+        (["guesses", tmp_path / "nowhere"], "run convcoa evaluate verification"),
         (["qa", tmp_path / "nowhere"], "nowhere"),
     ):
         result = evaluate(*arguments)
@@ -136,51 +136,6 @@ def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path)
         (line,) = result.stderr.splitlines()
         assert line.startswith("error: ")
         assert message in line
-
-
-@pytest.mark.slow
-def test_faith_scores_are_compared_with_ratings(tmp_path: Path) -> None:
-    judged = [
-        {
-            "conversation_id": f"c{i}",
-            "turns": [{"speaker": "user", "text": "When were they counted?"}],
-            "passages": [f"The {word} were counted in {1900 + i}."],
-            "response": f"The {word} were counted in {1900 + i}." if i % 3 else "Volcanoes erupt under glaciers.",
-            "faithfulness": 4.0 if i % 3 else 1.0,
-            "ratings": [4, 4, 3] if i % 3 else [1, 1, 2],
-        }
-        for i, word in enumerate(WORDS)
-    ]
-    path = write(tmp_path / "judgements.jsonl.gz", judged)
-    result = evaluate("faithfulness", path, "--json")
-    assert result.exit_code == 0, result.output
-    assert max(row["agreement"]["auc"]["value"] for row in json.loads(result.stdout)["rows"]) == 1.0
-    assert "Spearman" in evaluate("faithfulness", path).stdout
-
-
-def test_right_guesses_are_told_from_wrong_ones(data: Path) -> None:
-    result = evaluate("guesses", data, "--sample", "4", "--json")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["rows"]
-    fitted = evaluate("guesses", data, "--fit", "--json")
-    assert fitted.exit_code == 0, fitted.output
-    assert "bias" in json.loads(fitted.stdout)["weights"]
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--fit", "--plot", "a.svg"], "--fit takes"),
-        (["--fit", "--split", "dev"], "--fit takes"),
-        (["another"], "several data sets"),
-        (["--plot", "absent/a.svg"], "no folder"),
-        (["--right", "1.5"], "share of right guesses"),
-    ],
-)
-def test_options_that_do_not_go_together(data: Path, more: list[str], message: str) -> None:
-    result = evaluate("guesses", data, *more)
-    assert result.exit_code == 2
-    assert message in result.output
 
 
 def test_answers_are_compared_with_gold_answers(data: Path) -> None:
@@ -193,7 +148,7 @@ def test_answers_are_compared_with_gold_answers(data: Path) -> None:
     assert "gold answer in the printed answer" in evaluate(*arguments).stdout
 
 
-@pytest.mark.parametrize("command", ["retrieval", "faithfulness", "guesses", "qa"])
+@pytest.mark.parametrize("command", ["retrieval", "verification", "qa"])
 def test_every_evaluation_explains_itself_with_an_example(command: str) -> None:
     assert f"convcoa evaluate {command}" in evaluate(command, "--help").stdout
 

@@ -14,6 +14,7 @@ from langgraph_convcoa.reasoning.loose_json import loads
 from langgraph_convcoa.reasoning.parsing import ThoughtFilter, parse_chain, parse_corrections, parse_inputs, read_json
 from langgraph_convcoa.reasoning.streaming import FinalAnswerReader
 from langgraph_convcoa.text.clean import clean
+from tests.fakes import WORDS
 from tests.fuzz import fuzzed
 
 PIECES = [
@@ -94,7 +95,7 @@ def test_a_streamed_answer_only_grows_and_is_the_answer(text: str, sizes: list[i
         size = sizes[len(pieces) % len(sizes)]
         pieces.append(text[place : place + size])
         place += size
-    thoughts, reader, gate = ThoughtFilter(), FinalAnswerReader(), SentenceGate(lambda: Checker.of(EVIDENCE, []))
+    thoughts, reader, gate = ThoughtFilter(), FinalAnswerReader(), SentenceGate(lambda: Checker(EVIDENCE, [], WORDS))
     shown, last, done = "", "", False
     for piece in [*map(thoughts.feed, pieces), thoughts.close()]:
         answer, ended = reader.feed(piece)
@@ -111,6 +112,6 @@ def test_a_streamed_answer_only_grows_and_is_the_answer(text: str, sizes: list[i
 @fuzzed
 @given(TEXTS)
 def test_any_answer_is_checked(text: str) -> None:
-    checked = Checker.of(EVIDENCE, [("When?", "In 1878.")]).check(clean(text))
+    checked = Checker(EVIDENCE, [("When?", "In 1878.")], WORDS).check(clean(text))
     assert all(1 <= number <= len(EVIDENCE) for sentence in checked for number in sentence.cited)
     assert sum(len("".join(sentence.plain.split())) for sentence in checked) <= len(text)

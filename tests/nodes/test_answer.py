@@ -10,6 +10,7 @@ from langgraph_convcoa.memory.knowledge_set import Citation
 from langgraph_convcoa.nodes.answer import finish, from_chain
 from langgraph_convcoa.nodes.drafts import Checker
 from langgraph_convcoa.nodes.remember import summary
+from tests.fakes import WORDS
 
 FIRST = Document(
     "The network was described in 1982. It stores patterns.", id="a", metadata={"source": "a.md", "quote": "1982."}
@@ -24,7 +25,7 @@ def item(status: Status = "kept", answer: str = "An answer.", evidence: tuple[st
 
 
 def finished(text: str, *items: ChainItem, evidence: list[Document] = EVIDENCE) -> tuple[str, list[Citation]]:
-    return finish(text, items, Checker.of(evidence, ()))[:2]
+    return finish(text, items, Checker(evidence, (), WORDS))[:2]
 
 
 def test_each_sentence_gets_its_own_mark() -> None:

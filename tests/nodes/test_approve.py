@@ -177,12 +177,12 @@ def test_an_edited_answer_keeps_only_citations_that_are_there() -> None:
 def test_what_a_person_writes_without_evidence_is_kept_and_told_to_be_theirs() -> None:
     graph, _ = compiled(two())
     graph.invoke(ASKED, THREAD, context=approving("answer"))
-    out = decide(graph, edit("answer", answer=f"{SPARSEMAX} I met them in Paris [1]."))
-    assert "I met them in Paris" in out["answer"]
+    out = decide(graph, edit("answer", answer=f"{SPARSEMAX} Fourteen zebras danced in Paris [1]."))
+    assert "Fourteen zebras danced in Paris" in out["answer"]
     *chain, own = out["chain"]
     assert [item["status"] for item in chain] == ["kept", "kept"]
     assert own["status"] == "unsupported"
-    assert own["reason"].startswith("written by a person; no evidence supports “I met them in Paris")
+    assert own["reason"].startswith("written by a person; no evidence supports “Fourteen zebras danced in Paris")
     assert own["evidence"] == [citation["id"] for citation in out["citations"]]
 
 

@@ -20,7 +20,7 @@ from langgraph_convcoa.nodes.answer import finish
 from langgraph_convcoa.nodes.correct import STANDS_IN, _best_sentence
 from langgraph_convcoa.nodes.drafts import Checker
 from langgraph_convcoa.reasoning.base import Unsolved
-from tests.fakes import ScriptedModel, corrections, direct, node, plan
+from tests.fakes import WORDS, ScriptedModel, corrections, direct, node, plan
 
 HALVES = ["\ud83d", "\ude00", "\x00", "a\ud83d\ude00b", "\x00\ud800", "\udfff \x00 \ud83d"]
 PLACES = ["question", "document", "title", "tool", "answer", "plan", "correction", "guess"]
@@ -101,9 +101,9 @@ def test_marks_in_texts_of_others_are_not_cited(marks: str, place: int, stands_i
     failed: ChainItem = {**item, "status": "failed", "reason": f"refused {marks}"}
     open_item: ChainItem = {**item, "status": "unsupported"}
     for chain in ([failed], [open_item]):
-        _, citations, _, _ = finish("", chain, Checker.of(EVIDENCE, []))
+        _, citations, _, _ = finish("", chain, Checker(EVIDENCE, [], WORDS))
         assert citations == []
-    _, citations, _, _ = finish("", [item], Checker.of(EVIDENCE, []))
+    _, citations, _, _ = finish("", [item], Checker(EVIDENCE, [], WORDS))
     # What supports it is cited, whatever it says itself.
     assert [citation["id"] for citation in citations] in ([], ["a"])
 

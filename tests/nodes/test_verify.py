@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from langgraph_convcoa import ConvCoAContext
 from langgraph_convcoa.nodes.correct import apply_corrections
 from langgraph_convcoa.nodes.remember import turn_seconds
 from langgraph_convcoa.nodes.runtime import evidence_of
@@ -15,9 +14,9 @@ from langgraph_convcoa.nodes.verify import verify_chain
 from langgraph_convcoa.reasoning.base import Correction, Unsolved
 from langgraph_convcoa.state import Finding, PlannedNode
 from langgraph_convcoa.usage import node_usage
+from tests.fakes import WORDS
 
 FACT = "Sparsemax was introduced in 2016."
-SETTINGS = ConvCoAContext()
 
 
 def finding(index: int, *texts: str, depth: int = 1, error: str = "", seconds: float = 0.0) -> Finding:
@@ -30,7 +29,7 @@ def planned(guess: str, sub: str = "When was sparsemax introduced?") -> PlannedN
 
 
 def verify(guess: str, *findings: Finding, history: Any = (), **settings: Any) -> tuple[dict[str, Any], list[int]]:
-    items, unsolved = verify_chain([planned(guess)], evidence_of(findings), history, ConvCoAContext(**settings))
+    items, unsolved = verify_chain([planned(guess)], evidence_of(findings), history, WORDS, **settings)
     return dict(items[0]), unsolved
 
 
@@ -46,7 +45,7 @@ def test_findings_merge_by_index_whatever_their_order(findings: list[Finding]) -
     ("guess", "findings", "status", "unsolved"),
     [
         ("In 2016.", [finding(0, FACT)], "kept", []),
-        ("In 2017.", [finding(0, FACT)], "unsupported", [0]),
+        ("In 2017, by divers from Greenland.", [finding(0, FACT)], "unsupported", [0]),
         ("", [finding(0, FACT)], "unsupported", [0]),
         ("In 2016.", [finding(0)], "unsupported", []),
         ("", [finding(0)], "unsupported", []),
@@ -70,17 +69,16 @@ def test_the_bearing_document_leads_the_evidence() -> None:
     assert item["evidence"] == [FACT[:20], "Other things happene"]
 
 
-def test_the_threshold_and_the_plain_form_are_settings() -> None:
+def test_the_threshold_is_a_setting() -> None:
     assert verify("In 2016.", finding(0, FACT), threshold=1.0)[0]["status"] == "unsupported"
-    assert verify("In 2016.", finding(0, FACT), verify_items="tokens")[0]["status"] == "unsupported"
-    assert verify(FACT, finding(0, FACT), verify_items="tokens", weights=(0.5, 0.5, 0.0))[0]["status"] == "kept"
+    assert verify("In 2016.", finding(0, FACT), threshold=0.5)[0]["status"] == "kept"
 
 
 def corrected(*corrections: Correction, guess: str = "In 2017.", failure: str = "") -> dict[str, Any]:
     evidence = evidence_of([finding(0, FACT)])
-    items, _ = verify_chain([planned(guess)], evidence, (), SETTINGS)
+    items, _ = verify_chain([planned(guess)], evidence, (), WORDS)
     unsolved = [Unsolved(0, items[0]["sub_question"], guess, evidence.documents)]
-    return dict(apply_corrections(items, unsolved, corrections, failure, SETTINGS, evidence)[0])
+    return dict(apply_corrections(items, unsolved, corrections, failure, evidence, WORDS)[0])
 
 
 def test_corrections_are_scored_against_their_evidence() -> None:
@@ -115,9 +113,9 @@ def test_a_title_never_stands_in() -> None:
     heading = Document(
         "VA Mental Health Services", id="va", metadata={"title": "VA Mental Health Services", "quote": "VA Mental"}
     )
-    items, _ = verify_chain([planned("")], evidence_of([finding(0, FACT)]), (), SETTINGS)
+    items, _ = verify_chain([planned("")], evidence_of([finding(0, FACT)]), (), WORDS)
     unsolved = [Unsolved(0, "VA mental health services?", "", [heading])]
-    [item] = apply_corrections(items, unsolved, (), "no result within 3 s", SETTINGS, evidence_of([]))
+    [item] = apply_corrections(items, unsolved, (), "no result within 3 s", evidence_of([]), WORDS)
     assert (item["status"], item["answer"]) == ("unsupported", "")
 
 

@@ -24,7 +24,7 @@ from langgraph_convcoa.nodes.drafts import Checker, SentenceGate
 from langgraph_convcoa.reasoning.parsing import ThoughtFilter, parse_chain, parse_corrections
 from langgraph_convcoa.reasoning.streaming import FinalAnswerReader
 from langgraph_convcoa.text.clean import LONGEST_ANSWER
-from tests.fakes import KeywordRetriever, ScriptedModel
+from tests.fakes import WORDS, KeywordRetriever, ScriptedModel
 
 ROOMS = ("text", "reasoning", "nodes", "verification", "memory", "errors.redaction", "storage.export", "cli.console")
 SHORT = ("reasoning.extractive.compound", "reasoning.extractive.coverage", "reasoning.extractive.reasoner")
@@ -172,11 +172,11 @@ EVIDENCE = [Document("John Hopfield described the Hopfield network in 1982.", id
 def read_whole(reply: str) -> None:
     chain = parse_chain(reply, question="q", actions=["docs"])
     parse_corrections(reply)
-    finish(chain.draft_answer if chain else "", [], Checker.of(EVIDENCE, []))
+    finish(chain.draft_answer if chain else "", [], Checker(EVIDENCE, [], WORDS))
 
 
 def read_streamed(reply: str) -> None:
-    thoughts, reader, gate = ThoughtFilter(), FinalAnswerReader(), SentenceGate(lambda: Checker.of(EVIDENCE, []))
+    thoughts, reader, gate = ThoughtFilter(), FinalAnswerReader(), SentenceGate(lambda: Checker(EVIDENCE, [], WORDS))
     for place in range(0, len(reply), 4):
         answer, done = reader.feed(thoughts.feed(reply[place : place + 4]))
         if answer:

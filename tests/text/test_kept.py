@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from langgraph_convcoa.text.kept import kept_by_characters
 from langgraph_convcoa.text.same_question import meaning
 from langgraph_convcoa.text.terms import _contents
-from langgraph_convcoa.verification.facts import facts_of
-from langgraph_convcoa.verification.references import segments
 from tests.bounds import joined
 
 
@@ -74,7 +72,7 @@ def test_what_goes_is_given_free() -> None:
     assert len(alive) <= 10
 
 
-@pytest.mark.parametrize("function", [segments, facts_of, meaning, _contents])
+@pytest.mark.parametrize("function", [meaning, _contents])
 def test_what_is_made_of_texts_of_any_length_is_kept_so(function: Callable[[str], object]) -> None:
     assert hasattr(function, "__wrapped__")
     assert not hasattr(function, "cache_info")

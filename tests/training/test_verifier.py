@@ -9,7 +9,7 @@ from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.training.verifier import VerifierSettings, train_verifier, training_rows
-from langgraph_convcoa.verification.verifier import as_verifier
+from langgraph_convcoa.verification.trained import as_verifier
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
 pytest.importorskip("datasets")

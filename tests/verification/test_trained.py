@@ -8,8 +8,8 @@ import pytest
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders.bert import Bert
-from langgraph_convcoa.verification.trained import TrainedVerifier, save_verifier
-from langgraph_convcoa.verification.verifier import Verifier, as_verifier
+from langgraph_convcoa.verification.trained import TrainedVerifier, as_verifier, save_verifier
+from langgraph_convcoa.verification.verifier import Verifier
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
 CLAIMS = ["who was the network", "a river is a book", "what"]

@@ -9,7 +9,8 @@ from langchain_core.documents import Document
 from langgraph_convcoa import HopfieldRetriever, build_graph
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.nodes.drafts import Checker
-from langgraph_convcoa.verification.verifier import CrossEncoderVerifier, LexicalVerifier, Verifier, as_verifier
+from langgraph_convcoa.verification.trained import as_verifier
+from langgraph_convcoa.verification.verifier import CrossEncoderVerifier, LexicalVerifier, Verifier
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, direct
 from tests.retrieval.tiny_bert import save_tiny_bert
 
@@ -95,7 +96,7 @@ def test_sentences_of_an_answer_stand_as_the_verifier_says():
         Document("Staff get 30 days of leave.", id="b"),
     ]
     verifier = ByList("Staff get 30 days of leave.", "Holidays last a month.")
-    checker = Checker.of(evidence, (), verifier=verifier)
+    checker = Checker(evidence, (), verifier)
     text = "Staff get 30 days of leave [2]. Staff also get a company car [1]. Holidays last a month."
     text += " The documents do not say why."
     found = [(one.plain, one.stands) for one in checker.check(text)]
@@ -106,20 +107,17 @@ def test_sentences_of_an_answer_stand_as_the_verifier_says():
         ("The documents do not say why.", True),
     ]
     assert [claim for claim, _ in verifier.asked] == [
-        "Staff get 30 days of leave.",
         "Staff also get a company car.",
         "Holidays last a month.",
-    ]
+    ], "what stands in the evidence word for word needs no verifier"
     assert checker.check(text + " It rained.")[1].verdict.reason == "list: 0.10 is not above 0.50"
-    assert len(verifier.asked) == 4, "a sentence that comes again is not judged again"
+    assert len(verifier.asked) == 3, "a sentence that comes again is not judged again"
     assert "30 days" in verifier.asked[0][1]
 
 
 def test_the_answers_of_the_conversation_are_evidence_too():
     verifier = ByList("It has 40 rooms.")
-    checker = Checker.of(
-        [Document("Dogs stay for free.", id="a")], [("How many rooms?", "It has 40 rooms.")], verifier=verifier
-    )
+    checker = Checker([Document("Dogs stay for free.", id="a")], [("How many rooms?", "There are 40 rooms.")], verifier)
     assert checker.check("It has 40 rooms.")[0].stands
     assert "40 rooms" in verifier.asked[0][1]
 

@@ -15,8 +15,7 @@ from langgraph_convcoa.cli.documents import open_cache
 from langgraph_convcoa.cli.evaluate.blind import blind, blind_score
 from langgraph_convcoa.cli.evaluate.planner import planner
 from langgraph_convcoa.cli.evaluate.qa import METHODS_HELP, qa
-from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, add_removed, names_of, option
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.cli.options import AsJson, NoCache, add_removed, names_of, option
 from langgraph_convcoa.evaluation.retrieval.methods import METHODS, READERS
 
 app = typer.Typer(
@@ -121,6 +120,8 @@ app.command("blind-score")(blind_score)
 add_removed(app, "reader", "python -m experiments.graph_reader")
 add_removed(app, "costs", "python -m experiments.costs")
 add_removed(app, "memory", "python -m experiments.memory")
+add_removed(app, "guesses", "convcoa evaluate verification")
+add_removed(app, "faithfulness", "convcoa evaluate verification")
 
 
 @app.command()
@@ -130,7 +131,7 @@ def verification(
         typer.Argument(metavar="[DATA]", help="Labelled claims, .jsonl(.gz); the package's own test claims by default."),
     ] = None,
     verifiers: Annotated[
-        str, option("A,B", "default (word rules), lexical, CrossEncoders by name or folder, or trained files.")
+        str, option("A,B", "default, lexical, CrossEncoders by name or folder, or trained files.")
     ] = "default,lexical",
     as_json: AsJson = False,
 ) -> None:
@@ -146,82 +147,3 @@ def verification(
 
     claims = packaged_claims("test") if data is None else list(read_claims(data))
     print_report(evaluate_verification(claims, names_of(verifiers), progress=True), as_json)
-
-
-@app.command()
-def faithfulness(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Judgements, .jsonl or .jsonl.gz.")],
-    history: Annotated[bool, option(None, "Earlier answers count as references too.", "--history")] = False,
-    faithful_from: Annotated[float, option("R", "The lowest rating that counts as faithful.")] = 3.0,
-    seed: Annotated[int, option("S", "Of the intervals.", min=0)] = 0,
-    plot: Plot = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare the faith scores with human ratings of answers: AUC, Spearman, reliability, suggested weights and T.
-
-    A row has passages (texts), response, faithfulness (or rating), and where known conversation_id, turns and ratings. Weights
-    and T are fitted leaving out one conversation at a time; the intervals are a bootstrap over conversations.
-
-    [bold]Examples[/bold]
-      convcoa evaluate faithfulness data/mtrag_faithfulness/judgements.jsonl.gz
-      convcoa evaluate faithfulness judged.jsonl --faithful-from 4 --plot reliability.png
-    """
-    from langgraph_convcoa.evaluation.verification.faithfulness import evaluate_faithfulness
-
-    report = evaluate_faithfulness(file, history=history, faithful_from=faithful_from, seed=seed, progress=True)
-    print_report(report, as_json, plot)
-
-
-@app.command()
-def guesses(
-    data: Annotated[list[Path], typer.Argument(metavar="DATA...", help=f"{_FOLDERS}; one, or several for --fit.")],
-    sample: Annotated[int | None, option("N", "How many questions; 300, or 3000 of each for --fit.", min=2)] = None,
-    seed: Annotated[int | None, option("S", "Which questions; 0, or 1 for --fit.", min=0)] = None,
-    split: Annotated[
-        str | None,
-        option(
-            "NAME", "Split of the questions; dev, or where there is none the conversations that the score was not fitted on."
-        ),
-    ] = None,
-    no_history: Annotated[bool, option(None, "Tell the score nothing of the conversation.", "--no-history")] = False,
-    right: Annotated[
-        list[float] | None, option("P", "Share of right guesses, for what T saves; may be repeated: 0.5, 0.8.")
-    ] = None,
-    fit: Annotated[bool, option(None, "Fit the weights of the score on the training part instead.", "--fit")] = False,
-    texts: Annotated[
-        Path | None, option("DIR", "DATA is a file of labelled guesses: where the data sets are whose passages it names.")
-    ] = None,
-    plot: Plot = None,
-    as_json: AsJson = False,
-) -> None:
-    """Discriminate right guesses from other answers of the same passage, and work out what T saves.
-
-    [bold]Examples[/bold]
-      convcoa evaluate guesses data/squad2 --sample 1000
-      convcoa evaluate guesses data/quac_dev --sample 1000 --right 0.7 --plot savings.png
-      convcoa evaluate guesses data/squad2 data/abg_coqa data/quac_dev --fit
-      convcoa evaluate guesses labelled.jsonl --texts data
-    """
-    from langgraph_convcoa.evaluation.verification.guess_fit import FIT_SAMPLE, FIT_SEED, fit_guesses
-    from langgraph_convcoa.evaluation.verification.guesses import RIGHT_SHARES, evaluate_guesses
-
-    if fit:
-        if plot is not None or split is not None or no_history or right:
-            raise InputError("--fit takes --sample, --seed and --json alone.")
-        print_report(fit_guesses(data, n=sample or FIT_SAMPLE, seed=FIT_SEED if seed is None else seed), as_json)
-        return
-    if len(data) != 1:
-        raise InputError("several data sets are for --fit; give one.")
-    if texts is not None:
-        from langgraph_convcoa.evaluation.verification.labelled import evaluate_labelled
-        from langgraph_convcoa.retrieval.encoders.choice import as_encoder
-
-        if plot is not None or split is not None or no_history or right or sample or seed:
-            raise InputError("--texts takes --json alone.")
-        print_report(evaluate_labelled(data[0], texts, as_encoder(None)), as_json)
-        return
-    shares, history = right or RIGHT_SHARES, not no_history
-    report = evaluate_guesses(
-        data[0], n=sample or 300, seed=seed or 0, split=split, history=history, right_shares=shares, progress=True
-    )
-    print_report(report, as_json, plot)

@@ -6,8 +6,7 @@ import re
 
 from langgraph_convcoa.text.matching import normalise_answer, strip_citations
 from langgraph_convcoa.text.same_question import meaning
-from langgraph_convcoa.text.words import Item, content_items
-from langgraph_convcoa.verification.references import segments
+from langgraph_convcoa.text.words import Item, content_items, sentences
 
 _POLAR = re.compile(r"\W*(yes|no)\b(?!\s+(?:one|body|longer))", re.IGNORECASE)
 _REFUSAL = re.compile(
@@ -79,4 +78,4 @@ def _items(text: str) -> list[Item]:
     # By sentences, since a capital that opens one is no name; a bare answer is no sentence.
     if len(text.split()) <= _BARE_ITEMS:
         return list(content_items(f"It is {text}"))
-    return [item for segment in segments(text) for item in segment.items]
+    return [item for sentence in sentences(text) for item in content_items(sentence.text)]

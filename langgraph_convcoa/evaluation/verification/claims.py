@@ -8,19 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from langchain_core.documents import Document
 from sklearn.metrics import roc_auc_score
 
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.verification.claims import CLAIM_THRESHOLD, verify_sentences
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.verifier import Verifier, as_verifier
+from langgraph_convcoa.verification.trained import as_verifier
+from langgraph_convcoa.verification.verifier import Verifier
 
-RULES = "default"
-"""The word rules that the graph verifies with today."""
 _BINS = 5
 _BATCH = 32
 
@@ -92,13 +89,11 @@ class VerificationReport(Report):
 
 def evaluate_verification(
     claims: Sequence[LabelledClaim],
-    verifiers: Sequence[str | Verifier] = (RULES, "lexical"),
+    verifiers: Sequence[str | Verifier] = ("default", "lexical"),
     *,
     progress: Progress = False,
 ) -> VerificationReport:
-    """Judge labelled claims by several verifiers.
-
-    A verifier reads the premise of a claim (`Evidence.premise`); the rules read all its evidence.
+    """Judge labelled claims by several verifiers, each claim with its premise (`Evidence.premise`).
 
     Raises:
         InputError: There are no true or no false claims, or a verifier is not known.
@@ -113,7 +108,7 @@ def evaluate_verification(
     truth = np.array([claim.supported for claim in claims], dtype=bool)
     if truth.all() or not truth.any():
         raise InputError("Verification is measured with true and with false claims; the data has only one of them.")
-    judges = [RULES if verifier == RULES else as_verifier(verifier) for verifier in verifiers]
+    judges = [as_verifier(verifier) for verifier in verifiers]
     kinds = np.array([claim.kind for claim in claims])
     rows = []
     with track(progress, len(judges) * len(claims), "Verifying") as advance:
@@ -122,16 +117,15 @@ def evaluate_verification(
             found = []
             for place in range(0, len(claims), _BATCH):
                 part = claims[place : place + _BATCH]
-                found += _by_rules(part) if isinstance(judge, str) else _by_verifier(judge, part)
+                found += _probabilities(judge, part)
                 advance(len(part))
             seconds = time.perf_counter() - start
             scores = np.array(found)
-            name, threshold = (RULES, CLAIM_THRESHOLD) if isinstance(judge, str) else (judge.name, judge.threshold)
-            accepted = scores > threshold
+            accepted = scores > judge.threshold
             rows.append(
                 VerifierRow(
-                    name,
-                    threshold,
+                    judge.name,
+                    judge.threshold,
                     float(roc_auc_score(truth, scores)),
                     _accepted("all", truth, accepted),
                     tuple(
@@ -145,24 +139,9 @@ def evaluate_verification(
     return VerificationReport(tuple(rows))
 
 
-def _by_verifier(judge: Verifier, claims: Sequence[LabelledClaim]) -> list[float]:
+def _probabilities(judge: Verifier, claims: Sequence[LabelledClaim]) -> list[float]:
     premises = [Evidence(claim.evidence).premise(claim.claim).text for claim in claims]
     return judge.support([claim.claim for claim in claims], premises)
-
-
-def _by_rules(claims: Sequence[LabelledClaim]) -> list[float]:
-    """The score of a claim's weakest sentence; 1 if the rules see no claim, for then it is shown as it is."""
-    found = []
-    for claim in claims:
-        documents = [
-            Document(text, id=str(number), metadata={"title": title} if title else {})
-            for number, (title, text) in enumerate(claim.evidence)
-        ]
-        verdicts = [verdict for verdict in verify_sentences(claim.claim, documents) if verdict.claims]
-        # A sentence that the rules reject may have any score.
-        scores = [max(v.score, CLAIM_THRESHOLD + 1e-6) if v.supported else min(v.score, CLAIM_THRESHOLD) for v in verdicts]
-        found.append(min(scores, default=1.0))
-    return found
 
 
 def _accepted(kind: str, truth: npt.NDArray[np.bool_], accepted: npt.NDArray[np.bool_]) -> AcceptedRow:

@@ -37,7 +37,7 @@ from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA, without_thought
 from langgraph_convcoa.state import ConvCoAOutput
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.matching import match_answer
-from langgraph_convcoa.verification.statements import statements
+from langgraph_convcoa.verification.sentences import statements
 
 Match = Literal["em", "cover_em", "f1"]
 Verdict = Literal["kept", "hallucinated", "corrected", "declined", "recalled", "failed"]

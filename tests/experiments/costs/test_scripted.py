@@ -18,7 +18,8 @@ from experiments.costs.scripted_model import ScriptedReplies, ScriptedServer, co
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
-from langgraph_convcoa.verification import conv_mrfs
+from langgraph_convcoa.verification import Evidence, as_verifier, judge
+from langgraph_convcoa.verification.verdicts import as_claim
 from tests.fakes import ScriptedModel
 
 
@@ -49,7 +50,8 @@ def test_the_verification_tells_right_guesses_of_made_scripts_from_wrong_ones() 
             found = passages.invoke(f"{sub.question} {sub.guess}")
             assert found[0].page_content == sub.passage
             assert len(found) == 5
-            assert conv_mrfs(sub.guess, found, question=sub.question).faithful == sub.right
+            [verdict] = judge([as_claim(sub.guess, sub.question)], Evidence.of(found), as_verifier("lexical"))
+            assert verdict.supported == sub.right
 
 
 def test_a_script_reads_back_the_same(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from langgraph_convcoa.training.planner.reward import (
     reward_of,
     turn_reward,
 )
+from langgraph_convcoa.verification.verifier import LexicalVerifier
 
 ACTIONS = ["knowledge_retrieval", "docs"]
 
@@ -246,7 +247,9 @@ class Played(ExtractiveReasoner):
 async def test_turns_of_the_graph_earn_what_the_formula_says(sub: str, guess: str, verdict: Verdict, reward: float) -> None:
     step = STEP | {"sub": sub, "guess_answer": guess, "missing_flag": not guess}
     plan = plan_of(chain=[step])
-    graph = build_graph(actions=[Library()], reasoner=Played(plan), context={"look_first": False}).compile()
+    graph = build_graph(
+        actions=[Library()], reasoner=Played(plan), verifier=LexicalVerifier(), context={"look_first": False}
+    ).compile()
     output = await graph.ainvoke({"question": sub})
     found = await turn_reward(plan, output, sub, ["1982"])
     assert (found.verdicts, found.total) == ((verdict,), pytest.approx(reward))

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.verification.statements import statements
+from langgraph_convcoa.verification.sentences import statements
 
 
 @given(st.text(max_size=300))

@@ -1,4 +1,4 @@
-"""Statements: the sentences of an answer, and which of them claim something that evidence could bear."""
+"""The sentences of an answer, and which of them claim something that evidence could support."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ _LEADING_MARKS = re.compile(rf"(?:\s*+{MARK})++[.,;]?")
 _LIST_NUMBER = re.compile(r"\s*(?:[-*•#>]+\s*)?\(?\d{1,2}[.)]\s*")
 _LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]*\)")
 _DECORATION = re.compile(r"\*\*|__|`|^[^\S\n]*+(?:#++|>|[-*•–]|\(?\d{1,2}[.)]|\|)\s+", re.MULTILINE)
+
+_BLOCK = re.compile(
+    r"^[^\S\n]*+(?P<fence>```|~~~)[^\n]*+\n(?:(?![^\S\n]*+(?P=fence))[^\n]*+\n)*+(?:[^\S\n]*+(?P=fence)[^\n]*+|[^\n]*+\Z)"
+    r"|^[^\S\n]*+\|[^\n]*+(?:\n[^\S\n]*+\|[^\n]*+)++",
+    re.MULTILINE,
+)
+_CELLS = re.compile(r"[|\n]|:?-{2,}:?")
+_ENDED = re.compile(r"[.!?。！？:;…][\"'”’)\]]*\s*\Z")
 
 _EVIDENCE = (
     r"(?:passages?|documents?|documentation|evidence|sources?|excerpts?|texts?|context|information|materials?|articles?|"
@@ -54,6 +62,8 @@ _SILENT = [
     # No passage says ...; nothing in the documents tells ...; no information was found
     rf"(?:no(?:ne|thing)?|neither)\b[^.;,]{{0,30}}?\b(?:{_EVIDENCE}|mention|details?)\b[^.;,]{{0,30}}?\b{_TELL}\b",
     rf"nothing (?:was|is|has been|could be) {_TELL}\b",
+    rf"{_THE}{_EVIDENCE}\s+{_TELL}\s+no\b",
+    rf"no answer (?:was|is|has been|could be) {_TELL}\b",
     # The year is not given in the passages; it is not stated
     rf"[^.;,]*\b(?:is|are|was|were|has|have)(?:\s+not|n't)(?:\s+(?:been|explicitly|directly|specifically|clearly|further))*\s+"
     rf"(?:stated|mentioned|given|specified|said|described|explained|provided|named|listed|covered|detailed|discussed|included|"
@@ -70,7 +80,8 @@ _OPENER = re.compile(
     r"^(?:(?:yes|no|well|sure|certainly|of course|unfortunately|however|but|though|still|also|and|so|additionally|sorry|"
     r"okay|ok|"
     r"i'm sorry|i am sorry|apologies|i apologize|i'm afraid|as for [^,]{1,60}|in addition|beyond (?:this|that))"
-    r"(?:,|\s+-|\s+but|!|\.)?\s+(?:but\s+|that\s+)?)+",
+    # "No branch was closed" denies: only what a comma or a stop parts from the rest is an opener.
+    r"(?:,|\s+[-–—]|\s+but|[!.:;])\s+(?:but\s+|that\s+)?)+",
     re.IGNORECASE,
 )
 _FRAME = re.compile(
@@ -132,13 +143,15 @@ class Statement:
     """A sentence of an answer, which is the answer's [start:end], with the citation marks behind it.
 
     `claim`: what it says, without citation marks, markup, and frames such as "According to the passages,"; "" where it claims
-    nothing that evidence could bear: a greeting, an offer, a question, a heading, or that the evidence is silent.
+    nothing that evidence could support: a greeting, an offer, a question, a heading, code, or that the evidence is silent.
+    `block`: it is a whole fenced block of code or a whole table, which is neither cut nor marked inside.
     """
 
     text: str
     start: int
     end: int
     claim: str
+    block: bool = False
 
 
 def statements(text: str) -> list[Statement]:
@@ -149,8 +162,38 @@ def statements(text: str) -> list[Statement]:
         >>> [(s.text, s.claim) for s in statements(told)][1:]  # doctest: +NORMALIZE_WHITESPACE
         [('It opened in 1894 [1].', 'It opened in 1894.'), ('The passages do not say who built it.', ''),
          ('Shall I look further?', '')]
+        >>> [(s.text, s.block) for s in statements("Call it:\n```\nrows[1]\n```\nIt returns a row.")]
+        [('Call it:', False), ('```\nrows[1]\n```', True), ('It returns a row.', False)]
     """
-    return [Statement(text[a:b], a, b, _claim(text[a:b])) for a, b in _spans(text)]
+    found: list[Statement] = []
+    position = 0
+    for start, end in _blocks(text):
+        found += _of_prose(text, position, start)
+        block = text[start:end]
+        cells = flat(_MARK.sub("", _CELLS.sub(" ", block)))
+        found.append(Statement(block, start, end, cells if block.lstrip().startswith("|") else "", block=True))
+        position = end
+    return found + _of_prose(text, position, len(text))
+
+
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each fenced block of code, to the end of the text if nothing closes it, and of each table."""
+    for match in _BLOCK.finditer(text):
+        yield match.start(), match.start() + len(match[0].rstrip())
+
+
+def _of_prose(text: str, start: int, end: int) -> list[Statement]:
+    """The sentences of a part of a text, outside of blocks."""
+    spans: list[list[int]] = []
+    for a, b in _spans(text[start:end]):
+        last = spans[-1] if spans else None
+        # What nothing ends, or no space parts, is one sentence: "Step 1) of", ".csv".
+        ended = last and (_ENDED.search(_MARK.sub("", text[last[0] : last[1]])) or "\n" in text[last[1] : start + a])
+        if last and not (ended and last[1] < start + a):
+            last[1] = start + b
+        else:
+            spans.append([start + a, start + b])
+    return [Statement(text[a:b], a, b, _claim(text[a:b])) for a, b in spans]
 
 
 def is_sentence(text: str) -> bool:

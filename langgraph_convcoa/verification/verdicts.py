@@ -1,0 +1,80 @@
+"""The one decision of verification: whether the evidence supports a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langgraph_convcoa.verification.premise import Evidence
+from langgraph_convcoa.verification.sentences import is_sentence
+from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
+
+_WORDS = LexicalVerifier()
+_LIST_WORDS = 1_000
+"""Longest premise from lists and results of queries, in words: nothing but words is compared there."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one claim.
+
+    `score`: the probability in [0, 1] that the evidence supports it; `documents`: indexes of the evidence that it was checked
+    against, best first; `quote`: the sentence of it that is closest; `reason`: why it is not supported, "" otherwise.
+    """
+
+    score: float
+    supported: bool
+    documents: tuple[int, ...] = ()
+    quote: str = ""
+    reason: str = ""
+
+
+def judge(claims: Sequence[str], evidence: Evidence, verifier: Verifier, threshold: float | None = None) -> list[Verdict]:
+    """Judge claims, each against the sentences of the evidence that fit it best.
+
+    The result of a query and a list of documents are no prose, which a model could read: there the words and figures decide.
+
+    What stands in the evidence word for word has the score 1. Without evidence nothing is.
+
+    Args:
+        claims: Sentences, or short answers with their question (`as_claim`).
+        evidence: The pieces of evidence, and the answers of earlier turns.
+        verifier: Gives the probability that a premise supports a claim.
+        threshold: T; a probability above it is supported. The verifier's own by default.
+
+    Example:
+        >>> from langgraph_convcoa.verification.verifier import LexicalVerifier
+        >>> evidence = Evidence([("Tay Bridge", "It was opened in 1878. It collapsed in 1879.")])
+        >>> [v.supported for v in judge(["The bridge opened in 1878.", "It burned in 1901."], evidence, LexicalVerifier())]
+        [True, False]
+    """
+    least = verifier.threshold if threshold is None else threshold
+    premises = [evidence.premise(claim) for claim in claims]
+    found = [Verdict(0.0, False, reason="there is no evidence") for _ in claims]
+    asked = []
+    for n, (claim, premise) in enumerate(zip(claims, premises, strict=True)):
+        if (holder := evidence.holder(claim)) is not None:
+            found[n] = Verdict(1.0, least < 1, (holder,), " ".join(claim.split()))
+        elif evidence.computed.intersection(premise.documents[:1]):
+            premises[n] = premise = evidence.premise(claim, _LIST_WORDS)
+            share, bar = _WORDS.support([claim], [premise.text])[0], max(least, _WORDS.threshold)
+            reason = "" if share > bar else f"{_WORDS.name}: {share:.2f} is not above {bar:.2f}"
+            found[n] = Verdict(share, not reason, premise.documents, premise.best, reason)
+        elif premise.text:
+            asked.append(n)
+    shares = verifier.support([claims[n] for n in asked], [premises[n].text for n in asked]) if asked else []
+    for n, share in zip(asked, shares, strict=True):
+        supported = share > least
+        reason = "" if supported else f"{verifier.name}: {share:.2f} is not above {least:.2f}"
+        found[n] = Verdict(share, supported, premises[n].documents, premises[n].best, reason)
+    return found
+
+
+def as_claim(answer: str, question: str) -> str:
+    """An answer as a claim: itself if it is a sentence, otherwise with the question in front of it.
+
+    Example:
+        >>> as_claim("in 1982", "When was it described?"), as_claim("It was described in 1982.", "When was it described?")
+        ('When was it described? in 1982', 'It was described in 1982.')
+    """
+    return answer if not question or is_sentence(answer) else f"{question.strip()} {answer}"
