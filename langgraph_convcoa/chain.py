@@ -7,12 +7,13 @@ from typing import Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-Status = Literal["kept", "corrected", "filled", "partial", "recalled", "unsupported", "failed"]
-"""kept: the evidence supports the guess; corrected / filled: another answer / an answer where there was none; partial: the
-evidence holds only the nearest fact, which is the answer; recalled: the knowledge set had it; unsupported: the evidence holds
-no answer; failed: the action failed."""
-SUPPORTED: tuple[Status, ...] = ("kept", "corrected", "filled")
-"""Answers that the evidence of this turn supports."""
+Status = Literal["kept", "confirmed", "corrected", "filled", "partial", "recalled", "unsupported", "failed"]
+"""kept: the evidence supports the guess; confirmed: the verifier refused it, but the model read the evidence again and says
+that it holds; corrected / filled: another answer / an answer where there was none; partial: the evidence holds only the
+nearest fact, which is the answer; recalled: the knowledge set had it; unsupported: the evidence holds no answer; failed: the
+action failed."""
+SUPPORTED: tuple[Status, ...] = ("kept", "confirmed", "corrected", "filled")
+"""Answers that the evidence of this turn supports, by the verifier or by the model."""
 SOLVED: tuple[Status, ...] = (*SUPPORTED, "partial", "recalled")
 """Answers that may stand in the final one."""
 

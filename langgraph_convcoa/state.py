@@ -64,6 +64,7 @@ class ConvCoAOutput(TypedDict, total=False):
 
     answer: str
     citations: list[Citation]
+    unsupported: list[str]
     chain: list[ChainItem]
     knowledge_set: KnowledgeSetJSON
     usage: Usage
@@ -101,8 +102,11 @@ class ConvCoAState(ThreadState, total=False):
     costs: Annotated[dict[str, NodeUsage], add_costs]
     shown: str
     written: str
+    # Sentences that the verifier refused and the model confirmed.
+    confirmed: list[str]
     final: str
     final_citations: list[Citation]
+    final_unsupported: list[str]
     final_message_id: str
 
 

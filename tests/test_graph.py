@@ -81,6 +81,21 @@ def test_only_the_sentences_that_failed_are_asked_about_again() -> None:
     assert out["usage"]["llm_calls"] == 2
 
 
+def test_a_sentence_that_only_the_model_confirms_has_a_status_of_its_own() -> None:
+    doubted = "Bananas are yellow."
+    model = ScriptedModel(replies=[direct(f"{HOPFIELD} {doubted}"), corrections(doubted, first=2)])
+    out = compiled(model).invoke({"question": "When was the Hopfield network described?"})
+    assert out["answer"].startswith(f"{HOPFIELD[:-1]} [1]. {doubted[:-1]}")
+    assert (out["chain"][0]["status"], out["unsupported"]) == ("confirmed", [])
+
+
+def test_a_sentence_that_stays_unsupported_is_named_and_cites_nothing() -> None:
+    model = ScriptedModel(replies=[direct(f"{HOPFIELD} Bananas are yellow."), corrections("Bananas are green.", first=2)])
+    out = compiled(model).invoke({"question": "When was the Hopfield network described?"})
+    assert out["answer"] == f"{HOPFIELD[:-1]} [1]. Bananas are green."
+    assert (out["chain"][0]["status"], out["unsupported"]) == ("corrected", ["Bananas are green."])
+
+
 def test_a_sentence_that_the_second_call_leaves_out_is_not_in_the_answer() -> None:
     model = ScriptedModel(replies=[direct(f"{HOPFIELD} Bananas are yellow."), "no idea"])
     out = compiled(model).invoke({"question": "When was the Hopfield network described?"})

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _STYLES = {
     **dict.fromkeys(("kept", "recalled"), "green"),
-    **dict.fromkeys(("corrected", "filled"), "yellow"),
+    **dict.fromkeys(("confirmed", "corrected", "filled"), "yellow"),
     **dict.fromkeys(("unsupported", "failed"), "red"),
 }
 """Of the final states of a sub-question."""
@@ -180,7 +180,7 @@ class TurnView:
         if text:
             self._quiet()
             self._streamed.append(text)
-            self._out.out(printable(text), end="")
+            self._show(text, end="")
 
     def decide(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask the person at the terminal about what is to be approved."""
@@ -198,16 +198,24 @@ class TurnView:
         if streamed:
             self._out.out("")
         if streamed.strip() != answer.strip():
-            self._out.out(printable(answer))
+            self._show(answer)
         citations: Sequence[Mapping[str, Any]] = output.get("citations") or ()
         if citations:
             self._out.out("")
         for number, citation in enumerate(citations, start=1):
             self._out.out(citation_line(number, citation), style="dim")
         for sentence in self._doubts:
-            self._err.print(Text(f"not in the words of its evidence: {one_line(sentence)}", style="yellow"))
+            self._err.print(Text(f"no evidence supports: {one_line(sentence)}", style="yellow"))
         if usage := output.get("usage"):
             self._err.print(Text(usage_line(usage), style="dim"))
+
+    def _show(self, text: str, end: str = "\n") -> None:
+        """Print a part of the answer, with its unsupported sentences marked."""
+        shown = Text(printable(text))
+        if shown.highlight_words([printable(sentence) for sentence in self._doubts], style="yellow underline"):
+            self._out.print(shown, end=end, soft_wrap=True)
+        else:
+            self._out.out(shown.plain, end=end)
 
     def _quiet(self) -> None:
         if self._status is not None:

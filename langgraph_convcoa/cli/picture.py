@@ -16,7 +16,7 @@ _WIDTH, _MARGIN, _LEFT, _PADDING, _GAP = 900, 24, 64, 14, 18
 _INK, _QUIET, _LINE, _PAPER = "#1f2933", "#5b6875", "#c3ccd6", "#ffffff"
 _COLOURS = {
     **dict.fromkeys(("kept", "recalled"), ("#1f7a4d", "#eaf6ef")),
-    **dict.fromkeys(("corrected", "filled", "partial"), ("#8a5a00", "#fdf4e3")),
+    **dict.fromkeys(("confirmed", "corrected", "filled", "partial"), ("#8a5a00", "#fdf4e3")),
     **dict.fromkeys(("unsupported", "failed"), ("#b42318", "#fdecea")),
 }
 _PLAIN = ("#2b5ca8", "#eef3fb")

@@ -37,6 +37,8 @@ class RoundExtra(TypedDict):
     time: str
     evidence: NotRequired[list[Citation]]
     """What leads the evidence of an item that the answer does not cite."""
+    unsupported: NotRequired[list[str]]
+    """Sentences of the answer that no evidence supports."""
 
 
 class Round(TypedDict):

@@ -27,19 +27,14 @@ def answer(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> St
     """Citations are checked and completed in code; what no evidence supports is named in the event `answer`."""
     checker = turn.checker(state)
     text, citations, checked, removed = finish(state["written"], state["items"], checker)
-    emit(
-        {
-            "type": "answer",
-            "unsupported": [sentence.plain for sentence in checked if not sentence.stands],
-            "removed_citations": removed,
-        }
-    )
+    unsupported = [sentence.plain for sentence in checked if not sentence.stands]
+    emit({"type": "answer", "unsupported": unsupported, "removed_citations": removed})
     shown, message_id = state["shown"], state["final_message_id"]
     # What is still to be approved is shown when it is kept.
     if message_id and not awaits_approval(state) and text.startswith(shown) and len(text) > len(shown):
         rest = Shown(text=text[len(shown) :], message_id=message_id)
         yield Call(rest.invoke, rest.ainvoke, ([HumanMessage("")], config))
-    return {"final": text, "final_citations": citations}
+    return {"final": text, "final_citations": citations, "final_unsupported": unsupported}
 
 
 def awaits_approval(state: ConvCoAState) -> bool:

@@ -181,7 +181,7 @@ def _of_plan(turn: TurnRuntime, state: ConvCoAState, decided: Decided) -> Update
 
 def _of_answer(turn: TurnRuntime, state: ConvCoAState, decided: Decided) -> Update:
     if decided.type == "reject":
-        return {"final": _sentence("answer", decided), "final_citations": []}
+        return {"final": _sentence("answer", decided), "final_citations": [], "final_unsupported": []}
     return _written(turn, state, decided.args["answer"]) if decided.type == "edit" else {}
 
 
@@ -214,7 +214,7 @@ def _written(turn: TurnRuntime, state: ConvCoAState, text: str) -> Update:
     }
     # Without a chain, the one item there is stands for the question itself.
     items = [*state["items"], item] if state["plan"]["nodes"] else [item]
-    return {"final": final, "final_citations": citations, "items": items}
+    return {"final": final, "final_citations": citations, "final_unsupported": own, "items": items}
 
 
 def _of_look_ups(state: ConvCoAState, reviews: Sequence[Review], decisions: Sequence[Decided]) -> Update:

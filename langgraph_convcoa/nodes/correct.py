@@ -63,8 +63,9 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
                 # Nothing could stand in for the answer, or its beginning has been seen.
                 raise
             failure = reason_of(error, secrets_of(reasoner))
+    confirmed: list[str] = []
     if drafted:
-        items, written = apply_to_answer(state["items"], drafted, corrected.corrections, failure, checker)
+        items, written, confirmed = apply_to_answer(state["items"], drafted, corrected.corrections, failure, checker)
     else:
         items = apply_corrections(
             state["items"], unsolved, corrected.corrections, failure, evidence, turn.verifier, settings.threshold
@@ -75,7 +76,7 @@ def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> S
         if drafted or index in state["unsolved"]:
             emit_progress(index, item, item["status"], item["score"], item["reason"])
     shown = {} if gate is None else {"shown": gate.shown, "final_message_id": gate.message_id}
-    return {"items": items, "unsolved": [], "written": written, **shown}
+    return {"items": items, "unsolved": [], "written": written, "confirmed": confirmed, **shown}
 
 
 def _cleaned(corrected: Corrected) -> Corrected:
@@ -147,7 +148,7 @@ def apply_corrections(
         documents = [*named, *(document for document in open_item.evidence if document not in named)]
         verdict = judge(answer, open_item.sub_question, Premises.of(documents), verifier, threshold)
         kept = _same(answer, open_item.guess_answer)
-        status: Status = "kept" if kept else "corrected" if open_item.guess_answer else "filled"
+        status: Status = "confirmed" if kept else "corrected" if open_item.guess_answer else "filled"
         item |= {
             "answer": answer,
             # A sentence of a document that nobody took for the answer is the nearest fact, and is not recalled as one.
@@ -169,10 +170,11 @@ def apply_to_answer(
     corrections: Sequence[Correction],
     failure: str,
     checker: Checker,
-) -> tuple[list[ChainItem], str]:
-    """An answer whose failed sentences are confirmed, corrected or taken out: (its chain, the answer)."""
+) -> tuple[list[ChainItem], str, list[str]]:
+    """An answer whose failed sentences are confirmed, corrected or taken out: (its chain, the answer, what was confirmed)."""
     given = {correction.index: correction for correction in corrections}
     written, changed = "", False
+    confirmed: list[str] = []
     for n, sentence in enumerate(drafted):
         text = sentence.text
         if not sentence.stands:
@@ -185,27 +187,32 @@ def apply_to_answer(
             item_mark = _LIST_MARK.match(sentence.plain)
             if item_mark and not _LIST_MARK.match(plain):
                 plain = item_mark[0] + plain
-            changed = changed or not _same(plain, sentence.plain)
+            if _same(plain, sentence.plain):
+                confirmed.append(plain)
+            else:
+                changed = True
             text = with_marks(plain, list(dict.fromkeys(correction.evidence))[:3])
         before = sentence.before or (" " if written else "")
         written += (before if written else before.lstrip()) + text
-    checked = checker.check(written)
+    checked = replace(checker, confirmed=frozenset(confirmed), _known={}).check(written)
     claims = [sentence for sentence in checked if sentence.claims]
     item = items[0].copy()
     if not claims:
         reason = failure and f"it could not be corrected: {failure}"
-        return [item | {"answer": "", "status": "unsupported", "reason": reason or "the evidence holds no answer"}], ""
+        return [item | {"answer": "", "status": "unsupported", "reason": reason or "the evidence holds no answer"}], "", []
     weakest = min(claims, key=lambda sentence: sentence.verdict.score)
     cited = dict.fromkeys(str(checker.evidence[number - 1].id) for sentence in claims for number in sentence.cited)
-    told = "what was not verified is left out" if failure else "confirmed by the model" if not changed else "corrected"
+    told = "corrected" if changed else "the verifier refused it, the model confirmed it"
+    if failure:
+        told = "what was not verified is left out"
     item |= {
         "answer": " ".join(sentence.plain for sentence in checked),
-        "status": "corrected" if changed else "kept",
+        "status": "corrected" if changed else "confirmed",
         "score": weakest.verdict.score,
         "reason": f"{told}: {failure}" if failure else told,
         "evidence": [*cited, *(id_ for id_ in item["evidence"] if id_ not in cited)],
     }
-    return [item], written
+    return [item], written, confirmed
 
 
 def _same(answer: str, guess: str) -> bool:

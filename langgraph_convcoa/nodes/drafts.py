@@ -78,6 +78,8 @@ class Checker:
     verifier: Verifier
     question: str = ""
     threshold: float | None = None
+    confirmed: frozenset[str] = frozenset()
+    """Sentences, without marks, that a model has confirmed against what the verifier says of them."""
     _verdicts: dict[str, Verdict] = field(default_factory=dict, compare=False, repr=False)
     _known: dict[str, list[Checked]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -134,6 +136,8 @@ class Checker:
         # A mark belongs to the sentence in front of it, whichever side of the full stop it stands on.
         text = _AFTER_STOP.sub(r"\2\1", text)
         plain = without_marks(text).rstrip()
+        if plain in self.confirmed and not verdict.supported:
+            verdict = replace(verdict, supported=True)
         given = list(dict.fromkeys(number for _, numbers in cited_parts(text) for number in numbers))
         known = [number for number in given if 0 < number <= len(self.evidence)]
         parts = self._supporting(text, plain, known, verdict, claims)

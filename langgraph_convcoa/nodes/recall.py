@@ -60,7 +60,9 @@ def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
         "costs": Overwrite({"recall": node_usage(time.perf_counter() - start)}),
         "shown": "",
         "written": "",
+        "confirmed": [],
         "final": "",
         "final_citations": [],
+        "final_unsupported": [],
         "final_message_id": "",
     }

@@ -40,6 +40,7 @@ def remember(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> 
     extra: RoundExtra = {
         "chain": items,
         "citations": citations,
+        "unsupported": state["final_unsupported"],
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "evidence": _uncited(items, documents, citations),
     }
@@ -62,6 +63,7 @@ def remember(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> 
         "knowledge_set": knowledge.export(),
         "answer": text,
         "citations": citations,
+        "unsupported": state["final_unsupported"],
         "chain": items,
         "evidence_memory": _evidence_memory(state, actions, entry["round"], settings.evidence_memory),
         "usage": total_usage(costs, seconds, len(state["recalled"]), state["reused"]),

@@ -131,10 +131,11 @@ class TurnRuntime:
         evidence = evidence_of(state["findings"] if findings is None else findings).documents
         history, threshold = pairs_of(state), settings.threshold
         texts = tuple((str(document.id), document.page_content) for document in evidence)
-        key = (texts, tuple(history), state["asked"], threshold)
+        confirmed = frozenset(state["confirmed"])
+        key = (texts, tuple(history), state["asked"], threshold, confirmed)
         with self._lock:
             known = self._checkers.get(key)
-        checker = known or Checker(evidence, history, self.verifier, state["asked"], threshold)
+        checker = known or Checker(evidence, history, self.verifier, state["asked"], threshold, confirmed)
         # One that is larger than all of the cache is not kept.
         with self._lock, suppress(ValueError):
             self._checkers[key] = checker

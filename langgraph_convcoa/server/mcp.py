@@ -173,11 +173,8 @@ class _Asking:
         ] = None,
     ) -> Answer:
         told: set[asyncio.Task[None]] = set()
-        unsupported: list[str] = []
 
         def see(mode: str, part: Any) -> None:
-            if mode == "custom" and part.get("type") == "answer":
-                unsupported[:] = map(str, part.get("unsupported") or ())
             if mode == "custom" and part.get("type") == "sub_question":
                 said = f"{part.get('action')} {part.get('status')}: {part.get('sub_question')}"
                 told.add(asyncio.ensure_future(_progress(ctx, len(told) + 1, cut(flat(said), QUOTE))))
@@ -193,7 +190,7 @@ class _Asking:
                 raise InputError("the turn waits for a person's approval, which cannot be given here")
             await self._forget_others(name)
             known = await self._passages([str(citation["id"]) for citation in output.get("citations") or ()])
-        return Answer.of(output, name, known, unsupported)
+        return Answer.of(output, name, known)
 
     async def _passages(self, ids: Sequence[str]) -> set[str]:
         if self._retriever is None or not ids:

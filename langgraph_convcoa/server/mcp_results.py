@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -90,8 +90,8 @@ class Step(BaseModel):
     action: str = Field(description="What it was looked up with.")
     answer: str
     status: str = Field(
-        description="kept, corrected, filled and recalled are supported by evidence; partial holds only the nearest fact; "
-        "unsupported and failed have no answer."
+        description="kept, confirmed, corrected, filled and recalled are supported by evidence; partial holds only the "
+        "nearest fact; unsupported and failed have no answer."
     )
     score: float = Field(description="How far the evidence supports the answer, 0 to 1.")
 
@@ -102,11 +102,11 @@ class Answer(BaseModel):
     answer: str = Field(description="With marks [n] that refer to the citations; says so where nothing was found.")
     citations: list[Source]
     steps: list[Step] = Field(description="How it came about; empty where one look-up answered it.")
-    unsupported: list[str] = Field(description="Sentences of the answer that no evidence has in its words: doubt them.")
+    unsupported: list[str] = Field(description="Sentences of the answer that no evidence supports: doubt them.")
     thread: str = Field(description="Pass it to `ask` again for a follow-up question.")
 
     @classmethod
-    def of(cls, output: Mapping[str, Any], thread: str, passages: Collection[str], unsupported: Sequence[str]) -> Answer:
+    def of(cls, output: Mapping[str, Any], thread: str, passages: Collection[str]) -> Answer:
         """The graph's output of a turn; `passages` are the ids in it that can be read as resources."""
         citations = [
             Source(
@@ -119,4 +119,10 @@ class Answer(BaseModel):
             for number, citation in enumerate(output.get("citations") or (), start=1)
         ]
         steps = [Step.model_validate(item) for item in output.get("chain") or ()]
-        return cls(answer=output["answer"], citations=citations, steps=steps, unsupported=list(unsupported), thread=thread)
+        return cls(
+            answer=output["answer"],
+            citations=citations,
+            steps=steps,
+            unsupported=list(output.get("unsupported") or ()),
+            thread=thread,
+        )

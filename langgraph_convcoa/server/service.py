@@ -338,6 +338,7 @@ class Service:
                     "question": found["original_question"],
                     "answer": found["answer"],
                     "citations": extra.get("citations", []),
+                    "unsupported": extra.get("unsupported", []),
                     "chain": extra.get("chain", []),
                     "evidence": extra.get("evidence", []),
                     "usage": {},

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from langgraph_convcoa.context import ConvCoAContext
 
-OUTPUT_FIELDS = ("answer", "citations", "chain", "knowledge_set", "usage")
+OUTPUT_FIELDS = ("answer", "citations", "unsupported", "chain", "knowledge_set", "usage")
 """The graph's output as JSON."""
 INTERRUPT = "__interrupt__"
 """The key under which LangGraph gives what a turn waits for."""
@@ -92,7 +92,7 @@ def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str,
         # Several messages in a row are one question.
         if one["answer"] == after[0].text and one["original_question"].endswith(question):
             extra: Mapping[str, Any] = one.get("convcoa") or {}
-            told = {name: extra.get(name, []) for name in ("citations", "chain")}
+            told = {name: extra.get(name, []) for name in ("citations", "unsupported", "chain")}
             return {**values, **told, "answer": one["answer"], "usage": {}}
     return None
 

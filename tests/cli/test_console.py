@@ -93,7 +93,18 @@ def test_each_sub_question_is_shown_when_it_is_decided_and_again_only_if_that_ch
     assert lines[1] == "  1. web corrected 0.50  When? (looked deeper)"
 
 
-@pytest.mark.parametrize("status", ["kept", "corrected", "filled", "recalled", "unsupported"])
+def test_a_sentence_that_no_evidence_supports_is_marked_where_it_stands() -> None:
+    out, err = text_console(), text_console()
+    with TurnView(out, err) as view:
+        view.progress({"type": "answer", "unsupported": ["It sold well."]})
+        view.token("It was built in 1878 [1]. It sold well. ")
+        view.token("It fell.")
+        view.finish({"answer": "It was built in 1878 [1]. It sold well. It fell."})
+    assert shown(out).splitlines()[0] == "It was built in 1878 [1]. It sold well. It fell."
+    assert "no evidence supports: It sold well." in shown(err)
+
+
+@pytest.mark.parametrize("status", ["kept", "confirmed", "corrected", "filled", "recalled", "unsupported"])
 def test_a_status_comes_with_its_score(status: str) -> None:
     assert f"web {status} 0.50  When?" in chain_line(1, sub_question(status, reason="x")).plain
 

@@ -55,7 +55,7 @@ def test_a_correction_is_of_one_line() -> None:
         reason="", evidence=[],
     )  # fmt: skip
     again = Correction(0, "It opened in 1894.\n- It fell in 1907.", evidence=(1,))
-    _, written = apply_to_answer([item], drafted, [again], "", checker)
+    _, written, _ = apply_to_answer([item], drafted, [again], "", checker)
     assert written == "It opened in 1894 [1].\n- It fell in 1907 [1]."
 
 

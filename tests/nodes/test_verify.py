@@ -100,9 +100,9 @@ def test_a_correction_that_finds_nothing_is_unsupported() -> None:
     assert (item["status"], item["answer"], item["reason"]) == ("unsupported", "", "not there")
 
 
-def test_a_guess_that_the_second_call_confirms_is_kept() -> None:
+def test_a_guess_that_the_second_call_confirms_is_shown_as_that() -> None:
     item = corrected(Correction(0, "in 2017 [1]", evidence=[1]))
-    assert (item["status"], item["answer"]) == ("kept", "in 2017")
+    assert (item["status"], item["answer"]) == ("confirmed", "in 2017")
 
 
 def test_the_nearest_fact_is_partial() -> None:

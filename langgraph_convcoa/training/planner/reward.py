@@ -314,7 +314,7 @@ def verdict_of(item: ChainItem | Mapping[str, Any]) -> Verdict:
         return "recalled" if status == "recalled" else "failed"
     if not item["guess_answer"].strip():
         return "declined"
-    if status == "kept":
+    if status in ("kept", "confirmed"):
         return "kept"
     return "hallucinated" if status == "unsupported" else "corrected"
 

@@ -5,6 +5,7 @@ import { h, icon, line } from "./dom.js";
 /** What became of a sub-question, in words; the same as in the command line and in the output. */
 export const MEANINGS = {
   kept: "the evidence supports the guess",
+  confirmed: "the verifier refused it, and the model that read the evidence again says that it holds",
   corrected: "the evidence says something else than the guess, and that is the answer",
   filled: "there was no guess, and the evidence gave the answer",
   partial: "the evidence holds only the nearest fact, which is the answer",

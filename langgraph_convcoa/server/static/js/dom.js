@@ -86,6 +86,7 @@ const SHAPES = {
   send: "M12 19V6M6 11.5L12 5.5l6 6",
   stop: "M7 7h10v10H7z",
   kept: "M5 12.5l4.5 4.5L19 7.5",
+  confirmed: "M4 12.5l3 3 5-6M12 15.5l1 1 7-8",
   corrected: "M4 20l1-4L16 5l3 3L8 19zM14 7l3 3",
   filled: "M12 5v14M5 12h14",
   partial: "M5 12h14M5 7h8M5 17h5",

@@ -7,6 +7,9 @@ import { say } from "./notices.js";
 import { closePanel, openPanel } from "./panels.js";
 import { openSource, queryBlock, queryOf, shortSource } from "./source.js";
 
+/** The number of the mark behind a sentence that no evidence supports. */
+const DOUBT = 9999;
+
 /** A turn. `collection()` names the documents its evidence is in; `grew` is called when it takes more room. */
 export class Turn {
   constructor(question, { collection, grew }) {
@@ -98,6 +101,7 @@ export class Turn {
       text,
       citations: citations ?? [],
       evidence: evidence ?? [],
+      doubts: round.unsupported ?? this.doubts,
       chain: chain ?? [],
       usage,
       optimized: round.optimized_question ?? this.optimized,
@@ -120,7 +124,7 @@ export class Turn {
     // A mark that is not complete yet is not shown.
     const text = this.running ? this.text.replace(/\[\d*$/, "") : this.text;
     const end = this.running && text ? h("span.caret", { "aria-hidden": "true" }) : null;
-    const shown = markdown(text, (number) => this.mark(number));
+    const shown = markdown(this.doubted(text), (number) => this.mark(number));
     if (end) (shown.at(-1)?.tagName === "P" ? shown.at(-1) : answer).append(end);
     fill(answer, shown);
     fill(foot, this.running ? null : this.foot());
@@ -136,7 +140,13 @@ export class Turn {
     return [this.chain.length ? steps(this.chain) : null, now, this.chain.length ? this.chainButton("Details") : null];
   }
 
+  /** The text with a mark behind each sentence that no evidence supports. */
+  doubted(text) {
+    return this.doubts.reduce((all, one) => (one ? all.replace(one, () => `${one} [${DOUBT}]`) : all), text);
+  }
+
   mark(number) {
+    if (number === DOUBT) return h("span.doubt", { title: "No evidence supports this sentence" }, "not verified");
     if (this.running) return h("span.mark", {}, String(number));
     const citation = this.citations[number - 1];
     if (!citation) return null;
