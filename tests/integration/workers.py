@@ -129,7 +129,7 @@ class Workers:
         if kind == "plan":
             steps = [node(f"When was the Hopfield network described, {own}?"), node(f"Who introduced sparsemax, {own}?")]
             return Reply(plan(*steps), delay=self.think)
-        told = corrections("In 1982.", "Martins and Astudillo.", final=f"It was in 1982 [1]. This is {own}.")
+        told = corrections("In 1982.", "Martins and Astudillo.", final=f"John Hopfield described the network in 1982 [1]. This is {own}.")
         return Reply(told, delay=self.think)
 
     async def note(self) -> None:
@@ -260,7 +260,7 @@ def check(found: Workers, told: Told) -> dict[str, int]:
             wrong["lost"] += len(set(asked) - set(kept))
             wrong["doubled"] += len(kept) - len(set(kept))
             wrong["mixed"] += sum(f"{own}, " not in f"{one['question']}" for one in rounds)
-            answers = [f"This is {own}, question {number}." in one["answer"] for number, one in enumerate(rounds)]
+            answers = [f"This is {own}, question {number}" in one["answer"] for number, one in enumerate(rounds)]
             wrong["mixed"] += answers.count(False)
             wrong["out_of_order"] += kept != asked
     return dict(wrong)
