@@ -1,10 +1,11 @@
-"""Claims with evidence and a label: those of the package, and files of the same form."""
+"""Claims with evidence and a label, and answers rated by people: those of the package, and files of the same form."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import as_file, files
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -66,3 +67,33 @@ def read_claims(path: str | Path) -> Iterator[LabelledClaim]:
                 raise row.error("`label` must be 0, 1 or 2.")
             texts = tuple(("", text) for text in row.strings("evidence"))
             yield LabelledClaim(row.text("claim"), texts, row["label"] == 2, row.optional("kind"))
+
+
+@dataclass(frozen=True)
+class RatedAnswer:
+    """An answer, the passages that it was written from, and how faithful people found it.
+
+    `faithfulness`: the mean of their ratings, from 1 (not) to 4 (fully).
+    """
+
+    answer: str
+    evidence: tuple[tuple[str, str], ...]
+    faithfulness: float
+
+
+def has_ratings(path: str | Path) -> bool:
+    """True if a file holds rated answers, not claims: its first row has a `response`."""
+    return any("response" in row for row in islice(json_lines(Path(path)), 1))
+
+
+def read_rated_answers(path: str | Path) -> Iterator[RatedAnswer]:
+    """Answers of a .jsonl or .jsonl.gz file whose rows have response, passages (a list of texts) and faithfulness (1 to 4).
+
+    Raises:
+        InputError: The file cannot be read, or a row lacks a field; the message names the line.
+    """
+    for row in json_lines(Path(path)):
+        rating = row.get("faithfulness")
+        if isinstance(rating, bool) or not isinstance(rating, int | float) or not 1 <= rating <= 4:
+            raise row.error("`faithfulness` must be a number from 1 to 4.")
+        yield RatedAnswer(row.text("response"), tuple(("", text) for text in row.strings("passages")), float(rating))

@@ -1,4 +1,4 @@
-"""Verifiers against labelled claims: what they accept of true and of false claims, by kind, and what it costs."""
+"""Verifiers on labelled claims: what they accept of the true and of the false ones, by kind, and what it costs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.trained import as_verifier
+from langgraph_convcoa.verification.verdicts import judge
 from langgraph_convcoa.verification.verifier import Verifier
 
 _BINS = 5
-_BATCH = 32
+_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class VerifierRow:
     """A verifier over all claims.
 
     `calibration` has a triple for each fifth of [0, 1]: claims, their mean probability and the share that is true.
+    `thresholds` has a triple for each T: T, and the shares of true and of false claims that it accepts.
     """
 
     verifier: str
@@ -46,6 +48,7 @@ class VerifierRow:
     all: AcceptedRow
     kinds: tuple[AcceptedRow, ...]
     calibration: tuple[tuple[int, float | None, float | None], ...]
+    thresholds: tuple[tuple[float, float, float], ...]
     milliseconds: float
 
 
@@ -84,6 +87,12 @@ class VerificationReport(Report):
             for n, (count, mean, share) in enumerate(row.calibration)
         ]
         tables.append(Table("calibration", ("verifier", "probability", "claims", "mean", "true"), bins, left=2))
+        points = [
+            [row.verifier, f"{least:.1f}", shown(false), shown(true)]
+            for row in self.rows
+            for least, true, false in row.thresholds
+        ]
+        tables.append(Table("other thresholds", ("verifier", "T", "false accepted", "true accepted"), points, left=2))
         return tuple(tables)
 
 
@@ -93,7 +102,7 @@ def evaluate_verification(
     *,
     progress: Progress = False,
 ) -> VerificationReport:
-    """Judge labelled claims by several verifiers, each claim with its premise (`Evidence.premise`).
+    """Judge labelled claims as a graph does (`judge`), with several verifiers.
 
     Raises:
         InputError: There are no true or no false claims, or a verifier is not known.
@@ -111,21 +120,23 @@ def evaluate_verification(
     judges = [as_verifier(verifier) for verifier in verifiers]
     kinds = np.array([claim.kind for claim in claims])
     rows = []
+    evidence = {claim.evidence: Evidence(claim.evidence) for claim in claims}
     with track(progress, len(judges) * len(claims), "Verifying") as advance:
-        for judge in judges:
+        for verifier in judges:
+            _ = verifier.threshold  # loads the verifier, which is not timed
             start = time.perf_counter()
             found = []
-            for place in range(0, len(claims), _BATCH):
-                part = claims[place : place + _BATCH]
-                found += _probabilities(judge, part)
-                advance(len(part))
+            for claim in claims:
+                [verdict] = judge([claim.claim], evidence[claim.evidence], verifier)
+                found.append(verdict.score)
+                advance(1)
             seconds = time.perf_counter() - start
             scores = np.array(found)
-            accepted = scores > judge.threshold
+            accepted = scores > verifier.threshold
             rows.append(
                 VerifierRow(
-                    judge.name,
-                    judge.threshold,
+                    verifier.name,
+                    verifier.threshold,
                     float(roc_auc_score(truth, scores)),
                     _accepted("all", truth, accepted),
                     tuple(
@@ -133,15 +144,13 @@ def evaluate_verification(
                         for kind in sorted(set(kinds.tolist()) - {""})
                     ),
                     _calibration(scores, truth),
+                    tuple(
+                        (least, *(float((scores[part] > least).mean()) for part in (truth, ~truth))) for least in _THRESHOLDS
+                    ),
                     1000 * seconds / len(claims),
                 )
             )
     return VerificationReport(tuple(rows))
-
-
-def _probabilities(judge: Verifier, claims: Sequence[LabelledClaim]) -> list[float]:
-    premises = [Evidence(claim.evidence).premise(claim.claim).text for claim in claims]
-    return judge.support([claim.claim for claim in claims], premises)
 
 
 def _accepted(kind: str, truth: npt.NDArray[np.bool_], accepted: npt.NDArray[np.bool_]) -> AcceptedRow:
