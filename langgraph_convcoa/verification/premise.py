@@ -15,6 +15,7 @@ from langgraph_convcoa.text.words import content_items, sentences
 PREMISE_WORDS = 60
 """Longest premise, in words. The verifier was trained with premises of this length."""
 _NAME_WEIGHT = 2.0
+_PART_WORDS = 30
 
 
 class Piece(NamedTuple):
@@ -56,8 +57,9 @@ class Evidence:
         for number, (_, text) in enumerate(documents):
             for line in text.splitlines():
                 for sentence in sentences(line):
-                    forms = frozenset(item.form for item in content_items(sentence.text))
-                    self.pieces.append(Piece(sentence.text, number, forms, len(sentence.text.split())))
+                    for part in _short(sentence.text):
+                        forms = frozenset(item.form for item in content_items(part))
+                        self.pieces.append(Piece(part, number, forms, len(part.split())))
         self._counts = Counter(form for piece in self.pieces for form in piece.forms)
 
     @classmethod
@@ -128,6 +130,14 @@ class Evidence:
         text = " ".join(self.pieces[place].text for place in sorted(chosen) if self.pieces[place].document == number)
         title = self.titles[number]
         return f"{title}: {text}" if title and not text.startswith(title) else text
+
+
+def _short(sentence: str) -> list[str]:
+    """A sentence in parts that a premise has room for: menus and lists of a web page have no full stop."""
+    words = sentence.split()
+    if len(words) <= PREMISE_WORDS:
+        return [sentence]
+    return [" ".join(words[start : start + _PART_WORDS]) for start in range(0, len(words), _PART_WORDS)]
 
 
 def _title(document: Document) -> str:

