@@ -95,6 +95,10 @@ _PAST = {
 }
 _AUXILIARY = re.compile(r"\b(was|is|were|are|has|had|can|could|will|would)\b")
 _SUBJECT = re.compile(r"^((?:The |A )?[A-Z]\w+(?: [A-Z]\w+)*) (?=was|is|were|are|had|has|\w+ed )")
+_LONG_SUBJECT = re.compile(
+    r"^((?:(?:The|A|An) )?[A-Z]?[\w'’&-]+(?: (?:of |the |de )?[\w'’&-]+){0,3}?) "
+    r"(was|is|were|are|had|has|have|can|may|must|will|does|did|costs?|runs?|offers?|opened|began|became|\w{3,}ed)\b"
+)
 _PREDICATE = re.compile(r" (?:was|is|were|are|had|has|\w+ed) .+$")
 _LIST = re.compile(r"(\w+), (\w+),? and (\w+)\b")
 _INNER_CLAUSE = re.compile(r",[^,]{5,80},")
@@ -103,6 +107,29 @@ _CONNECTIVE = re.compile(r"^(However|Moreover|In addition|Furthermore|Also|Thus|
 _OPENING = re.compile(r"^((?:In|On|During|After|Since|By|At|From) [^,]{3,40}), (.+?)\.$")
 _TWO_CLAUSES = re.compile(r"^(.{25,}), (?:and|but) .{20,}$")
 _SUBORDINATE = re.compile(r"^(.{20,}?) (?:because|although|while|when|which|where|who) .{15,}$")
+
+_LEANS = re.compile(
+    r"(?:he|she|it|they|his|her|its|their|this|these|that|those|however|but|also|both|such|another)\b", re.IGNORECASE
+)
+_OPENERS = (
+    "Yeah, ",
+    "Yes, ",
+    "I think ",
+    "Did you know that ",
+    "Oh, ",
+    "Well, ",
+    "I know that ",
+    "Sure! ",
+    "I heard that ",
+    "That is cool. ",
+    "I love it! ",
+    "I'm not sure, but ",
+    "Yes I do. ",
+    "Interesting! ",
+    "I am not a fan, but ",
+    "Actually, ",
+    "No, but ",
+)
 
 _Edit = tuple[str, int, str]
 """A claim, its label (1 if the passage supports it) and the kind of edit."""
@@ -313,6 +340,73 @@ def from_sentences(passage: tuple[str, str], rng: random.Random) -> Iterator[tup
             yield _pair(evidence, edit, rng)
 
 
+def from_article(passage: tuple[str, str], others: Sequence[str], rng: random.Random) -> Iterator[tuple[str, str, int, str]]:
+    """Pairs from a passage and the sentences of other passages of its article: near the subject, but not said.
+
+    Args:
+        passage: Title and text.
+        others: Texts of other passages of the same article.
+        rng: Random generator.
+
+    Yields:
+        (claim, premise, label, kind). "copy" is a sentence of the passage (label 1); "near" one of another passage,
+        "half" one of each, joined (label 0); "both" two sentences of the passage (label 1).
+    """
+    evidence = Evidence([passage])
+    own, near = (_plain_sentences(text, rng) for text in (passage[1], " ".join(others)))
+    for here, there in zip(own[:2], near[:2], strict=False):
+        yield _pair(evidence, (_spoken(here, rng), 1, "copy"), rng)
+        yield _pair(evidence, (_spoken(there, rng), 0, "near"), rng)
+    if len(own) > 2 and len(near) > 2:
+        both = _joined(own[0], own[2], rng)
+        premise = evidence.premise(both).text
+        if own[0] in premise and own[2] in premise:
+            yield both, premise, 1, "both"
+        yield _pair(evidence, (_joined(own[1], near[2], rng), 0, "half"), rng)
+
+
+def _plain_sentences(text: str, rng: random.Random) -> list[str]:
+    """The sentences of a text that make sense alone, in random order."""
+    found = [one.text for one in sentences(text) if 6 <= len(one.text.split()) <= 28 and not _LEANS.match(one.text)]
+    rng.shuffle(found)
+    return found
+
+
+def _spoken(text: str, rng: random.Random) -> str:
+    """A sentence, sometimes without its end, or with a chat's opener in front of it."""
+    chance = rng.random()
+    if chance < 0.3:
+        return rng.choice(_OPENERS) + text
+    if chance < 0.5 and (match := _SUBORDINATE.match(text) or _TWO_CLAUSES.match(text)):
+        return match[1].rstrip(",") + "."
+    return text
+
+
+def _joined(one: str, two: str, rng: random.Random) -> str:
+    """Two sentences after each other, in random order."""
+    first, second = (one, two) if rng.random() < 0.5 else (two, one)
+    return f"{first.rstrip('.')}, and {second}" if rng.random() < 0.5 else f"{first} {second}"
+
+
+def with_pronoun(claim: str, premise: str, rng: random.Random) -> str:
+    """The claim with a pronoun for its subject, if the premise names the subject; otherwise the claim as it is.
+
+    Example:
+        >>> with_pronoun("The bridge was opened in 1903.", "The bridge was built by the city.", random.Random(0))
+        'It was opened in 1903.'
+    """
+    match = _LONG_SUBJECT.match(claim)
+    if not match or match[1].lower() not in premise.lower():
+        return claim
+    if match[2] in ("are", "were", "have"):
+        pronoun = "They"
+    elif match[1].startswith(("The ", "A ", "An ")):
+        pronoun = "It"
+    else:
+        pronoun = rng.choice(("It", "He", "She"))
+    return pronoun + claim[match.end(1) :]
+
+
 def _voices(text: str) -> list[_Edit]:
     """A passive sentence in the active voice (true), and with agent and patient exchanged (false)."""
     match = _PASSIVE.match(text)
@@ -406,8 +500,7 @@ def _same_meaning(text: str) -> list[str]:
     short = _INNER_CLAUSE.sub("", text, count=1)
     bare = _BRACKETS.sub("", _CONNECTIVE.sub("", text))
     bare = _capital(bare) if bare else text
-    # The order of a set of strings differs between processes, unless PYTHONHASHSEED is set.
-    made = [claim for claim in {short, bare} if claim != text and len(claim.split()) > 4]
+    made = [claim for claim in dict.fromkeys((short, bare)) if claim != text and len(claim.split()) > 4]
     if match := _OPENING.match(text):
         opening, rest = match.groups()
         made.append(f"{_capital(rest)} {opening[0].lower()}{opening[1:]}.")
@@ -429,4 +522,4 @@ def _capital(text: str) -> str:
 def _pair(evidence: Evidence, edit: _Edit, rng: random.Random) -> tuple[str, str, int, str]:
     """The claim with a premise of random length."""
     claim, label, kind = edit
-    return claim, evidence.premise(claim, rng.choice((20, 30, 45))).text, label, kind
+    return claim, evidence.premise(claim, rng.choice((20, 30, 45, 60))).text, label, kind
