@@ -6,7 +6,9 @@ import json
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -126,9 +128,12 @@ class DefaultVerifier:
 
     def __init__(self) -> None:
         self._lexical = LexicalVerifier()
-        with as_file(files(_PACKAGE) / _FILE) as path:
+        with packaged_verifier() as path:
             self._trained = TrainedVerifier(path)
         self._missing: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _default, ()
 
     @property
     def threshold(self) -> float:
@@ -195,6 +200,11 @@ def _function_words(found: Sequence[str]) -> int:
     return sum(len(word) > 1 and word in STOP_WORDS for word in found)
 
 
+def packaged_verifier() -> AbstractContextManager[Path]:
+    """The file of the verifier that comes with the package."""
+    return as_file(files(_PACKAGE) / _FILE)
+
+
 def as_verifier(verifier: Verifier | str) -> Verifier:
     """A verifier from a name or an object with `support`.
 
@@ -210,7 +220,7 @@ def as_verifier(verifier: Verifier | str) -> Verifier:
     if verifier == "lexical":
         return LexicalVerifier()
     if verifier == "default":
-        return DefaultVerifier()
+        return _default()
     if isinstance(verifier, str) and verifier.endswith(".safetensors"):
         return TrainedVerifier(verifier)
     if isinstance(verifier, str) and verifier.strip():
@@ -240,6 +250,12 @@ def save_verifier(
 def _trainable(bert: Bert) -> dict[str, Array]:
     """The weights that a verifier may differ in: all but the embeddings of words and positions."""
     return {name: weight for name, weight in bert.weights.items() if name.startswith(LAYER) or name in _ALSO}
+
+
+@cache
+def _default() -> DefaultVerifier:
+    """The one default verifier of a process: its weights take 100 MB, and graphs are built often."""
+    return DefaultVerifier()
 
 
 def _trained(path: str, threshold: float | None) -> TrainedVerifier:

@@ -97,3 +97,8 @@ def test_claims_in_other_languages_are_judged_by_words(monkeypatch, claim, premi
     monkeypatch.setattr(TrainedVerifier, "support", lambda self, claims, premises: asked.extend(claims) or [0.5] * len(claims))
     as_verifier("default").support([claim], [premise])
     assert (not asked) == words_decide
+
+
+def test_graphs_share_one_default_verifier():
+    assert as_verifier("default") is as_verifier("default")
+    assert copy.deepcopy(as_verifier("default")) is as_verifier("default")
