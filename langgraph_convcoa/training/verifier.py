@@ -1,27 +1,46 @@
-"""Training of a verifier: a cross-encoder that reads a premise and a claim."""
+"""Training of a verifier: a copy of the encoder that reads a claim with its premise, trained by transformers' `Trainer`."""
 
 from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+from torch.utils.data import IterableDataset
 
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.files import replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import DEFAULT_ENCODER
 from langgraph_convcoa.retrieval.encoders.loading import location_of, quiet
+from langgraph_convcoa.retrieval.query.query_encoder import Differences
 from langgraph_convcoa.verification.premise import Evidence
-from langgraph_convcoa.verification.verifier import CrossEncoderVerifier
+from langgraph_convcoa.verification.trained import TrainedVerifier, save_verifier
 
-_CHECKPOINTS = "checkpoints"
-_SETTINGS = "training.json"
-_TOKENS = 192
+MODEL = "verifier.safetensors"
+_CHECKPOINTS, _SETTINGS = "checkpoints", "training.json"
+_TOKENS, _POOL, _SMOOTHING = 192, 16, 0.02
+_FROZEN = ("embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight")
+_HELD_OUT, _ACCEPTED = 12, 0.93
+"""One of so many passages is held out to choose T: the highest that accepts this share of its true claims."""
+
+
+class Pair(NamedTuple):
+    """A claim, its premise, whether the premise supports it (1.0 or 0.0), and the kind of claim."""
+
+    claim: str
+    premise: str
+    label: float
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,82 +49,183 @@ class VerifierSettings:
 
     Attributes:
         steps: Batches.
-        batch_size: Pairs of premise and claim in a batch.
-        learning_rate: The highest; it grows for a twentieth of the steps and then falls linearly to 0.
-        others: Pairs of a true claim with the premise of another passage, which are false, as a share of the true claims.
+        batch_size: Pairs in a batch.
+        learning_rate: The highest; it grows for the first steps and then falls linearly to 0.
+        written: Share of written claims among the pairs, if there are made ones; at the start, and from half of the steps on.
+        others: Share of true claims that get the premise of another passage and are false; likewise.
         premise_words: Longest premise, in words; shorter ones train faster.
-        seed: Of weights, batches and drawn pairs.
+        dropout: Dropout of all layers.
+        seed: Seed of weights, batches and drawn pairs.
         save_every: Steps between checkpoints.
     """
 
-    steps: int = 4_000
+    steps: int = 2_000
     batch_size: int = 32
     learning_rate: float = 1e-4
-    others: float = 0.25
-    premise_words: int = 60
+    written: tuple[float, float] = (0.5, 0.6)
+    others: tuple[float, float] = (0.05, 0.04)
+    premise_words: int = 50
+    dropout: float = 0.05
     seed: int = 0
-    save_every: int = 200
+    save_every: int = 100
 
 
-def training_rows(claims: Sequence[LabelledClaim], settings: VerifierSettings) -> list[dict[str, Any]]:
-    """Rows of premise, claim and label (1.0 or 0.0), in the columns that `CrossEncoderTrainer` reads.
+class VerifierNetwork(nn.Module):
+    """A BERT without its pooler, and a linear layer over [CLS] and the mean; embeddings of words and positions stay.
+
+    RetrievalError if the base model cannot be loaded.
+    """
+
+    def __init__(self, base: str, dropout: float) -> None:
+        super().__init__()
+        from transformers import AutoModel
+
+        place = location_of(base)
+        try:
+            with quiet():
+                self.bert = AutoModel.from_pretrained(base if place is None else str(place), add_pooling_layer=False)
+        # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            raise RetrievalError(f"The base model {base!r} cannot be loaded ({reason}); name another.") from error
+        self.head = nn.Linear(2 * self.bert.config.hidden_size, 1)
+        nn.init.normal_(self.head.weight, std=0.02)
+        nn.init.zeros_(self.head.bias)
+        for name, parameter in self.bert.named_parameters():
+            parameter.requires_grad_(name not in _FROZEN)
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = dropout
+
+    def load(self, path: Path, base: str) -> None:
+        """Take the weights of a trained verifier; RetrievalError if it was trained from another encoder."""
+        with safe_open(path, framework="numpy") as stored:
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
+            base_hash = stored.metadata()["base_hash"]
+        head, bias = tensors.pop("head.weight"), tensors.pop("head.bias")
+        own = {name: parameter.data for name, parameter in self.bert.named_parameters() if name not in _FROZEN}
+        Differences(tensors, base_hash).add_to(own, base)
+        with torch.no_grad():
+            self.head.weight.copy_(torch.from_numpy(head)[None])
+            self.head.bias.copy_(torch.from_numpy(bias))
+
+    def forward(self, ids: Tensor, types: Tensor, mask: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
+        state = self.bert(input_ids=ids, token_type_ids=types, attention_mask=mask).last_hidden_state
+        weights = mask[..., None].to(state.dtype)
+        mean = (state * weights).sum(1) / weights.sum(1)
+        logits = self.head(torch.cat([state[:, 0], mean], 1)).squeeze(-1)
+        if labels is None:
+            return {"logits": logits}
+        smooth = labels * (1 - 2 * _SMOOTHING) + _SMOOTHING
+        return {"loss": nn.functional.binary_cross_entropy_with_logits(logits, smooth), "logits": logits}
+
+
+class DrawnPairs(IterableDataset[dict[str, Any]]):
+    """Tokenised pairs in the order of the training, drawn by the seed; pairs of about one length follow each other."""
+
+    def __init__(self, written: Sequence[Pair], made: Sequence[Pair], tokenizer: Any, settings: VerifierSettings) -> None:
+        self._written, self._made, self._tokenizer, self._settings = written, made, tokenizer, settings
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        size = self._settings.batch_size
+        for step in range(0, self._settings.steps, _POOL):
+            chance = random.Random(f"{self._settings.seed} {step}")  # noqa: S311 -- not for secrets
+            pool = [self._drawn(step / self._settings.steps, chance) for _ in range(_POOL * size)]
+            encoded = self._tokenizer.encode_batch([(pair.claim, pair.premise) for pair in pool])
+            rows = sorted(zip(encoded, pool, strict=True), key=lambda row: len(row[0].ids))
+            batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+            chance.shuffle(batches)
+            for one, pair in (row for batch in batches for row in batch):
+                yield {"ids": one.ids, "types": one.type_ids, "label": pair.label}
+
+    def _drawn(self, done: float, chance: random.Random) -> Pair:
+        written, others = (
+            first + (last - first) * min(1.0, 2 * done) for first, last in (self._settings.written, self._settings.others)
+        )
+        source = self._written if not self._made or chance.random() < written else self._made
+        pair = chance.choice(source)
+        if pair.label and chance.random() < others:
+            return Pair(pair.claim, chance.choice(source).premise, 0.0)
+        return pair
+
+
+def claim_pairs(claims: Sequence[LabelledClaim], words: int) -> list[Pair]:
+    """Claims with their premises of at most so many words.
 
     Example:
-        >>> claim = LabelledClaim("It rained.", (("", "Rain fell."),), True)
-        >>> training_rows([claim], VerifierSettings(others=0))
-        [{'premise': 'Rain fell.', 'claim': 'It rained.', 'label': 1.0}]
+        >>> claim_pairs([LabelledClaim("It rained.", (("", "Rain fell."),), True, "paraphrase")], 50)
+        [Pair(claim='It rained.', premise='Rain fell.', label=1.0, kind='paraphrase')]
     """
-    chance = random.Random(settings.seed)  # noqa: S311 -- not for secrets
-    premises = [Evidence(one.evidence).premise(one.claim, settings.premise_words).text for one in claims]
-    rows = [
-        {"premise": premise, "claim": one.claim, "label": float(one.supported)}
-        for one, premise in zip(claims, premises, strict=True)
+    evidence = {claim.evidence: Evidence(claim.evidence) for claim in claims}
+    return [
+        Pair(claim.claim, evidence[claim.evidence].premise(claim.claim, words).text, float(claim.supported), claim.kind)
+        for claim in claims
     ]
-    true = [place for place, one in enumerate(claims) if one.supported]
-    for place in chance.sample(true, round(settings.others * len(true))):
-        other = chance.randrange(len(claims))
-        if claims[other].evidence != claims[place].evidence:
-            rows.append({"premise": premises[other], "claim": claims[place].claim, "label": 0.0})
-    return rows
 
 
 def train_verifier(
     claims: Sequence[LabelledClaim],
     out: str | Path,
     *,
+    made: Sequence[Pair] = (),
     base: str = DEFAULT_ENCODER,
+    start: str | Path | None = None,
     settings: VerifierSettings | None = None,
     resume: bool = False,
     device: str | None = None,
     sources: Sequence[str] = (),
     command: str = "",
     progress: bool = False,
-) -> CrossEncoderVerifier:
-    """Train a sentence-transformers `CrossEncoder` on labelled claims and save it to a folder with a model card.
+) -> TrainedVerifier:
+    """Train a verifier and save it as `out/verifier.safetensors` with a model card.
 
-    Word embeddings stay as they are. Checkpoints lie in the folder until the model is saved, so that a stopped training is
-    resumed with `resume`.
+    A tenth of the passages is held out to choose T. The same seed gives the same pairs; a stopped training is resumed from
+    its last checkpoint with `resume`.
+
+    Args:
+        claims: Labelled claims.
+        out: A new folder, or that of a training to resume.
+        made: Further pairs, such as those that `experiments.verifier` makes from passages.
+        base: The encoder.
+        start: A verifier of that encoder to go on from; the encoder's own weights by default.
+        settings: Settings of the training.
+        resume: Resume a training that was stopped.
+        device: cpu, cuda, ...; chosen if None.
+        sources: Names of the data, for the card.
+        command: The command, for the card.
+        progress: Show a progress bar.
 
     Raises:
         InputError: There are no true or no false claims, a setting is out of range, the extra `train` is missing, or the
             folder holds another training or other files.
-        RetrievalError: The base model cannot be loaded.
+        RetrievalError: The base model or the verifier to start from cannot be loaded.
     """
     chosen, folder = settings or VerifierSettings(), Path(out)
-    if len({one.supported for one in claims}) < 2:
+    learned = [claim for claim in claims if not _is_held_out(claim)]
+    held_out = [claim for claim in claims if _is_held_out(claim)] or learned
+    if len({claim.supported for claim in learned}) < 2:
         raise InputError("A verifier learns from true and from false claims; the data has only one of them.")
     if min(chosen.steps, chosen.batch_size, chosen.save_every, chosen.premise_words) < 1 or chosen.learning_rate <= 0:
         raise InputError("Steps, batch size, words and learning rate must be above 0.")
-    if any(find_spec(name) is None for name in ("datasets", "accelerate")):
+    if find_spec("accelerate") is None:
         raise InputError('Training a verifier needs the extra `train`: pip install "langgraph-convcoa[train]".')
-    started = {"base": base, "claims": len(claims), **asdict(chosen)}
+    started = {"base": base, "start": str(start or ""), "claims": len(claims), "made": len(made), **asdict(chosen)}
+    started = json.loads(json.dumps(started))
     checkpoint = _begin(folder, started, resume)
+    network = VerifierNetwork(base, chosen.dropout)
+    if start is not None:
+        network.load(Path(start), base)
+    pairs = DrawnPairs(claim_pairs(learned, chosen.premise_words), made, _tokenizer(base), chosen)
     with quiet():
-        model = _trained(_model(base, device), training_rows(claims, chosen), folder, chosen, checkpoint, progress)
-        with replacing_folder(folder / "model") as partial:
-            model.save_pretrained(str(partial))
-            (partial / "README.md").write_text(_card(started, claims, sources, command), encoding="utf-8")
-    return CrossEncoderVerifier(str(folder / "model"), device=device)
+        _fit(network, pairs, folder, chosen, checkpoint, device, progress)
+    path = _export(network, folder / MODEL, base, held_out)
+    (folder / "README.md").write_text(_card(started, path, claims, sources, command), encoding="utf-8")
+    return path
+
+
+def _is_held_out(claim: LabelledClaim) -> bool:
+    """One of twelve passages, by its text, so that all claims of a passage are on one side."""
+    return zlib.crc32(claim.evidence[0][1].encode()) % _HELD_OUT == 0 if claim.evidence else False
 
 
 def _begin(folder: Path, started: dict[str, Any], resume: bool) -> str | None:
@@ -125,64 +245,92 @@ def _begin(folder: Path, started: dict[str, Any], resume: bool) -> str | None:
     return str(saved[-1]) if saved else None
 
 
-def _model(base: str, device: str | None) -> Any:
-    from sentence_transformers import CrossEncoder
+def _tokenizer(base: str) -> Any:
+    from tokenizers import Tokenizer
 
     place = location_of(base)
-    try:
-        model = CrossEncoder(base if place is None else str(place), num_labels=1, max_length=_TOKENS, device=device)
-    # The hub, the file formats and torch raise errors of many types; all mean that there is no model.
-    except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise RetrievalError(f"The base model {base!r} cannot be loaded ({reason}); name another.") from error
-    for name, parameter in model.named_parameters():
-        if "word_embeddings" in name:
-            parameter.requires_grad_(False)
-    return model
+    tokenizer = Tokenizer.from_pretrained(base) if place is None else Tokenizer.from_file(str(place / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(_TOKENS, strategy="longest_first")
+    return tokenizer
 
 
-def _trained(
-    model: Any, rows: list[dict[str, Any]], folder: Path, settings: VerifierSettings, checkpoint: str | None, progress: bool
-) -> Any:
-    from datasets import Dataset
-    from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
-    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+def _padded(rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+    """A batch of tokenised pairs as tensors."""
+    longest = max(len(row["ids"]) for row in rows)
+    ids, types, mask = torch.zeros(3, len(rows), longest, dtype=torch.long)
+    for place, row in enumerate(rows):
+        size = len(row["ids"])
+        ids[place, :size], types[place, :size], mask[place, :size] = torch.tensor(row["ids"]), torch.tensor(row["types"]), 1
+    return {"ids": ids, "types": types, "mask": mask, "labels": torch.tensor([row["label"] for row in rows])}
 
-    arguments = CrossEncoderTrainingArguments(
+
+def _fit(
+    network: VerifierNetwork,
+    pairs: DrawnPairs,
+    folder: Path,
+    settings: VerifierSettings,
+    checkpoint: str | None,
+    device: str | None,
+    progress: bool,
+) -> None:
+    from transformers import PrinterCallback, Trainer, TrainingArguments
+
+    arguments = TrainingArguments(
         output_dir=str(folder / _CHECKPOINTS),
         max_steps=settings.steps,
         per_device_train_batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
-        warmup_steps=max(1, settings.steps // 20),
+        weight_decay=0.01,
+        warmup_steps=min(60, max(1, settings.steps // 20)),
         seed=settings.seed,
         save_steps=settings.save_every,
         save_total_limit=1,
         logging_steps=50,
         report_to=[],
         disable_tqdm=not progress,
-        use_cpu=str(model.device) == "cpu",
+        use_cpu=device == "cpu" or not torch.cuda.is_available(),
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
     )
-    trainer = CrossEncoderTrainer(
-        model=model, args=arguments, train_dataset=Dataset.from_list(rows), loss=BinaryCrossEntropyLoss(model)
-    )
+    trainer = Trainer(model=network, args=arguments, train_dataset=pairs, data_collator=_padded)
+    if not progress:
+        trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=checkpoint)
-    return model
 
 
-def _card(started: dict[str, Any], claims: Sequence[LabelledClaim], sources: Sequence[str], command: str) -> str:
+def _export(network: VerifierNetwork, path: Path, base: str, held_out: Sequence[LabelledClaim]) -> TrainedVerifier:
+    """Write the weights as `TrainedVerifier` reads them, with the T that the held-out claims choose."""
+    weights = {name: one.cpu().numpy() for name, one in network.bert.state_dict().items()}
+    head = np.asarray(network.head.weight[0].detach().cpu().numpy(), dtype=np.float32)
+    bias = float(network.head.bias.detach()[0])
+    save_verifier(path, weights, head, bias, 0.5, base)
+    pairs = [pair for pair in claim_pairs(held_out, 60) if pair.label]
+    scores = sorted(TrainedVerifier(path).support([pair.claim for pair in pairs], [pair.premise for pair in pairs]))
+    lowest = scores[int((1 - _ACCEPTED) * len(scores))] if scores else 0.5
+    save_verifier(path, weights, head, bias, round(min(0.95, max(0.05, lowest - 0.005)), 2), base)
+    return TrainedVerifier(path)
+
+
+def _card(
+    started: dict[str, Any], verifier: TrainedVerifier, claims: Sequence[LabelledClaim], sources: Sequence[str], command: str
+) -> str:
     kinds = Counter(one.kind or "unnamed" for one in claims)
+    settings = ", ".join(f"{key} {value}" for key, value in started.items() if key not in ("base", "start", "claims", "made"))
     lines = [
         "# A verifier of claims",
         "",
-        "A cross-encoder: (premise, claim) to the probability that the premise supports all of the claim.",
+        "A cross-encoder: (claim, premise) to the probability that the premise supports all of the claim.",
         "",
-        f"- Base: {started['base']}; word embeddings unchanged.",
+        f"- Base: {started['base']}; embeddings of words and positions unchanged. Start: {started['start'] or 'the base'}.",
         f"- Data: {', '.join(sources) or 'labelled claims'}: {sum(one.supported for one in claims)} true and "
         f"{sum(not one.supported for one in claims)} false claims "
         f"({', '.join(f'{kind} {count}' for kind, count in kinds.most_common())}).",
-        f"- Training: {', '.join(f'{key} {value}' for key, value in started.items() if key not in ('base', 'claims'))}.",
+        f"- Pairs made from passages: {started['made']}.",
+        f"- Training: {settings}.",
+        f"- T: {verifier.threshold}, which accepts {_ACCEPTED:.0%} of the true claims of the passages that were held out.",
         *([f"- Command: `{command}`"] if command else []),
-        "- Measure it with `convcoa evaluate verification --verifiers FOLDER`, on claims that it was not trained on.",
+        "- Measure it with `convcoa evaluate verification --verifiers FILE`, on claims that it was not trained on.",
         "",
     ]
     return "\n".join(lines)

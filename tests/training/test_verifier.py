@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -8,11 +9,11 @@ from typer.testing import CliRunner
 from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.training.verifier import VerifierSettings, train_verifier, training_rows
+from langgraph_convcoa.training.verifier import DrawnPairs, VerifierSettings, claim_pairs, train_verifier
 from langgraph_convcoa.verification.trained import as_verifier
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
-pytest.importorskip("datasets")
+pytest.importorskip("accelerate")
 
 
 def claims(count: int = 12) -> list[LabelledClaim]:
@@ -25,35 +26,49 @@ def claims(count: int = 12) -> list[LabelledClaim]:
     return found
 
 
-def test_rows_have_a_premise_and_a_label_and_some_premises_of_other_passages():
-    rows = training_rows(claims(), VerifierSettings(others=1.0))
-    assert {frozenset(row) for row in rows} == {frozenset({"premise", "claim", "label"})}
-    assert [row["label"] for row in rows[:4]] == [0.0, 1.0, 0.0, 1.0]
-    assert all(row["label"] == 0.0 and "river" in row["premise"] for row in rows[12:])
-    assert rows == training_rows(claims(), VerifierSettings(others=1.0)), "the same seed draws the same rows"
+def rows_of(settings: VerifierSettings, tokenizer) -> list[tuple]:
+    pairs = DrawnPairs(claim_pairs(claims(), 50), [], tokenizer, settings)
+    return [(tuple(row["ids"]), row["label"]) for row in pairs]
+
+
+def test_the_same_seed_draws_the_same_pairs_and_some_true_claims_get_another_premise(tmp_path):
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(save_tiny_encoder(tmp_path) / "tokenizer.json"))
+    tokenizer.no_padding()
+    settings = VerifierSettings(steps=32, batch_size=4, others=(0.0, 0.0))
+    rows = rows_of(settings, tokenizer)
+    assert len(rows) == 128
+    assert rows == rows_of(settings, tokenizer)
+    assert rows != rows_of(replace(settings, seed=1), tokenizer)
+    assert 0.3 < sum(label for _, label in rows) / len(rows) < 0.7
+    assert not any(label for _, label in rows_of(replace(settings, others=(1.0, 1.0)), tokenizer))
 
 
 @pytest.mark.slow
 def test_a_trained_verifier_tells_the_claims_apart_and_a_stopped_training_is_resumed(tmp_path):
     base = str(save_tiny_encoder(tmp_path / "base"))
-    settings = VerifierSettings(steps=100, batch_size=8, learning_rate=3e-3, save_every=50, others=0)
-    verifier = train_verifier(claims(), tmp_path / "out", base=base, settings=settings, device="cpu", command="the command")
-    true, false = as_verifier(verifier.name).support(
-        ["who was the network"] * 2, ["what is the network of the book", "what is the river of the book"]
-    )
+    settings = VerifierSettings(steps=112, batch_size=8, learning_rate=3e-3, save_every=50, others=(0.0, 0.0))
+    arguments = {"base": base, "device": "cpu"}
+    verifier = train_verifier(claims(), tmp_path / "out", settings=settings, command="the command", **arguments)
+    pairs = ["who was the network"] * 2, ["what is the network of the book", "what is the river of the book"]
+    true, false = as_verifier(str(verifier.path)).support(*pairs)
     assert true > 0.7 > 0.3 > false
-    card = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert true > verifier.threshold > false
+    card = (tmp_path / "out" / "README.md").read_text()
     assert "6 true and 6 false claims (names 12)" in card
     assert "the command" in card
     with pytest.raises(InputError, match="resume it"):
-        train_verifier(claims(), tmp_path / "out", base=base, settings=settings, device="cpu")
-    longer = VerifierSettings(**(vars(settings) | {"steps": 102}))
-    train_verifier(claims(), tmp_path / "out", base=base, settings=longer, device="cpu", resume=True)
-    [state] = (tmp_path / "out" / "checkpoints").glob("*-102/trainer_state.json")
+        train_verifier(claims(), tmp_path / "out", settings=settings, **arguments)
+    train_verifier(claims(), tmp_path / "out", settings=replace(settings, steps=114), resume=True, **arguments)
+    [state] = (tmp_path / "out" / "checkpoints").glob("*-114/trainer_state.json")
     assert json.loads(state.read_text())["log_history"][0]["step"] == 50, "what was done before is known"
-    other = VerifierSettings(**(vars(settings) | {"seed": 5}))
     with pytest.raises(InputError, match="begun with another seed: 0"):
-        train_verifier(claims(), tmp_path / "out", base=base, settings=other, device="cpu", resume=True)
+        train_verifier(claims(), tmp_path / "out", settings=replace(settings, seed=5), resume=True, **arguments)
+    more = train_verifier(
+        claims(), tmp_path / "more", start=verifier.path, settings=replace(settings, steps=1, learning_rate=1e-9), **arguments
+    )
+    assert more.support(*pairs) == pytest.approx([true, false], abs=0.02), "it goes on from the verifier"
 
 
 def test_what_cannot_be_trained_is_one_line(tmp_path):
