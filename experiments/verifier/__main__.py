@@ -12,7 +12,7 @@ from pathlib import Path
 from experiments.verifier.synthetic import from_article, from_questions, from_sentences, with_pronoun
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim, packaged_claims, read_claims
 from langgraph_convcoa.datasets.read import load_dataset
-from langgraph_convcoa.training.verifier import Pair, VerifierSettings, train_verifier
+from langgraph_convcoa.training.verifier import Pair, VerifierSettings, claim_pairs, train_verifier
 
 _PRONOUNS = 0.25
 """Share of pairs whose claims get a pronoun for their subject."""
@@ -86,26 +86,39 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder of SQuAD: queries.jsonl.gz and corpus.jsonl.gz")
     parser.add_argument("--out", type=Path, required=True, help="folder of the training")
     parser.add_argument("--steps", type=int, default=4_000, help="batches of 32 pairs (default: 4000)")
+    parser.add_argument("--learning-rate", type=float, default=1.5e-4, help="the highest (default: 1.5e-4)")
     parser.add_argument("--start", type=Path, help="a verifier.safetensors to go on from")
     parser.add_argument("--claims", type=Path, nargs="*", default=[], help="more files of labelled claims")
+    parser.add_argument("--labelled", type=Path, nargs="*", default=[], help="sets that people labelled: three of ten pairs")
     parser.add_argument("--resume", action="store_true", help="resume a training that was stopped")
     given = parser.parse_args()
     claims = [*packaged_claims("train"), *(claim for path in given.claims for claim in read_claims(path))]
     over, asked = passage_pairs(claims), question_pairs(given.data)
     # Three of ten made pairs are of the passages of the claims.
     repeated = over * max(1, round(0.43 * len(asked) / len(over)))
-    settings = VerifierSettings(steps=given.steps, learning_rate=1.5e-4)
+    settings = VerifierSettings(steps=given.steps, learning_rate=given.learning_rate)
     if given.start is None:
         # Easy pairs first: a network that has not learned yet stays at chance on the written claims.
-        settings = VerifierSettings(steps=given.steps, learning_rate=1.5e-4, written=(0.2, 0.75), others=(0.5, 0.04))
+        settings = VerifierSettings(
+            steps=given.steps, learning_rate=given.learning_rate, written=(0.2, 0.75), others=(0.5, 0.04)
+        )
+    made = [*repeated, *asked]
+    labelled = [pair for path in given.labelled for pair in claim_pairs(list(read_claims(path)), settings.premise_words)]
+    if labelled:
+        settings = replace(settings, written=(0.5, 0.5))
+        made += labelled * round(1.5 * len(made) / len(labelled))
     verifier = train_verifier(
         with_pronouns(claims),
         given.out,
-        made=[*repeated, *asked],
+        made=made,
         start=given.start,
         settings=settings,
         resume=given.resume,
-        sources=["the package's claims", *(path.name for path in given.claims), "SQuAD 2.0 (CC BY-SA 4.0)"],
+        sources=[
+            "the package's claims",
+            *(path.name for path in [*given.claims, *given.labelled]),
+            "SQuAD 2.0 (CC BY-SA 4.0)",
+        ],
         command=f"python -m experiments.verifier {given.data.name} --steps {given.steps}",
         progress=True,
     )

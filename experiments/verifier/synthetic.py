@@ -111,26 +111,6 @@ _SUBORDINATE = re.compile(r"^(.{20,}?) (?:because|although|while|when|which|wher
 _LEANS = re.compile(
     r"(?:he|she|it|they|his|her|its|their|this|these|that|those|however|but|also|both|such|another)\b", re.IGNORECASE
 )
-_OPENERS = (
-    "Yeah, ",
-    "Yes, ",
-    "I think ",
-    "Did you know that ",
-    "Oh, ",
-    "Well, ",
-    "I know that ",
-    "Sure! ",
-    "I heard that ",
-    "That is cool. ",
-    "I love it! ",
-    "I'm not sure, but ",
-    "Yes I do. ",
-    "Interesting! ",
-    "I am not a fan, but ",
-    "Actually, ",
-    "No, but ",
-)
-
 _Edit = tuple[str, int, str]
 """A claim, its label (1 if the passage supports it) and the kind of edit."""
 
@@ -355,8 +335,8 @@ def from_article(passage: tuple[str, str], others: Sequence[str], rng: random.Ra
     evidence = Evidence([passage])
     own, near = (_plain_sentences(text, rng) for text in (passage[1], " ".join(others)))
     for here, there in zip(own[:2], near[:2], strict=False):
-        yield _pair(evidence, (_spoken(here, rng), 1, "copy"), rng)
-        yield _pair(evidence, (_spoken(there, rng), 0, "near"), rng)
+        yield _pair(evidence, (_shortened(here, rng), 1, "copy"), rng)
+        yield _pair(evidence, (_shortened(there, rng), 0, "near"), rng)
     if len(own) > 2 and len(near) > 2:
         both = _joined(own[0], own[2], rng)
         premise = evidence.premise(both).text
@@ -372,12 +352,9 @@ def _plain_sentences(text: str, rng: random.Random) -> list[str]:
     return found
 
 
-def _spoken(text: str, rng: random.Random) -> str:
-    """A sentence, sometimes without its end, or with a chat's opener in front of it."""
-    chance = rng.random()
-    if chance < 0.3:
-        return rng.choice(_OPENERS) + text
-    if chance < 0.5 and (match := _SUBORDINATE.match(text) or _TWO_CLAUSES.match(text)):
+def _shortened(text: str, rng: random.Random) -> str:
+    """A sentence, sometimes without its last clause."""
+    if rng.random() < 0.25 and (match := _SUBORDINATE.match(text) or _TWO_CLAUSES.match(text)):
         return match[1].rstrip(",") + "."
     return text
 

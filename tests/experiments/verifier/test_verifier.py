@@ -5,9 +5,10 @@ import random
 
 import pytest
 
-from experiments.verifier.__main__ import Pair, Settings, export, question_pairs, train
-from experiments.verifier.synthetic import from_sentences, statement
-from langgraph_convcoa.verification.trained import TrainedVerifier
+from experiments.verifier.__main__ import passage_pairs, question_pairs, with_pronouns
+from experiments.verifier.synthetic import from_article, from_sentences, statement, with_pronoun
+from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
+from langgraph_convcoa.training.verifier import VerifierSettings, train_verifier
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
 PASSAGE = (
@@ -33,18 +34,38 @@ def test_a_question_and_its_answer_become_a_claim(question, answer, claim):
     assert all(answer.casefold() in one.casefold() for one in found)
 
 
-def test_a_short_training_writes_a_verifier(tmp_path):
+@pytest.mark.parametrize(
+    ("claim", "changed"),
+    [
+        ("The bridge was built by Ada Park.", "It was built by Ada Park."),
+        ("The tower was built by Ada Park.", "The tower was built by Ada Park."),
+    ],
+)
+def test_a_pronoun_stands_for_a_subject_that_the_premise_names(claim, changed):
+    assert with_pronoun(claim, PASSAGE[1], random.Random(0)) == changed
+
+
+def test_sentences_of_other_passages_of_an_article_are_near_and_not_said():
+    other = "The tower fell in the year of the great fire. A new school opened near the river in 1950. The city grew fast."
+    made = [row for seed in range(9) for row in from_article(PASSAGE, [other], random.Random(seed))]
+    assert {(kind, label) for *_, label, kind in made} >= {("copy", 1), ("near", 0)}
+    assert all(claim in PASSAGE[1] for claim, _, _, kind in made if kind == "copy")
+
+
+def test_a_short_training_writes_a_verifier(tmp_path, monkeypatch):
+    pytest.importorskip("accelerate")
     base = str(save_tiny_encoder(tmp_path / "base"))
     data = tmp_path / "data"
     data.mkdir()
     (data / "corpus.jsonl").write_text(json.dumps({"id": "p", "title": PASSAGE[0], "text": PASSAGE[1]}))
     row = {"id": "1", "question": "Who built the bridge?", "answer": "Ada Park", "gold": ["p"], "split": "train"}
     (data / "queries.jsonl").write_text(json.dumps(row))
-    made = question_pairs(data)
+    claims = [
+        LabelledClaim(claim, (PASSAGE,), label, "roles")
+        for claim, label in (("Ada built it.", True), ("It built Ada.", False))
+    ]
+    made = [*question_pairs(data), *passage_pairs(claims)]
     assert {pair.label for pair in made} == {0.0, 1.0}
-    learned = [Pair("who was the network", "the network", 1.0), Pair("who was the river", "the network", 0.0)]
-    settings = Settings(seconds=2, batch_size=4, save_every=2)
-    assert [step for step, _ in train(learned, made, tmp_path / "out", settings, base)][:3] == [1, 2, 3]
-    verifier = TrainedVerifier(export(tmp_path / "out", 0.3, base))
-    assert verifier.threshold == 0.3
+    settings = VerifierSettings(steps=2, batch_size=4)
+    verifier = train_verifier(with_pronouns(claims), tmp_path / "out", made=made, settings=settings, base=base, device="cpu")
     assert 0 < verifier.support(["who was the network"], ["the network"])[0] < 1
