@@ -17,7 +17,7 @@ from langgraph_convcoa.training.verifier import Pair, VerifierSettings, claim_pa
 _PRONOUNS = 0.25
 """Share of pairs whose claims get a pronoun for their subject."""
 _ABOUT_THE_SUBJECT = frozenset(
-    {"active-swap", "passive-swap", "names-swap", "name", "subject", "half", "qa", "qa-other", "qa-absent"}
+    {"active-swap", "passive-swap", "names-swap", "nouns-swap", "name", "subject", "half", "qa", "qa-other", "qa-absent"}
     | {"roles", "names", "attribute", "order", "near", "common", "chat", "answer"}
 )
 """Kinds of false pairs that may become true when a pronoun stands for their subject."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -100,6 +101,8 @@ _LONG_SUBJECT = re.compile(
     r"(was|is|were|are|had|has|have|can|may|must|will|does|did|costs?|runs?|offers?|opened|began|became|\w{3,}ed)\b"
 )
 _PREDICATE = re.compile(r" (?:was|is|were|are|had|has|\w+ed) .+$")
+_NOUN = re.compile(r"(?:(?<=[Tt]he )|(?<=[Aa]n )|(?<=\b[Aa] )|(?<=[Ii]ts )|(?<=[Hh]is )|(?<=[Hh]er ))[a-z]{4,}\b")
+_LISTED = re.compile(r"(?:,| and| or| to|-|–)*\s*(?:and |or |to )?(?:the |a |an |its |his |her )?")
 _LIST = re.compile(r"(\w+), (\w+),? and (\w+)\b")
 _INNER_CLAUSE = re.compile(r",[^,]{5,80},")
 _BRACKETS = re.compile(r" \([^)]*\)")
@@ -305,6 +308,7 @@ def from_sentences(passage: tuple[str, str], rng: random.Random) -> Iterator[tup
             *(edit for edit in voices if not edit[1]),
             *_other_names(text, names, rng),
             *_other_numbers(text, rng),
+            *_exchanged(text, rng),
             *_opposites(text, rng),
             *_other_subjects(text, found, rng),
             *_longer_lists(text, names, rng),
@@ -441,6 +445,25 @@ def _other_number(text: str, rng: random.Random) -> str:
     if new == value:
         new += 1
     return f"{new:,}" if "," in text else str(new)
+
+
+def _exchanged(text: str, rng: random.Random) -> list[_Edit]:
+    """Two nouns of the sentence exchanged, and two of its numbers; not two parts of one list."""
+    made: list[_Edit] = []
+    for pattern, kind in ((_NOUN, "nouns-swap"), (NUMBER, "numbers-swap")):
+        found = [match for match in pattern.finditer(text) if match[0] not in ("of", "and")]
+        pairs = [
+            (one, two)
+            for one, two in itertools.pairwise(found)
+            if one[0].lower() != two[0].lower()
+            and bool(_YEAR.fullmatch(one[0])) == bool(_YEAR.fullmatch(two[0]))
+            and not _LISTED.fullmatch(text[one.end() : two.start()])
+        ]
+        if pairs:
+            one, two = rng.choice(pairs)
+            swapped = text[: one.start()] + two[0] + text[one.end() : two.start()] + one[0] + text[two.end() :]
+            made.append((swapped, 0, kind))
+    return made
 
 
 def _opposites(text: str, rng: random.Random) -> list[_Edit]:
