@@ -16,7 +16,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
 
-from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.base import ActionRequest, BaseAction
 from langgraph_convcoa.actions.web.cache import WebCache
 from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits, PageError, RawPage
 from langgraph_convcoa.actions.web.pages import Page, page_data
@@ -42,7 +42,7 @@ _SNIPPET_SCORE = 0.1
 """Score of the first snippet; that of the n-th is an n-th of it. Below those of passages, which were read."""
 
 
-class WebQuerying:
+class WebQuerying(BaseAction):
     """Searches the web, and reads pages only where titles and snippets do not support a guess.
 
     Depth 1 is one search request; its titles and snippets are the evidence. Depth 2, for a guess that these do not support or
