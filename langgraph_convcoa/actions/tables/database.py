@@ -228,6 +228,9 @@ def parsed_url(url: str | URL) -> URL:
     except (SQLAlchemyError, ValueError):
         # The text could hold a password, so that it is not repeated.
         raise TableError("the database URL cannot be read: write it as postgresql://user:password@host/database") from None
+    if "@" in (parsed.host or ""):
+        # A part of the password would be shown as the host.
+        raise TableError("the database URL cannot be read: write @ in a user name or password as %40")
     if parsed.drivername in ("postgres", "postgresql") and find_spec("psycopg") is not None:
         parsed = parsed.set(drivername="postgresql+psycopg")
     return parsed
