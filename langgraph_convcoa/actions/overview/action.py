@@ -69,7 +69,9 @@ class Overview(BaseAction):
     def recognises(self, question: str, history: Sequence[tuple[str, str]] = ()) -> bool:
         """True for a question about the collection; if it is about documents with some words, there must be such documents."""
         wanted = read_question(question)
-        return wanted is not None and (wanted.words in ("", "pdf") or bool(self._collections.current().having(wanted.words)))
+        if wanted is None or wanted.words in ("", "pdf"):
+            return wanted is not None
+        return settled(lambda: bool(self._collections.current().having(wanted.words)))
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         return await asyncio.to_thread(settled, lambda: self._found(request))

@@ -52,8 +52,8 @@ class Entry:
 
     @cached_property
     def names(self) -> tuple[frozenset[str], ...]:
-        """The words of the title, and of the file's name without and with its suffix."""
-        return tuple(filter(None, map(_words, (self.title, self.file.rsplit(".", 1)[0], self.file))))
+        """The words of the title, and of the file's name without its suffix."""
+        return tuple(filter(None, map(_words, (self.title, self.file.rsplit(".", 1)[0]))))
 
     @cached_property
     def words(self) -> frozenset[str]:

@@ -22,9 +22,9 @@ _AGGREGATES |= {"Stddev": "standard deviation of", "Variance": "variance of"}
 
 
 def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "") -> Document:
-    """A result as one document; its quote is the query, the first rows, and `words`, which say what the query computes.
+    """A result as one document. Its quote is the query, the first rows, and `words`: what the query computes, in words.
 
-    The text begins with the quote, so that a figure stands where the question's words do, and ends with the rows as a table.
+    The text is the quote and the rows as a table.
 
     Example:
         >>> found = evidence_from(Result(("n",), ((3,),), False), "SELECT COUNT(*) AS n FROM sales", "sales.csv", "tables")
@@ -50,7 +50,7 @@ def evidence_from(result: Result, query: str, source: str, action: str, *, words
 
 
 def shown(value: Any) -> str:
-    """A cell as text: floats without the noise of their last digits, nothing as "none", one line.
+    """A cell as text on one line: floats are rounded, None is "none".
 
     Example:
         >>> shown(0.1 + 0.2), shown(1234567.0), shown(100 / 3), shown(0.000012345678), shown(None)
@@ -74,7 +74,7 @@ def shown(value: Any) -> str:
 
 
 def _table(result: Result) -> tuple[list[str], int]:
-    """The lines of a Markdown table, and how many rows fit."""
+    """The lines of a Markdown table, and the number of rows that fit."""
     lines = [_row(result.columns), _row(["---"] * len(result.columns))]
     size = sum(map(len, lines))
     for number, row in enumerate(result.rows):
@@ -91,7 +91,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def in_words(query: exp.Expr) -> str:
-    """The aggregates of a query, and what it puts first, in words; nothing for a plain list.
+    """The aggregates of a query, and the order of its first row, in words; "" for a plain list.
 
     Example:
         >>> import sqlglot
@@ -116,7 +116,7 @@ def in_words(query: exp.Expr) -> str:
 
 
 def _meant(node: exp.Expr, query: exp.Expr, named: dict[str, exp.Expr]) -> exp.Expr:
-    """What ORDER BY total, or ORDER BY 2, stands for."""
+    """The expression that ORDER BY total, or ORDER BY 2, refers to."""
     if isinstance(node, exp.Literal) and str(node.this).isdigit():
         position = int(str(node.this)) - 1
         if 0 <= position < len(query.selects):
