@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from langgraph_convcoa.actions.base import Action
+from langgraph_convcoa.actions.base import BaseAction
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrievalSettings
 from langgraph_convcoa.actions.tables.action import DataAnalysisSettings
 from langgraph_convcoa.actions.web.settings import WebQueryingSettings
@@ -153,7 +153,7 @@ class ConvCoAContext(BaseModel):
         return given
 
 
-def context_of(actions: Iterable[Action]) -> type[ConvCoAContext]:
+def context_of(actions: Iterable[BaseAction]) -> type[ConvCoAContext]:
     """`ConvCoAContext` with a field, named like the action, for every further action that has a settings model.
 
     Raises:
@@ -161,7 +161,7 @@ def context_of(actions: Iterable[Action]) -> type[ConvCoAContext]:
     """
     fields: dict[str, Any] = {}
     for action in actions:
-        model = getattr(action, "settings", None)
+        model = action.settings
         known = ConvCoAContext.model_fields.get(action.name)
         if not (isinstance(model, type) and issubclass(model, BaseModel)) or (known and known.annotation is model):
             continue

@@ -14,7 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
 from pydantic import ValidationError
 
-from langgraph_convcoa.actions.base import Action
+from langgraph_convcoa.actions.base import Action, BaseAction
 from langgraph_convcoa.actions.knowledge import Retriever
 from langgraph_convcoa.actions.runner import ActionRunner, is_transient
 from langgraph_convcoa.actions.wrap import as_actions
@@ -116,7 +116,8 @@ def build_graph(
     """
     runner = ActionRunner(_actions(retriever, actions))
     settings_model = context_of(runner.actions.values())
-    encoder = getattr(runner.actions.get("knowledge_retrieval"), "encoder", None)
+    own_documents = runner.actions.get("knowledge_retrieval")
+    encoder = None if own_documents is None else own_documents.encoder
     own = _own_reasoner(reasoner, model, base_url, load_in_8bit, encoder, adapter)
     of_nodes = _reasoners_of_nodes(models, model, base_url, load_in_8bit)
     k = EXTRACTIVE_K if isinstance(own, ExtractiveReasoner) else MODEL_K
@@ -159,7 +160,7 @@ def build_graph(
     return graph
 
 
-def _actions(retriever: Retriever | None, actions: Sequence[Action | BaseTool | BaseRetriever] | None) -> list[Action]:
+def _actions(retriever: Retriever | None, actions: Sequence[Action | BaseTool | BaseRetriever] | None) -> list[BaseAction]:
     given = as_actions(retriever, actions)
     if taken := [action.name for action in given if action.name in _NODES]:
         raise InputError(f"an action cannot be called {taken[0]!r}: a node of the graph has that name")

@@ -1,25 +1,25 @@
-"""The interface of an action, a named way of looking something up, and the request that it gets."""
+"""Actions, the named ways of looking something up: their interface, their base class, and the request that they get."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
-
-
-Recognition: TypeAlias = Literal["", "beside", "alone"]
-"""Whether a question has the form that an action is for: not, or it is to be asked too, or it and no other."""
+    from pydantic import BaseModel
 
 
 class ActionInputError(InputError):
-    """An action cannot use the `action_input` that the planner wrote; the message says what is wrong with it.
+    """An action cannot use the `action_input` that the planner wrote; the message says why.
 
-    Raised from `retrieve`, it makes the graph ask the model once for another input: one call for all of a turn's.
+    If the action `repairs`, the graph asks the model once for another input: one call for all inputs of a turn.
     """
 
 
@@ -28,14 +28,14 @@ class ActionRequest:
     """One look-up of one sub-question.
 
     Attributes:
-        question: The user's question as it was put.
-        sub_question: What this action is to find out; self-contained unless `history` is given.
-        guess_answer: The planner's guess, empty where it had none.
-        action_input: What the planner wrote for this action in particular: SQL, search keywords, or nothing.
-        history: Earlier pairs of question and answer, oldest first; empty when the sub-question stands alone.
-        k: How many pieces of evidence are wanted.
-        neighbours: How many parts of the same document are wanted on either side of each piece, from what can give them.
-        depth: 1 for the first look, 2 for the deeper one (only for actions with `deepens = True`).
+        question: The user's question.
+        sub_question: The question that this action answers; self-contained unless `history` is given.
+        guess_answer: The planner's guess; may be empty.
+        action_input: The planner's text for this action: SQL, search keywords, or nothing.
+        history: Earlier pairs of question and answer, oldest first; empty if the sub-question is self-contained.
+        k: Number of pieces of evidence.
+        neighbours: Number of parts of the same document on either side of each piece.
+        depth: 1 for the first look, 2 for the deeper one (only if the action `deepens`).
         settings: The run's settings of this action: the fields of `ConvCoAContext.<name of the action>` that are set.
     """
 
@@ -51,26 +51,15 @@ class ActionRequest:
 
     @property
     def query(self) -> str:
-        """The text that evidence is searched for: Sub|guess (Pan et al. 2024a, section 2.2.2)."""
+        """The text of the search: Sub|guess (Pan et al. 2024a, section 2.2.2)."""
         return f"{self.sub_question} {self.guess_answer}".strip()
 
 
 @runtime_checkable
 class Action(Protocol):
-    """A way of looking something up. Any object with these members is one.
+    """A way of looking something up. Any object with these three members can be given; `BaseAction` has further options.
 
-    `description` is what the planner reads; a callable is asked again in every turn, for what changes (a table's schema).
-    Further attributes say what the graph may do with the action:
-
-    - `looks_first = True`: it is asked for the question as it stands before anything is planned. For what costs no money and
-      less than a second: a retriever over one's own documents, not the web.
-    - `recognises(question, history) -> Recognition`: it is for questions of one form, which it knows by their words, at once
-      and at no cost. With `looks_first` it is asked before the plan for those alone, and without a model for no others.
-    - `deepens = True`: it is asked once more, with depth 2, about what its evidence does not support.
-    - `repairs = True`: where `retrieve` raises `ActionInputError` the model is asked for another `action_input`.
-    - `always_fresh = True`: its answers are never recalled from the knowledge set, but looked up again.
-    - `settings`: a pydantic model of its run-time settings, a field of the run's `ConvCoAContext` under the action's name. Of
-      these the graph itself reads `k` and `use_history`, where the model has them.
+    The planner reads `description`; a function is called again in every turn, for what changes (a table's schema).
     """
 
     @property
@@ -79,6 +68,84 @@ class Action(Protocol):
     @property
     def description(self) -> str | Callable[[], str]: ...
 
-    async def retrieve(self, request: ActionRequest) -> list[Document]:
-        """Evidence for the request, best first, each with an id and `source`, `score` and `quote` in its metadata."""
+    async def retrieve(self, request: ActionRequest) -> Sequence[Document | str]:
+        """Evidence for the request, best first: documents with `source`, `score` and `quote` in their metadata, or texts."""
         ...
+
+
+class BaseAction(ABC):
+    """Base class of actions, with the defaults of all options.
+
+    Example:
+        >>> class Glossary(BaseAction):
+        ...     name = "glossary"
+        ...     description = "explains abbreviations"
+        ...     looks_first = True
+        ...     async def retrieve(self, request: ActionRequest) -> list[str]:
+        ...         return ["CKS stands for contextual knowledge set."]
+        >>> Glossary().looks_first, Glossary().deepens
+        (True, False)
+    """
+
+    name: str
+    description: Any
+    """A text, or a method that returns one."""
+    settings: type[BaseModel] | None = None
+    """Model of the run-time settings: a field of the run's `ConvCoAContext` under the action's name. The graph reads `k` and
+    `use_history` of it."""
+    looks_first: bool = False
+    """Ask it for the question as it stands, before the plan. For what is free and takes less than a second."""
+    deepens: bool = False
+    """Ask it once more, with depth 2, about what its evidence does not support."""
+    repairs: bool = False
+    """If `retrieve` raises `ActionInputError`, ask the model for another `action_input`."""
+    always_fresh: bool = False
+    """Look its answers up again instead of recalling them from the knowledge set."""
+
+    @abstractmethod
+    async def retrieve(self, request: ActionRequest) -> Sequence[Document | str]:
+        """Evidence for the request, best first."""
+
+    @property
+    def encoder(self) -> Any:
+        """Encoder of the action's retriever, which the graph uses for the conversation; None if there is none."""
+        return None
+
+    def recognises(self, question: str, history: Sequence[tuple[str, str]]) -> bool | None:
+        """True if no other action needs to look the question up, False if it is none for this action; None: it takes any."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - most actions hold nothing
+        """Free what the action holds."""
+
+
+class GivenAction(BaseAction):
+    """An object of the user that has only some of the members of `BaseAction`; the others have their defaults."""
+
+    def __init__(self, given: Action) -> None:
+        self.given = given
+        self.name = given.name
+        for option in ("settings", "looks_first", "deepens", "repairs", "always_fresh"):
+            setattr(self, option, getattr(given, option, getattr(BaseAction, option)))
+
+    @property
+    def description(self) -> str | Callable[[], str]:
+        return self.given.description
+
+    async def retrieve(self, request: ActionRequest) -> Sequence[Document | str]:
+        return await self.given.retrieve(request)
+
+
+def as_action(given: Action | BaseAction) -> BaseAction:
+    """A `BaseAction` of any object with `name`, `description` and `async retrieve`.
+
+    Raises:
+        InputError: The object is no action, or its name cannot be one.
+    """
+    if not isinstance(given, Action):
+        raise InputError(f"{type(given).__name__} is not an action: it needs name, description and async retrieve(request)")
+    if not inspect.iscoroutinefunction(given.retrieve):
+        raise InputError(f"the action {given.name!r} needs an async retrieve: write `async def retrieve(self, request)`")
+    if not re.fullmatch(r"[A-Za-z][\w-]{0,63}", given.name):
+        raise InputError(f"the action name {given.name!r} must be a letter, then letters, digits, _ or -")
+    return given if isinstance(given, BaseAction) else GivenAction(given)

@@ -16,7 +16,7 @@ from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field
 
-from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.base import ActionRequest, BaseAction
 from langgraph_convcoa.errors import ConvCoAError, InputError
 
 Retriever = BaseRetriever | Runnable[str, list[Document]]
@@ -40,7 +40,7 @@ class KnowledgeRetrievalSettings(BaseModel):
     )
 
 
-class KnowledgeRetrieval:
+class KnowledgeRetrieval(BaseAction):
     """Searches a retriever for Sub|guess.
 
     With a `HopfieldRetriever` a sub-question that is not self-contained is searched with the state of the conversation; any
@@ -68,7 +68,6 @@ class KnowledgeRetrieval:
 
     settings = KnowledgeRetrievalSettings
     looks_first = True
-    deepens = False
 
     def __init__(
         self,

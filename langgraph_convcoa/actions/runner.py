@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 import logging
 import os
-import re
 import threading
 import time
 import weakref
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.documents import Document
 from langgraph.errors import GraphBubbleUp
 
-from langgraph_convcoa.actions.base import Action, ActionRequest, Recognition
+from langgraph_convcoa.actions.base import Action, ActionRequest, BaseAction, as_action
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.errors.redaction import redact, secrets_of
 from langgraph_convcoa.text.clean import clean
@@ -29,10 +27,7 @@ _DEEPEST = 5
 
 
 class ActionError(ConvCoAError):
-    """An action failed with an error of another library, whose text is kept redacted: the graph stores it with the turn.
-
-    `transient`: trying again may help.
-    """
+    """An action failed. The message is redacted, because the graph stores it with the turn. `transient`: a retry may help."""
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message)
@@ -40,7 +35,7 @@ class ActionError(ConvCoAError):
 
 
 class Look(NamedTuple):
-    """What an action found, or why it failed, and how long it took."""
+    """What an action found, or its error, and the seconds it took."""
 
     action: str
     documents: list[Document]
@@ -52,60 +47,47 @@ class ActionRunner:
     """Runs the actions of one graph.
 
     Raises:
-        InputError: No action, two of one name, or an object that is not an action.
+        InputError: Two actions have one name, or an object is not an action.
     """
 
     def __init__(self, actions: Sequence[Action]) -> None:
-        self.actions: dict[str, Action] = {}
-        for action in actions:
-            if not isinstance(action, Action):
-                raise InputError(
-                    f"{type(action).__name__} is not an action: it needs name, description and async retrieve(request)"
-                )
-            name = action.name
-            if not inspect.iscoroutinefunction(action.retrieve):
-                raise InputError(f"the action {name!r} needs an async retrieve: write `async def retrieve(self, request)`")
-            if not re.fullmatch(r"[A-Za-z][\w-]{0,63}", name):
-                raise InputError(f"the action name {name!r} must be a letter, then letters, digits, _ or -")
-            if name in self.actions:
-                raise InputError(f"two actions are called {name!r}: give each its own name")
-            self.actions[name] = action
+        self.actions: dict[str, BaseAction] = {}
+        for action in map(as_action, actions):
+            if action.name in self.actions:
+                raise InputError(f"two actions are called {action.name!r}: give each its own name")
+            self.actions[action.name] = action
         self._loop = _LoopThread()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
 
     def descriptions(self) -> dict[str, str]:
-        """Name -> description as it is now."""
+        """Name -> current description."""
         return {name: _description(action) for name, action in self.actions.items()}
 
-    def repairs(self, name: str) -> bool:
-        """Whether an action may ask for another input."""
-        return bool(getattr(self.actions[name], "repairs", False))
-
     def looking(self, question: str, history: Sequence[tuple[str, str]], but: Collection[str] = ()) -> list[str]:
-        """The actions that are asked for a question before anything is planned, without some."""
-        names = [name for name, action in self.actions.items() if getattr(action, "looks_first", False) and name not in but]
+        """The actions to ask for a question before the plan: those that recognise it alone, if there are any."""
+        names = [name for name, action in self.actions.items() if action.looks_first and name not in but]
         forms = self.recognised(question, history)
-        alone = [name for name in names if forms.get(name) == "alone"]
-        return alone or [name for name in names if forms.get(name, "beside")]
+        return [name for name in names if forms.get(name)] or [name for name in names if name not in forms]
 
-    def recognised(self, question: str, history: Sequence[tuple[str, str]]) -> dict[str, Recognition]:
-        """Of the actions that are for questions of one form, whether this is one."""
-        return {
-            name: _recognition(action, question, history)
-            for name, action in self.actions.items()
-            if hasattr(action, "recognises")
-        }
+    def recognised(self, question: str, history: Sequence[tuple[str, str]]) -> dict[str, bool]:
+        """For each action that takes questions of one form only: True if this is one."""
+        told = {name: _recognition(action, question, history) for name, action in self.actions.items()}
+        return {name: answer for name, answer in told.items() if answer is not None}
+
+    def repairs(self, name: str) -> bool:
+        """True if an action may ask for another input."""
+        return self.actions[name].repairs
 
     def deepens(self, name: str) -> bool:
-        """Whether an action can look deeper."""
-        return bool(getattr(self.actions[name], "deepens", False))
+        """True if an action can look deeper."""
+        return self.actions[name].deepens
 
     def always_fresh(self, name: str) -> bool:
-        """Whether an action is asked again for what earlier turns have answered."""
-        return bool(getattr(self.actions[name], "always_fresh", False))
+        """True if answers of an action are looked up again instead of recalled."""
+        return self.actions[name].always_fresh
 
     async def arun(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
-        """Evidence from an action in at most `within` seconds (TimeoutError), at most `limit` actions of a turn at a time."""
+        """Evidence from an action within some seconds (else TimeoutError); at most `limit` actions of a turn run at a time."""
         key = (id(asyncio.get_running_loop()), turn)
         slots = self._slots.get(key) or self._slots.setdefault(key, asyncio.Semaphore(limit))
         async with slots:
@@ -117,15 +99,15 @@ class ActionRunner:
                 # Not an error: an interrupt that the action makes.
                 raise
             except Exception as error:
-                told = reason_of(error, secrets_of(self.actions[name]))
+                reason = reason_of(error, secrets_of(self.actions[name]))
                 if isinstance(error, ConvCoAError):
-                    error.args = (told, *error.args[1:])
+                    error.args = (reason, *error.args[1:])
                     raise
-                raise ActionError(told, transient=is_transient(error)) from error
+                raise ActionError(f"the action {name} failed: {reason}", transient=is_transient(error)) from error
         return await asyncio.to_thread(evidence_of, found, name, request)
 
     async def alook(self, requests: Mapping[str, ActionRequest], within: float, turn: str, limit: int) -> list[Look]:
-        """What several actions find at the same time; one that fails leaves the others alone."""
+        """Run several actions at the same time; the failure of one does not stop the others."""
 
         async def one(name: str, request: ActionRequest) -> Look:
             start = time.perf_counter()
@@ -138,18 +120,32 @@ class ActionRunner:
         return list(await asyncio.gather(*(one(name, request) for name, request in requests.items())))
 
     def look(self, requests: Mapping[str, ActionRequest], within: float, turn: str, limit: int) -> list[Look]:
-        """As `alook`, from a thread."""
+        """`alook` for a thread."""
         return self._loop.run(self.alook(requests, within, turn, limit))
 
     def run(self, name: str, request: ActionRequest, within: float, turn: str, limit: int) -> list[Document]:
-        """As `arun`, from a thread; all threads share one event loop, so that an action's connections stay usable."""
+        """`arun` for a thread. All threads share one event loop, so that an action's connections stay usable."""
         return self._loop.run(self.arun(name, request, within, turn, limit))
 
 
-def evidence_of(found: Sequence[Document], action: str, request: ActionRequest) -> list[Document]:
-    """Evidence with an id, `source`, `score` and `quote`, whatever the action left out; without empty and repeated pieces."""
+def evidence_of(found: Any, action: str, request: ActionRequest) -> list[Document]:
+    """Evidence with an id, `source`, `score` and `quote`, without empty and repeated pieces.
+
+    `found` is what an action returned: documents or texts, in a list or one alone.
+
+    Raises:
+        ActionError: It is something else.
+    """
     evidence: dict[str, Document] = {}
-    for rank, document in enumerate(found, 1):
+    listed = [found] if isinstance(found, str | Document) else found
+    if not isinstance(listed, Iterable) or isinstance(listed, Mapping):
+        raise ActionError(f"the action {action} failed: retrieve must return documents or texts, not {type(found).__name__}")
+    for rank, piece in enumerate(listed, 1):
+        if not isinstance(piece, str | Document):
+            raise ActionError(
+                f"the action {action} failed: retrieve must return documents or texts, not a list of {type(piece).__name__}"
+            )
+        document = Document(piece) if isinstance(piece, str) else piece
         text = clean(document.page_content)
         if not text.strip():
             continue
@@ -168,7 +164,7 @@ def evidence_of(found: Sequence[Document], action: str, request: ActionRequest) 
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """A metadata value that every checkpoint can hold; anything else becomes its text."""
+    """A metadata value that every checkpoint can store; other values become text."""
     if value is None or isinstance(value, bool | str) or (isinstance(value, int) and -(2**63) <= value < 2**64):
         return clean(value) if isinstance(value, str) else value
     if isinstance(value, float):
@@ -181,16 +177,16 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def reason_of(error: BaseException, secrets: Collection[str] = ()) -> str:
-    """Why an action failed, in one line, redacted; `secrets` are those that it was given."""
+    """The reason of a failure in one redacted line; `secrets` are those of the action."""
     lines = redact(str(error).strip(), secrets).splitlines()
-    # Errors raised on purpose say what is wrong; of others the type tells more than the text.
+    # The library's own errors say what is wrong. Others need their type.
     told = lines and isinstance(error, ConvCoAError)
     text = lines[0] if told else f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return clean(text[:300])
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether trying an action again may help: lost connections and servers' own failures, not refusals or time-outs."""
+    """True if a retry may help: lost connections and failures of a server, not refusals or time-outs."""
     import httpx
 
     if isinstance(error, ActionError):
@@ -209,27 +205,24 @@ def _best_sentence(text: str, question: str) -> str:
     return max(best, key=lambda sentence: best[sentence], default=text[:300])
 
 
-def _recognition(action: Any, question: str, history: Sequence[tuple[str, str]]) -> Recognition:
+def _recognition(action: BaseAction, question: str, history: Sequence[tuple[str, str]]) -> bool | None:
     try:
-        told: Recognition = action.recognises(question, history)
+        return action.recognises(question, history)
     except Exception as error:  # noqa: BLE001 - an action that fails to recognise a question must not stop the others
         _log.warning("the action %s cannot read the question: %s", action.name, reason_of(error, secrets_of(action)))
-        return ""
-    return told
+        return False
 
 
-def _description(action: Action) -> str:
-    if isinstance(action.description, str):
-        return clean(action.description)
+def _description(action: BaseAction) -> str:
     try:
-        return clean(str(action.description()))
+        return clean(action.description if isinstance(action.description, str) else str(action.description()))
     except Exception as error:  # noqa: BLE001 - one action that cannot describe itself must not stop the others
         _log.warning("the action %s cannot describe itself: %s", action.name, reason_of(error, secrets_of(action)))
         return action.name
 
 
 class _LoopThread:
-    """An event loop in a daemon thread, started with the first use and stopped when its owner is gone."""
+    """An event loop in a daemon thread, started at first use and stopped when its owner is deleted."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -246,11 +239,11 @@ class _LoopThread:
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            # A forked child has the loop's memory and not its thread.
+            # A forked child has the loop, but not its thread.
             if self._loop is None or self._process != os.getpid():
                 loop = asyncio.new_event_loop()
                 threading.Thread(target=_serve, args=(loop,), name="convcoa-actions", daemon=True).start()
-                # Not when the program ends: what the thread frees then may abort it (torch's tensors do). It sleeps on.
+                # Not at the program's exit: freeing tensors of torch in the thread may abort it then.
                 weakref.finalize(self, _stop, loop).atexit = False
                 self._loop, self._process = loop, os.getpid()
             return self._loop

@@ -12,7 +12,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel, ValidationError
 
-from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
+from langgraph_convcoa.actions.base import ActionInputError, ActionRequest, BaseAction
 from langgraph_convcoa.errors import InputError
 
 _LONGEST_DESCRIPTION = 1_000
@@ -22,7 +22,7 @@ _TAKES_A_QUESTION = frozenset(
 """Arguments whose names say that a whole question can be put there."""
 
 
-class ToolAction:
+class ToolAction(BaseAction):
     """Calls a tool; what it returns is the evidence.
 
     The planner reads the tool's description and arguments and writes them as the `action_input`: a JSON object, or for a tool
@@ -57,7 +57,6 @@ class ToolAction:
         ('London has 9 million inhabitants.', 'population(city="London")')
     """
 
-    deepens = False
     repairs = True
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a user gives as actions, as actions: retrievers and tools are wrapped, for anything else the error says how."""
+"""Wraps retrievers and tools that a user gives as actions; for anything else the error says how."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.vectorstores import VectorStore
 
-from langgraph_convcoa.actions.base import Action
+from langgraph_convcoa.actions.base import Action, BaseAction, as_action
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval, Retriever, retrievers
 from langgraph_convcoa.actions.tool import ToolAction, action_name
 from langgraph_convcoa.errors import InputError
@@ -18,10 +18,10 @@ from langgraph_convcoa.errors import InputError
 _OWN_DOCUMENTS = "knowledge_retrieval"
 
 
-def as_actions(retriever: Retriever | None, given: Sequence[Action | BaseTool | BaseRetriever] | None) -> list[Action]:
-    """The actions of a graph: `retriever` first, then those given, of which tools and retrievers are wrapped.
+def as_actions(retriever: Retriever | None, given: Sequence[Action | BaseTool | BaseRetriever] | None) -> list[BaseAction]:
+    """The actions of a graph: `retriever` first, then those given. Tools, retrievers and other objects are wrapped.
 
-    The first retriever is called knowledge_retrieval, a further one by its `name`, or its class.
+    The first retriever is called knowledge_retrieval, a further one has its own `name`, or that of its class.
 
     Raises:
         InputError: Nothing is given, or something that is none of these; two retrievers would have one name.
@@ -45,14 +45,14 @@ def as_actions(retriever: Retriever | None, given: Sequence[Action | BaseTool | 
     return [_named(action, taken) if isinstance(action, Runnable) else action for action in wrapped]
 
 
-def _wrapped(given: object) -> Action | Retriever:
+def _wrapped(given: object) -> BaseAction | Retriever:
     """An action, or a retriever that still needs its name."""
     if isinstance(given, BaseTool):
         return ToolAction(given)
     if retrievers(given):
         return given  # type: ignore[return-value]
     if isinstance(given, Action) and not isinstance(given, type):
-        return given
+        return as_action(given)
     raise InputError(_refusal(given))
 
 

@@ -95,8 +95,7 @@ def _run(options: ConversationOptions, serve: Callable[[Any], Coroutine[Any, Any
         asyncio.run(_served(options, opened, serve, more))
     finally:
         for action in opened.actions:
-            if callable(close := getattr(action, "close", None)):
-                close()
+            action.close()
 
 
 async def _served(

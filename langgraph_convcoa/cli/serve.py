@@ -22,7 +22,7 @@ from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.storage import data_folder, default_store
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.actions.base import Action
+    from langgraph_convcoa.actions.base import BaseAction
     from langgraph_convcoa.retrieval.encoders.base import Encoder
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
     from langgraph_convcoa.server.collections import Collection
@@ -120,8 +120,7 @@ def serve(
             typer.echo(f"ended{resumed}", err=True)
         finally:
             for action in closing:
-                if callable(close := getattr(action, "close", None)):
-                    close()
+                action.close()
 
 
 def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tuple[Any, Any, list[Any]]:
@@ -131,7 +130,7 @@ def _served(options: ServeOptions, access: Access, max_upload_mb: float) -> tupl
 
     basis = open_basis(options, default_store() if options.store is None else options.store)
     shown = _collections(options, basis)
-    made: list[Action] = []
+    made: list[BaseAction] = []
     encoder = next((one.retriever.encoder for one in shown if one.retriever is not None), None)
 
     def make_graph(retriever: HopfieldRetriever | None) -> Any:
@@ -209,7 +208,7 @@ class _Indexes:
         return HopfieldRetriever.from_pretrained(folder, encoder=self._encoder, **chosen)
 
 
-def _about(action: Action) -> str:
+def _about(action: BaseAction) -> str:
     """The first line of what the planner reads of an action."""
     text = action.description
     return str(text() if callable(text) else text).strip().partition("\n")[0][:300]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.store.base import BaseStore
 
-    from langgraph_convcoa.actions.base import Action
+    from langgraph_convcoa.actions.base import BaseAction
     from langgraph_convcoa.context import ConvCoAContext
     from langgraph_convcoa.memory.knowledge_set import Round
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -54,7 +54,7 @@ class Session(StoredGraph):
         context: ConvCoAContext,
         thread: str = "default",
         store: str | Path | ConversationStore | None = None,
-        actions: Sequence[Action] = (),
+        actions: Sequence[BaseAction] = (),
         sources: str = "",
     ) -> None:
         super().__init__(store)
@@ -67,8 +67,7 @@ class Session(StoredGraph):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         super().__exit__(kind, error, trace)
         for action in self._actions:
-            if callable(close := getattr(action, "close", None)):
-                close()
+            action.close()
 
     def _graph(self) -> StateGraph[Any, Any, Any, Any]:
         return self._builder
@@ -144,7 +143,7 @@ class Basis:
     store: ConversationStore
     context: ConvCoAContext
     model: Any
-    tables: Sequence[Action]
+    tables: Sequence[BaseAction]
     search: Any
 
     def over(self, docs: str, retriever: HopfieldRetriever | None) -> Opened:
@@ -182,7 +181,7 @@ class Opened:
     context: ConvCoAContext
     store: ConversationStore
     retriever: HopfieldRetriever | None  # None where there are no documents.
-    actions: Sequence[Action]  # To be closed.
+    actions: Sequence[BaseAction]  # To be closed.
     sources: str  # A fingerprint of the documents, tables and web search.
 
 
@@ -217,7 +216,7 @@ def open_basis(options: ConversationOptions, where: str | Path | None) -> Basis:
         from langgraph_convcoa.reasoning.models import load_chat_model
 
         model = load_chat_model(options.model, base_url=options.base_url)
-    tables: list[Action] = []
+    tables: list[BaseAction] = []
     if options.data:
         from langgraph_convcoa.actions.tables.action import DataAnalysis
 

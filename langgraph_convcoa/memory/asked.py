@@ -1,4 +1,4 @@
-"""Reads the current question and the earlier turns from a question or a list of messages."""
+"""The current question and the earlier turns, from a question or a list of messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.text.clean import clean
 
 LONGEST_QUESTION = 20_000
-"""Characters; a longer text belongs into the documents."""
+"""Characters of the longest question."""
 _REMEMBERED_PAIRS = 20
 _REMEMBERED_CHARACTERS = 2_000
 
@@ -33,8 +33,8 @@ class Asked:
 def read_conversation(question: str | None, messages: Sequence[AnyMessage], abandoned: str | None = None) -> Asked:
     """Find the question and the answered turns before it.
 
-    A question of its own comes first; else the last messages must be the user's, and several in a row are one question. The
-    message that an unfinished turn asked (`abandoned`, its id), or that could not be asked at all, is discarded.
+    `question` wins; without it the last messages must be the user's, and several in a row are one question. The message of an
+    unfinished turn (`abandoned`, its id) and a message that is empty or too long are discarded.
 
     Raises:
         InputError: No question, an empty one, or one longer than `LONGEST_QUESTION`.
@@ -49,7 +49,6 @@ def read_conversation(question: str | None, messages: Sequence[AnyMessage], aban
     last = messages[-1] if messages else None
     for message in messages:
         if isinstance(message, HumanMessage):
-            # The last one is what is asked now, unless a question of its own is.
             asked_now = question is None and message is last
             unusable = not 0 < len(message.text.strip()) <= LONGEST_QUESTION
             if not asked_now and message.id and (message.id == abandoned or unusable):

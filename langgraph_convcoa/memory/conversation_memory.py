@@ -12,13 +12,13 @@ from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
 from langgraph_convcoa.memory.vectors import QueryEncoder, TextVectors
 
 RECENT = 3
-"""Rounds that a view holds for being the last."""
+"""Number of last rounds in a view."""
 RELEVANT = 5
-"""Earlier rounds that a view holds for what they say."""
+"""Number of relevant earlier rounds in a view."""
 _PAIRS = 10
 _RECENT_PAIRS = 6
 _ABOUT = 0.6
-"""Least relevance (cosine plus share of words) of a round that is on the question's topic."""
+"""Minimum relevance (cosine plus share of words) of a round on the question's topic."""
 _CONVERSATIONS = 64
 _LONGEST = 2_000
 
@@ -26,9 +26,9 @@ _LONGEST = 2_000
 class ConversationMemory:
     """The history memory of conversations, made from their knowledge sets.
 
-    It keeps nothing that is not in the knowledge set: vectors and clusters stay in the process by their content, so that a
-    turn adds one round to them, and are rebuilt after a restart. What a turn costs does not grow with the conversation.
-    `encoder` encodes questions, or gives the encoder when it is first needed; without one, words are compared.
+    It stores nothing that is not in the knowledge set. Its vectors are cached in the process and rebuilt after a restart; a
+    turn adds one round, so its cost does not grow with the conversation. `encoder` encodes questions, or is a function that
+    returns the encoder; without one, words are compared.
 
     Example:
         >>> memory, knowledge = ConversationMemory(), ContextualKnowledgeSet()
@@ -66,7 +66,7 @@ class ConversationMemory:
     def relevant(
         self, knowledge: ContextualKnowledgeSet, question: str, k: int = RELEVANT, capacity: int = 200
     ) -> list[Recalled]:
-        """The earlier rounds that the history memory finds for a question, best first."""
+        """The k earlier rounds that fit a question best, best first."""
         rounds = knowledge.rounds
         if not rounds or k < 1:
             return []
@@ -76,9 +76,9 @@ class ConversationMemory:
         triples = [_triple(entry) for entry in rounds[known:]]
         *new, vector = self.vectors([*(triple.text for triple in triples), question])
         with self._lock:
-            # Another turn may have taken it further in the meantime; then it is rebuilt.
+            # Another turn may have continued it meanwhile; then it is rebuilt.
             history = self._built.pop(keys[known], None) if known else DynamicHistory(capacity)
-            # Or the encoder has failed since, so that its patterns have another dimension than the vectors now in use.
+            # The encoder may have failed since; then the dimensions differ.
             if history is not None and history.dimension in (0, len(vector)):
                 for triple, row in zip(triples, new, strict=True):
                     history.update(triple, row)
@@ -107,7 +107,7 @@ def _history(
 
 
 def _keys(rounds: Sequence[Round], capacity: int) -> list[tuple[int, int]]:
-    """The cache key of the history after each number of rounds, a hash of their content: n rounds are continued to n + 1."""
+    """Cache key of the history after 0, 1, ... rounds: a hash of their content."""
     keys = [(capacity, 0)]
     for entry in rounds:
         content = (entry["round"], entry["original_question"], entry["optimized_question"], entry["answer"])

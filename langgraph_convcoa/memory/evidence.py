@@ -13,9 +13,9 @@ from langgraph_convcoa.memory.vectors import TextVectors
 SHARE = 3
 """At most one in three pieces of fresh evidence gives way (section 4.2)."""
 MARGIN = 0.05
-"""So much more similar to the question must an earlier piece be."""
+"""Minimum gain in similarity for an earlier piece to replace a fresh one."""
 LONGEST = 4000
-"""Characters; a longer text is not kept from turn to turn."""
+"""Characters of the longest text that is kept from turn to turn."""
 _QUOTE_CHARACTERS = 300
 
 
@@ -34,10 +34,9 @@ class RememberedEvidence(TypedDict):
 def remember_evidence(
     memory: Sequence[RememberedEvidence], found: Iterable[tuple[str, Document]], number: int, capacity: int
 ) -> list[RememberedEvidence]:
-    """M_t of eq. 2 within a capacity: what was found last stays, and no text is kept twice.
+    """M_t of eq. 2, oldest first, each text once; beyond the capacity the oldest go.
 
-    `memory` is what earlier turns left, oldest first; `found`, pairs of action and document, what round `number` found, best
-    first.
+    `found` holds the pairs of action and document of round `number`, best first.
     """
     fresh: dict[str, RememberedEvidence] = {}
     for action, document in found:
@@ -52,10 +51,9 @@ def remember_evidence(
                 "action": action,
                 "round": number,
             }
-    # The best of a turn stands last, so that it goes last.
-    merged = [entry for text, entry in {e["text"]: e for e in memory}.items() if text not in fresh] + list(fresh.values())[
-        ::-1
-    ]
+    # The best of a turn stands last, so that it is dropped last.
+    earlier = {entry["text"]: entry for entry in memory if entry["text"] not in fresh}
+    merged = [*earlier.values(), *reversed(fresh.values())]
     return merged[-capacity:] if capacity else []
 
 
@@ -77,8 +75,8 @@ def integrate(
 ) -> tuple[list[Document], int]:
     """Replace low-ranked fresh evidence by earlier evidence that is closer to the question (section 4.2).
 
-    Topic switches: only what the given rounds found is considered, those on the question's topic, so that a new topic gets no
-    old evidence. Returns the evidence, as many pieces as before and best first, and how many of them are earlier ones.
+    Only evidence of the given rounds is considered: those on the question's topic. Returns the evidence, best first and of the
+    same length, and the number of earlier pieces in it.
     """
     low = len(fresh) // SHARE
     known = {document.page_content for document in fresh} | {str(document.id) for document in fresh}

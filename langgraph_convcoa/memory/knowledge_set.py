@@ -36,7 +36,7 @@ class RoundExtra(TypedDict):
     citations: list[Citation]
     time: str
     evidence: NotRequired[list[Citation]]
-    """What leads the evidence of an item that the answer does not cite."""
+    """Evidence of items that the answer does not cite."""
     unsupported: NotRequired[list[str]]
     """Sentences of the answer that no evidence supports."""
 
@@ -74,10 +74,10 @@ class ContextualKnowledgeSet:
     def load(cls, data: KnowledgeSetJSON | str | None) -> ContextualKnowledgeSet:
         """Read an exported set, from JSON text or the parsed object.
 
-        The papers' fields must be there; our own, under "convcoa", may be left out, as `export(strict=True)` does.
+        The papers' fields must be there; our own, under "convcoa", may be missing, as after `export(strict=True)`.
 
         Raises:
-            InputError: It is not such a set; a round that is not as above is named.
+            InputError: It is no such set; the message names the round.
         """
         if not data:
             return cls()
@@ -100,7 +100,7 @@ class ContextualKnowledgeSet:
         answer: str,
         extra: RoundExtra | None = None,
     ) -> None:
-        """Append a round; `solved` pairs each sub-question with the summary of what was found."""
+        """Append a round; `solved` holds pairs of sub-question and summary."""
         pairs = list(solved)
         entry: Round = {
             "round": self.rounds[-1]["round"] + 1 if self.rounds else 1,
@@ -115,12 +115,12 @@ class ContextualKnowledgeSet:
         self.rounds = [*self.rounds, entry]
 
     def after(self, shared: Sequence[Round]) -> ContextualKnowledgeSet:
-        """This set after rounds of other conversations, whose numbers end at 0."""
+        """This set, preceded by rounds of other conversations, whose numbers end at 0."""
         renumbered: list[Round] = [{**entry, "round": n - len(shared)} for n, entry in enumerate(shared, 1)]
         return ContextualKnowledgeSet([*renumbered, *self.rounds])
 
     def seed(self, history: Iterable[tuple[str, str]]) -> None:
-        """Where nothing is known yet, take earlier turns that came as messages for the first rounds."""
+        """If the set is empty, add earlier turns that came as messages as its first rounds."""
         if not self.rounds:
             for question, answer in history:
                 self.add_round(question, question, [], answer)
@@ -130,14 +130,14 @@ class ContextualKnowledgeSet:
         return {ROOT: [_strict(entry) for entry in self.rounds] if strict else self.rounds}
 
     def view(self, budget_tokens: int = 1500, rounds: Sequence[int] | None = None) -> str:
-        """Rounds that fit a budget of tokens, oldest first, as the conversation that goes into a prompt; "" for none.
+        """Text of the rounds for a prompt, oldest first, within a budget of tokens (four characters each); "" for none.
 
-        A round is its question and its answer, without citation marks, and what was found for its sub-questions where the
-        answer does not say it. The last round is always among them, cut where it takes too much.
+        A round has its question, its answer without citation marks, and the summaries that the answer does not repeat. The
+        last round is always there, cut if it is too long.
 
         Args:
-            budget_tokens: At most this many tokens, estimated at four characters each.
-            rounds: Numbers of the rounds that are wanted, the most wanted first; as many of the last ones as fit when None.
+            budget_tokens: The most tokens.
+            rounds: Numbers of the rounds, the most important first; the last rounds that fit if None.
 
         Example:
             >>> knowledge = ContextualKnowledgeSet()
@@ -166,7 +166,7 @@ class ContextualKnowledgeSet:
 
 
 class _NotARound(ValueError):
-    """A round without the papers' fields."""
+    """A round that lacks one of the papers' fields."""
 
 
 def _check(entry: Any) -> None:
@@ -181,11 +181,11 @@ def _check(entry: Any) -> None:
             raise _NotARound(f"round {entry['round']} needs an object of texts under {name!r}")
     extra = entry.get(EXTRA)
     if EXTRA in entry and not (isinstance(extra, dict) and {"chain", "citations", "time"} <= extra.keys()):
-        raise _NotARound(f"round {entry['round']} needs chain, citations and time under {EXTRA!r}, or nothing there")
+        raise _NotARound(f"round {entry['round']} needs chain, citations and time under {EXTRA!r}, or no {EXTRA!r}")
 
 
 def _as_text(entry: Round, length: int) -> str:
-    """A round as it stands in a prompt, each of its texts cut to so many characters."""
+    """Text of a round for a prompt; each part has at most `length` characters."""
     answer = _MARK.sub("", entry["answer"]).strip()
     lines = [f"User: {_cut(entry['original_question'], length)}"]
     solved = zip(entry["sub_questions"].values(), entry["information_summaries"].values(), strict=False)

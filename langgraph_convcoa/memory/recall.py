@@ -18,7 +18,7 @@ _LEXICAL_SIMILARITY = 0.5
 
 
 class RecalledAnswer(TypedDict):
-    """What an earlier round answered to a sub-question, with the evidence that supported it."""
+    """Answer of an earlier round to a sub-question, with its evidence."""
 
     index: int
     round: int
@@ -38,16 +38,16 @@ def recall_answers(
     threshold: float = SAME_SIMILARITY,
     now: datetime | None = None,
 ) -> list[RecalledAnswer]:
-    """The sub-questions that a round answered already, the latest round first.
+    """The sub-questions that an earlier round answered; the latest round wins.
 
-    Only answers that evidence supported count, found by the same action, and not what was itself recalled, so that the age is
-    that of the look-up. `asked` holds (index, action, self-contained sub-question); `evidence` the full texts; answers older
-    than `max_age` seconds are stale.
+    An answer counts if the same action found it and evidence supported it. Recalled answers do not count, so the age is that
+    of the look-up; answers older than `max_age` seconds are stale. `asked` holds (index, action, self-contained sub-question),
+    `evidence` the full texts.
     """
     try:
         earliest = None if max_age is None else (now or datetime.now(UTC)) - timedelta(seconds=max_age)
     except OverflowError:
-        earliest = None  # longer ago than a date can tell: nothing is stale
+        earliest = None  # before the first date: nothing is stale
     known = list(_known(rounds, earliest))
     texts = {(entry["id"], entry["round"]): entry for entry in evidence}
     least = _LEXICAL_SIMILARITY if vectors.lexical else threshold
@@ -56,8 +56,6 @@ def recall_answers(
         if len(sub_question) > LONGEST_COMPARED:
             continue
         same = [pair for pair in known if pair[1]["action"] == action and words_agree(pair[1]["sub_question"], sub_question)]
-        if not same:
-            continue
         rows = vectors([sub_question, *(item["sub_question"] for _, item in same)])
         for (entry, item), similarity in zip(same, rows[1:] @ rows[0], strict=True):
             documents = _documents(item, entry, texts) if similarity >= least else []
@@ -94,7 +92,7 @@ def _since(time: str, earliest: datetime) -> bool:
 
 
 def _documents(item: ChainItem, entry: Round, texts: dict[tuple[str, int], RememberedEvidence]) -> list[Document]:
-    """The evidence of an item that is still known, the document that supported it among them, or nothing."""
+    """The evidence of an item that is still stored; nothing if the first document, its support, is not."""
     extra = entry["convcoa"]
     quotes: dict[str, Citation] = {c["id"]: c for c in (*extra["citations"], *(extra.get("evidence") or []))}
     documents = []

@@ -19,14 +19,10 @@ _PAGE = 200
 
 
 def user_of(user_id: str | None, config: RunnableConfig | None = None) -> str:
-    """Who shares: the user that a server authenticated, else the one that the settings name, else the configuration's.
-
-    Args:
-        user_id: The setting `user_id` of the run.
-        config: The run's configuration.
+    """The user whose threads share rounds: the authenticated one, else the setting's, else the configuration's.
 
     Raises:
-        InputError: Nobody is named; what one user's threads learn must not reach another's.
+        InputError: There is no user. Rounds of one user must not reach another.
 
     Example:
         >>> user_of("ann")
@@ -36,7 +32,7 @@ def user_of(user_id: str | None, config: RunnableConfig | None = None) -> str:
     """
     configurable: Mapping[str, Any] = (config or {}).get("configurable") or {}
     authenticated = configurable.get("langgraph_auth_user_id")
-    # A server that authenticates decides; what the client names does not stand in for a user that the server cannot tell.
+    # If the server authenticates, a name that the client gives does not count.
     named = (user_id, configurable.get("user_id")) if authenticated is None else (authenticated,)
     for user in named:
         if isinstance(user, str) and user:
@@ -45,11 +41,7 @@ def user_of(user_id: str | None, config: RunnableConfig | None = None) -> str:
 
 
 def thread_of(config: RunnableConfig) -> str:
-    """The thread of a run.
-
-    Raises:
-        InputError: It has none, so that its rounds could not be told from those of others.
-    """
+    """The id of a run's thread; InputError if it has none."""
     thread = str((config.get("configurable") or {}).get("thread_id") or "")
     if not thread:
         raise InputError("shared knowledge needs a thread: give a thread_id, or switch share_knowledge off")
@@ -57,11 +49,7 @@ def thread_of(config: RunnableConfig) -> str:
 
 
 def store_of(store: BaseStore | None) -> BaseStore:
-    """The store that the graph was compiled with.
-
-    Raises:
-        InputError: It was compiled without one.
-    """
+    """The store that the graph was compiled with; InputError if there is none."""
     if store is None:
         raise InputError("shared knowledge needs a store: compile(store=...), or switch share_knowledge off")
     return store
@@ -70,8 +58,8 @@ def store_of(store: BaseStore | None) -> BaseStore:
 def namespace_of(user_id: str) -> tuple[str, ...]:
     """The namespace of one user.
 
-    Stores join the labels of a namespace with dots and search by prefix, so that "ann" would find what "anna" knows, and
-    "a.b" cannot be stored at all; a digest of fixed length has neither trouble and names nobody.
+    It holds a digest of the user's name. Stores join labels with dots and search by prefix, so a plain "ann" would also
+    find the rounds of "anna", and "a.b" could not be stored.
 
     Example:
         >>> len(namespace_of("ann")[-1]), namespace_of("ann") == namespace_of("anna")
@@ -83,20 +71,13 @@ def namespace_of(user_id: str) -> tuple[str, ...]:
 
 
 def share_round(store: BaseStore, user_id: str, thread: str, entry: Round) -> None:
-    """Keep a round of a thread for the user's other threads; the same round again takes its own place."""
+    """Store a round of a thread for the user's other threads. Storing it again replaces it."""
     owner = _digest(thread)
     store.put(namespace_of(user_id), f"{owner}-{entry['round']:06d}", {"thread": owner, "round": dict(entry)}, index=False)
 
 
 def shared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, limit: int = 200) -> list[Round]:
-    """The newest rounds that the user's threads share, oldest first.
-
-    Args:
-        store: Where they are kept.
-        user_id: The user.
-        but_of: A thread whose own rounds are left out, since its knowledge set has them.
-        limit: The most rounds to give.
-    """
+    """The newest `limit` rounds that the user's threads share, oldest first, without those of the thread `but_of`."""
     found: list[SearchItem] = []
     while page := store.search(namespace_of(user_id), limit=_PAGE, offset=len(found)):
         found += page
@@ -107,7 +88,7 @@ def shared_rounds(store: BaseStore, user_id: str, *, but_of: str | None = None, 
 
 
 async def aforget_thread(store: BaseStore, thread: str) -> int:
-    """Delete what a thread has shared, whoever its user was; how many rounds that were."""
+    """Delete the rounds that a thread has shared, of any user. Returns their number."""
     deleted = 0
     while found := await store.asearch(_ROOT, filter={"thread": _digest(thread)}, limit=_PAGE):
         for item in found:

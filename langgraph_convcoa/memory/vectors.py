@@ -20,6 +20,7 @@ Vectors = npt.NDArray[np.float32]
 """One vector a row, float32, of length one."""
 
 WORD_DIMENSION = 1024
+_LONGEST_KEPT = 4_000
 
 
 class QueryEncoder(Protocol):
@@ -28,13 +29,10 @@ class QueryEncoder(Protocol):
     def encode_queries(self, texts: Sequence[str]) -> Vectors: ...
 
 
-_LONGEST_KEPT = 4_000
-
-
 class TextVectors:
-    """Vectors of texts; without an encoder, or where it fails, of their hashed content words.
+    """Vectors of texts; hashed content words if there is no encoder, or if it fails.
 
-    `encoder` encodes questions, or gives the encoder when it is first needed; `capacity` is how many vectors are kept.
+    `encoder` encodes questions, or is a function that returns the encoder; `capacity` is the number of vectors kept.
 
     Example:
         >>> TextVectors()(["Who wrote it?", "Who wrote it?"]).shape
@@ -49,7 +47,7 @@ class TextVectors:
 
     @property
     def lexical(self) -> bool:
-        """Whether the vectors count words: there is no encoder, or it failed."""
+        """True if the vectors count words: there is no encoder, or it failed."""
         return self._failed or self.encoder is None
 
     @property
@@ -59,14 +57,14 @@ class TextVectors:
         return self._encoder
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """(n, d), one row a text; what is not known yet is encoded in one batch."""
+        """(n, d), one row a text; new texts are encoded in one batch."""
         with self._lock:
             found = {text: self._kept[text] for text in texts if text in self._kept}
         missing = list(dict.fromkeys(text for text in texts if text not in found))
         if missing:
             made, counted = self._made(missing)
             if counted and not self.lexical:
-                # One measure for all: the words of what was encoded before are counted too.
+                # One measure for all texts: vectors of the encoder are discarded.
                 self._failed = True
                 with self._lock:
                     self._kept.clear()
@@ -76,17 +74,11 @@ class TextVectors:
             self._kept.update((text, found[text]) for text in dict.fromkeys(texts) if len(text) <= _LONGEST_KEPT)
         return np.stack([found[text] for text in texts]) if len(texts) else np.zeros((0, 0), dtype=np.float32)
 
-    def similarity(self, left: Sequence[str], right: Sequence[str]) -> Vectors:
-        """Cosines of every text on the left with every text on the right, (a, b)."""
-        rows = self([*left, *right])
-        cosines: Vectors = rows[: len(left)] @ rows[len(left) :].T
-        return cosines
-
     def _made(self, texts: Sequence[str]) -> tuple[Vectors, bool]:
         encoder = None if self._failed else self.encoder
         if encoder is not None:
             try:
-                return _unit(np.asarray(encoder.encode_queries(texts), dtype=np.float32)), False
+                return unit(np.asarray(encoder.encode_queries(texts), dtype=np.float32)), False
             except Exception as error:  # noqa: BLE001 - the turn goes on; the look-up itself reports a broken encoder
                 _log.warning("the encoder failed on the history (%s); its words are counted instead", type(error).__name__)
         return word_vectors(texts), True
@@ -98,10 +90,11 @@ def word_vectors(texts: Sequence[str]) -> Vectors:
     for row, text in zip(rows, texts, strict=True):
         for word, count in Counter(content_words(text) or words(text)).items():
             row[zlib.crc32(word.encode()) % WORD_DIMENSION] += count**0.5
-    return _unit(rows)
+    return unit(rows)
 
 
-def _unit(rows: Vectors) -> Vectors:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+def unit(rows: Vectors) -> Vectors:
+    """Vectors, (..., d), of length one; a zero vector stays."""
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     unit: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     return unit

@@ -143,8 +143,7 @@ class TurnRuntime:
 
     def _encoder(self) -> QueryEncoder | None:
         """The encoder of the first action whose retriever has one."""
-        searching = [action for action in self.actions.actions.values() if hasattr(action, "retriever")]
-        encoders = (getattr(action, "encoder", getattr(action.retriever, "encoder", None)) for action in searching)
+        encoders = (action.encoder for action in self.actions.actions.values())
         return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)
 
 

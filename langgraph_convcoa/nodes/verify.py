@@ -98,7 +98,7 @@ def _elsewhere(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
     """Without a model: what was not found goes to the next action that was not asked yet, one after another."""
     finds = getattr(turn.reasoner("plan"), "finds", None)
     forms = {} if finds is None else turn.actions.recognised(state["asked"], pairs_of(state))
-    names = [name for name in turn.actions.actions if forms.get(name, "beside")]
+    names = [name for name in turn.actions.actions if forms.get(name, True)]
     if finds is None or len(names) == 1:
         return []
     evidence, history = evidence_of(state["findings"]), pairs_of(state)

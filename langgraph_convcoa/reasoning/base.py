@@ -36,8 +36,8 @@ class PlanRequest:
     """What the planner knows: the question, the actions it may choose (name -> description) and what came before.
 
     `evidence` is what was found for the question as it stands; `evidence[n - 1]` is cited as [n]. `knowledge` is the
-    conversation so far as text. `recognised` tells of the actions that are for questions of one form only whether this is one:
-    "", "beside" or "alone".
+    conversation so far as text. `recognised` has an entry for each action that takes questions of one form only: True
+    if this is one.
     """
 
     question: str
@@ -47,7 +47,7 @@ class PlanRequest:
     max_sub_questions: int = 6
     language: str = ""
     evidence: Sequence[Document] = ()
-    recognised: Mapping[str, str] = field(default_factory=dict)
+    recognised: Mapping[str, bool] = field(default_factory=dict)
     gate: Gate | None = None
 
 

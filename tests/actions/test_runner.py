@@ -14,9 +14,9 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field
 
-from langgraph_convcoa import KnowledgeRetrieval
+from langgraph_convcoa import KnowledgeRetrieval, build_graph
 from langgraph_convcoa.actions.base import ActionRequest
-from langgraph_convcoa.actions.runner import ActionRunner, evidence_of, is_transient, reason_of
+from langgraph_convcoa.actions.runner import ActionError, ActionRunner, evidence_of, is_transient, reason_of
 from langgraph_convcoa.errors import InputError
 from tests.bounds import joined
 from tests.fakes import KeywordRetriever, WaitingAction
@@ -185,3 +185,44 @@ def test_a_description_that_fails_is_the_name() -> None:
     action = WaitingAction("a")
     action.description = lambda: 1 / 0  # type: ignore[assignment]
     assert ActionRunner([action]).descriptions() == {"a": "a"}
+
+
+def test_texts_are_evidence_too() -> None:
+    assert [d.page_content for d in evidence_of(["One.", Document("Two.")], "own", REQUEST)] == ["One.", "Two."]
+    [alone] = evidence_of("Sparsemax was introduced in 2016.", "own", REQUEST)
+    assert alone.metadata == {"source": "own", "score": 1.0, "quote": "Sparsemax was introduced in 2016."}
+
+
+@pytest.mark.parametrize("found", [{"a": 1}, 3, [3], None])
+def test_what_is_no_evidence_is_named(found: Any) -> None:
+    with pytest.raises(ActionError, match="the action own failed: retrieve must return documents or texts, not"):
+        evidence_of(found, "own", REQUEST)
+
+
+def test_an_action_that_raises_is_named() -> None:
+    runner = ActionRunner([WaitingAction("a", error=RuntimeError("no connection"))])
+    with pytest.raises(ActionError, match="the action a failed: RuntimeError: no connection"):
+        runner.run("a", REQUEST, **LIMITS)
+
+
+def test_the_user_reads_which_action_failed() -> None:
+    class Texts:
+        name = "texts"
+        description = "knows sparsemax"
+
+        async def retrieve(self, request: ActionRequest) -> Any:
+            return "Sparsemax was introduced in 2016." if "sparsemax" in request.question else 3
+
+    graph = build_graph(actions=[Texts()]).compile()
+    assert graph.invoke({"question": "When was sparsemax introduced?"})["answer"] == "Sparsemax was introduced in 2016 [1]."
+    failed = graph.invoke({"question": "When was softmax introduced?"})["answer"]
+    assert "the action texts failed: retrieve must return documents or texts, not int" in failed
+
+
+def test_options_of_an_object_that_is_no_base_action_are_kept() -> None:
+    class Own(WaitingAction):
+        looks_first = True
+
+    runner = ActionRunner([Own("a", deepens=True)])
+    action = runner.actions["a"]
+    assert (action.looks_first, action.deepens, action.repairs, action.always_fresh) == (True, True, False, False)

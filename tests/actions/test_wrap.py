@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_core.vectorstores import InMemoryVectorStore
 
+from langgraph_convcoa.actions.base import GivenAction
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.actions.tool import ToolAction
 from langgraph_convcoa.actions.wrap import as_actions
@@ -36,7 +37,8 @@ def test_tools_and_retrievers_are_wrapped_in_their_places() -> None:
     first, second, third, fourth = as_actions(KeywordRetriever(), [population, own, WikiSearch()])
     assert isinstance(first, KnowledgeRetrieval)
     assert isinstance(second, ToolAction)
-    assert third is own
+    assert isinstance(third, GivenAction)
+    assert third.given is own
     assert isinstance(fourth, KnowledgeRetrieval)
     assert [action.name for action in (first, second, third, fourth)] == [
         "knowledge_retrieval", "population", "own", "wiki_search",

@@ -1,1 +1,1 @@
-"""The action that answers questions about a collection as a whole: its documents, their number, summaries and comparisons."""
+"""The action that answers questions about a collection as a whole: its documents, their number and topics."""

@@ -1,42 +1,46 @@
-"""The action that answers from the collection itself: lists, counts, topics, summaries and comparisons of its documents."""
+"""The action that lists and counts the documents of a collection, names its topics, and covers whole documents."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from itertools import zip_longest
 
+import numpy as np
 from langchain_core.documents import Document
 
-from langgraph_convcoa.actions.base import ActionRequest, Recognition
-from langgraph_convcoa.actions.overview.collection import Collection, Collections
-from langgraph_convcoa.actions.overview.evidence import PAGE, abilities, counted, covering, listing, said
-from langgraph_convcoa.actions.overview.reading import Wanted, read
+from langgraph_convcoa.actions.base import ActionRequest, BaseAction
+from langgraph_convcoa.actions.overview.collection import Collection, Collections, Entry
+from langgraph_convcoa.actions.overview.questions import Wanted, read_input, read_question
 from langgraph_convcoa.actions.overview.topics import find_topics
 from langgraph_convcoa.retrieval.corpus import settled
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
-_TITLE_WORDS = 16
-"""Words of titles that the description names."""
+PAGE = 20
+"""Documents of a list that are named at once."""
+_OF_A_PIECE = 10
+_MOST_COVERED = 5
+_TITLES, _LONGEST_TITLES = 6, 100
+"""Titles in the description, and the most characters of all of them."""
 
 
-class Overview:
-    """Answers questions about a retriever's collection as a whole, which no five passages can answer.
+class Overview(BaseAction):
+    """Answers questions about a retriever's collection as a whole, which a few passages cannot answer.
 
-    It lists and counts the documents (all, or those of a year, a format or a word of their metadata), says what the main
-    topics are, and finds the passages that cover the documents that are to be summarised or compared. It recognises such a
-    question by its form, so that it is looked up so at once; a planner may also choose it. It says plainly what it is, and,
-    where the documents hold nothing of it, that it cannot do what it is told to, nor tell what is to come.
+    The planner chooses it, with one of these inputs: `list`, `count` (both also with words that the documents must have) or
+    `topics`; or titles, for passages that cover these documents. A few questions that name the collection, such as "Which
+    documents are there?", are recognised without a model.
 
     Args:
         retriever: A `HopfieldRetriever`, not one over a vector store.
-        name: What the planner and the chain call this action.
+        name: The action's name for the planner and the chain.
 
     Raises:
-        InputError: It is none.
+        InputError: The retriever cannot list its documents.
 
     Example:
-        >>> import asyncio
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
         >>> from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
         >>> documents = [Document("Ada wrote it.", id="a", metadata={"title": "Ada"}), Document("It rained.", id="b")]
@@ -54,68 +58,120 @@ class Overview:
         self.name = name
 
     def description(self) -> str:
-        """What the planner reads: what this is for, how many documents there are, and some of their titles."""
+        """The planner's instructions, the number of documents, and some titles."""
         collection = self._collections.current()
-        titles: list[str] = []
-        words = 0
-        for entry in collection.entries:
-            words += len(entry.title.split())
-            if titles and words > _TITLE_WORDS:
-                break
-            titles.append(entry.title)
-        named = f"{'; '.join(titles)}{'; …' if len(titles) < len(collection.entries) else ''}"
+        titles = "; ".join(entry.title for entry in collection.entries[:_TITLES])[:_LONGEST_TITLES]
         return (
-            "lists, counts, summarises and compares whole documents; for questions about the collection itself. "
-            f"{counted(collection)}{f': {named}' if titles else '.'}"
+            "lists, counts, summarises and compares whole documents; action_input: list, list 21, list WORDS, count, topics, "
+            f"or titles. {counted(collection)}{f': {titles} …' if titles else '.'}"
         )
 
-    def recognises(self, question: str, history: Sequence[tuple[str, str]] = ()) -> Recognition:
-        """Whether a question has the form of one about the collection, and names documents that are there."""
-        wanted = read(question, history)
-        # Most questions are told from their words, before anything of the collection is asked.
-        if wanted is None or (wanted.is_about_some and not self._collections.current().has(wanted)):
-            return ""
-        # A document may tell of what is to be done or to come.
-        return "beside" if wanted.kind in ("deed", "future") else "alone"
+    def recognises(self, question: str, history: Sequence[tuple[str, str]] = ()) -> bool:
+        """True for a question about the collection; if it is about documents with some words, there must be such documents."""
+        wanted = read_question(question)
+        if wanted is None or wanted.words in ("", "pdf"):
+            return wanted is not None
+        return settled(lambda: bool(self._collections.current().having(wanted.words)))
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         return await asyncio.to_thread(settled, lambda: self._found(request))
 
     def _found(self, request: ActionRequest) -> list[Document]:
         collection = self._collections.current()
-        for text in filter(None, (request.sub_question, request.action_input)):
-            wanted = read(text, request.history)
-            if wanted is not None and (found := _evidence(collection, wanted, request.k)):
-                return found
-        # The planner may ask in words of its own.
-        if named := collection.mentioned(f"{request.sub_question} {request.action_input}"):
-            return covering(collection, named, request.k)
-        return _contents(collection, Wanted("contents"))
+        given = request.action_input.strip()
+        wanted = read_input(given) or (None if given else read_question(request.sub_question))
+        if wanted is None:
+            named = collection.named(f"{given} {request.sub_question}") or (collection.having(given) if given else [])
+            if 0 < len(named) <= _MOST_COVERED:
+                return covering(collection, named, request.k)
+            wanted = Wanted("list")
+        return _answer(collection, wanted)
 
 
-def _evidence(collection: Collection, wanted: Wanted, k: int) -> list[Document]:
-    if wanted.kind in ("summary", "comparison"):
-        named = collection.named(wanted)
-        return covering(collection, named, k) if named else []
-    if wanted.kind in ("assistant", "deed", "future"):
-        return [abilities(collection, wanted.kind)]
-    if wanted.kind == "topics":
-        return _topics(collection)
-    return _contents(collection, wanted) if wanted.kind == "contents" else listing(collection, wanted)
+def _answer(collection: Collection, wanted: Wanted) -> list[Document]:
+    if wanted.kind == "pages":
+        return [said("pages", f"The number of pages is not known. {counted(collection)}.")]
+    if wanted.kind in ("oldest", "newest"):
+        dated = sorted((entry for entry in collection.entries if entry.date), key=lambda entry: entry.date)
+        if not dated:
+            return [said("age", f"No document has a date. {counted(collection)}.")]
+        one = dated[0 if wanted.kind == "oldest" else -1]
+        return [said("age", f"The {wanted.kind} of the {_number(len(dated), 'document')} with a date is {_named(one)}.")]
+    if wanted.kind == "topics" and collection.entries:
+        topics = find_topics(collection)
+        opening = f"{counted(collection)}. Its main topics, by typical words and titles, are"
+        lines = "\n".join(f"{n}. {topic}" for n, topic in enumerate(topics, 1))
+        return [said("topics", f"{opening} {'; '.join(topics)}.", f"{opening}:\n{lines}")]
+    return listing(collection, wanted)
 
 
-def _contents(collection: Collection, wanted: Wanted) -> list[Document]:
-    """What is there: the documents where they are few, else their topics and the first of them."""
-    documents = listing(collection, replace(wanted, kind="list"))
-    return documents if wanted.page or len(collection.entries) <= PAGE else [*_topics(collection), *documents[1:]]
+def said(name: str, text: str, extract: str | None = None) -> Document:
+    """A statement about the collection as evidence; without a model, `extract` is the answer."""
+    metadata = {"source": "overview", "title": "The collection", "score": 1.0, "quote": text, "extract": extract or text}
+    return Document(text, id=f"overview:{name}", metadata=metadata)
 
 
-def _topics(collection: Collection) -> list[Document]:
-    if not collection.entries:
-        return [said("topics", f"{counted(collection)}.")]
-    topics = [
-        f"{', '.join(topic.terms)} ({', '.join(f'“{title}”' for title in topic.titles)})" for topic in find_topics(collection)
+def counted(collection: Collection) -> str:
+    """The number of documents, passages and formats, without a full stop."""
+    formats = Counter(entry.suffix for entry in collection.entries if entry.suffix).most_common(8)
+    passages = _number(sum(len(entry.numbers) for entry in collection.entries), "passage")
+    files = _among([f"{n} {suffix}" for suffix, n in formats])
+    return f"The collection has {_number(len(collection.entries), 'document')} in {passages}{files}"
+
+
+def listing(collection: Collection, wanted: Wanted) -> list[Document]:
+    """The number of documents, and for a list up to `PAGE` of them, ten a piece.
+
+    A piece names its documents in one sentence, so that a sentence of an answer can be checked against it.
+    """
+    chosen = collection.having(wanted.words)
+    opening = counted(collection)
+    if wanted.words:
+        have = "has" if len(chosen) == 1 else "have"
+        opening = (
+            f"Of the {_number(len(collection.entries), 'document')} of the collection {len(chosen) or 'none'} {have} "
+            f"“{wanted.words}” in title, heading or metadata"
+        )
+    shown = chosen[wanted.first - 1 :][:PAGE] if wanted.kind != "count" else []
+    if not shown:
+        return [said("count", f"{opening}.")]
+    pieces = []
+    for start in range(0, len(shown), _OF_A_PIECE):
+        part, number = shown[start : start + _OF_A_PIECE], wanted.first + start
+        last = number + len(part) - 1
+        begins = f"{opening}. " if start == 0 else ""
+        names = f"Number {number} to {last} of {len(chosen)}: {', '.join(map(_named, part))}."
+        lines = "\n".join(f"{n}. {_named(entry, '')}" for n, entry in enumerate(part, number))
+        pieces.append(said(f"documents-{number}", begins + names, f"{opening}.\n{lines}" if start == 0 else lines))
+    if left := len(chosen) - wanted.first + 1 - len(shown):
+        pieces.append(said("left-out", f"{_number(left, 'more document')} {'is' if left == 1 else 'are'} not named here."))
+    return pieces
+
+
+def _named(entry: Entry, quotes: str = "“”") -> str:
+    return f"{quotes[:1]}{entry.title}{quotes[1:]}{_among([entry.file if entry.file != entry.title else '', entry.date])}"
+
+
+def _among(parts: Sequence[str]) -> str:
+    return f" ({', '.join(filter(None, parts))})" if any(parts) else ""
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def covering(collection: Collection, entries: Sequence[Entry], k: int) -> list[Document]:
+    """About k passages that cover the documents, in turns: the first of each document, and others evenly spread."""
+    share = max(1, k // len(entries))
+    each = []
+    for entry in entries:
+        places = np.unique(np.linspace(0, len(entry.numbers) - 1, share).astype(int))
+        passages = collection.view.fetch([entry.numbers[place] for place in places])
+        each.append([(entry.title, passage.document) for passage in passages])
+    found = [pair for turn in zip_longest(*each) for pair in turn if pair is not None]
+    return [
+        Document(
+            passage.page_content, id=passage.id, metadata={**copy.deepcopy(passage.metadata), "title": title, "score": 1 / n}
+        )
+        for n, (title, passage) in enumerate(found, 1)
     ]
-    opening = f"{counted(collection)}. Its main topics, by typical words and titles, are"
-    lines = "\n".join(f"{n}. {topic}" for n, topic in enumerate(topics, 1))
-    return [said("topics", f"{opening} {'; '.join(topics)}.", f"{opening}:\n{lines}")]

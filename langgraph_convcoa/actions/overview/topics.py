@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,27 +11,18 @@ from langgraph_convcoa.actions.overview.collection import Collection
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.text.words import content_tokens
 
-MOST = 8
-"""Topics."""
+_MOST = 8
 _READ = 2_000
-"""Passages that are read, spread over the collection."""
+"""Passages that are read, evenly spread over the collection."""
 _TERMS, _TITLES = 3, 3
 _LONGEST, _STARTS = 5_000, 10
 
 
-class Topic(NamedTuple):
-    """A topic: its typical words, the titles of its most central documents, and its share of the passages."""
+def find_topics(collection: Collection) -> list[str]:
+    """Typical words and titles of each topic, the largest topic first: the square root of half the number of passages, or 8.
 
-    terms: tuple[str, ...]
-    titles: tuple[str, ...]
-    share: float
-
-
-def find_topics(collection: Collection) -> list[Topic]:
-    """The topics, the largest first: at most `MOST`, about the square root of half the number of passages.
-
-    k-means over the whole-passage patterns, the best of several beginnings with a fixed seed, so that the same collection has
-    the same topics. A word is typical of a topic when more of its passages hold it than of all.
+    k-means over the whole-passage patterns, with a fixed seed. A word is typical if more passages of the topic have it than
+    of all.
     """
     from scipy.cluster.vq import kmeans, vq
 
@@ -41,11 +31,11 @@ def find_topics(collection: Collection) -> list[Topic]:
     every = np.array([number for entry in collection.entries for number in entry.numbers])
     kept = np.unique(np.linspace(0, len(every) - 1, min(len(every), _READ)).astype(np.int64))
     whole = view.patterns_for(every[kept]).wholes(every[kept])
-    means, _ = kmeans(whole, min(MOST, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
+    means, _ = kmeans(whole, min(_MOST, max(1, round(math.sqrt(len(kept) / 2)))), iter=_STARTS, seed=0)
     labels, distances = vq(whole, means)
     held = [_written(passage.document.page_content) for passage in read(view, every[kept])]
     everywhere = Counter(form for forms in held for form in forms)
-    topics = []
+    topics: list[tuple[int, str]] = []
     for label in range(len(means)):
         own = np.flatnonzero(labels == label)
         own = own[np.argsort(distances[own], kind="stable")]
@@ -54,9 +44,9 @@ def find_topics(collection: Collection) -> list[Topic]:
         more = {form: n * math.log(n * len(held) / (len(own) * everywhere[form])) for form, n in inside.items()}
         best = sorted(more, key=lambda form: (-more[form], -inside[form], form))[:_TERMS]
         terms = [Counter(held[n][form] for n in own if form in held[n]).most_common(1)[0][0] for form in best]
-        titles = dict.fromkeys(owners[kept[n]].title for n in own)
-        topics.append(Topic(tuple(terms), tuple(titles)[:_TITLES], len(own) / len(kept)))
-    return sorted(topics, key=lambda topic: -topic.share)
+        titles = [f"“{title}”" for title in dict.fromkeys(owners[kept[n]].title for n in own)][:_TITLES]
+        topics.append((len(own), f"{', '.join(terms)} ({', '.join(titles)})"))
+    return [topic for _, topic in sorted(topics, key=lambda topic: -topic[0])]
 
 
 def _written(text: str) -> dict[str, str]:

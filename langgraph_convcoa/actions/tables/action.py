@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
 from pydantic import BaseModel, ConfigDict, Field
 
-from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
+from langgraph_convcoa.actions.base import ActionInputError, ActionRequest, BaseAction
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,13 +35,12 @@ class DataAnalysisSettings(BaseModel):
     )
 
 
-class DataAnalysis:
+class DataAnalysis(BaseAction):
     r"""Answers from tables with SQL that the planner writes into the chain.
 
     The planner reads the tables' columns, comments and a few values, and writes one SELECT as the `action_input`. It is
     parsed: a single SELECT of allow-listed functions over these tables passes. It runs read-only with limits on rows, time
-    and memory; the model rewrites a query that fails, once a turn. Without a model a question is matched with columns and
-    values: "revenue of North in 2019" is looked up, a question whose answer must be computed is refused.
+    and memory; the model rewrites a query that fails, once a turn. Without a model nothing is looked up.
 
     Args:
         sources: CSV, TSV, Parquet, JSON, Excel, SQLite or DuckDB files, folders of them, or SQLAlchemy URLs; one or several. A
@@ -71,13 +69,9 @@ class DataAnalysis:
         >>> [found] = asyncio.run(action.retrieve(ActionRequest("Which?", "Which region?", action_input=sql)))
         >>> found.metadata["quote"]
         'SELECT region FROM sales ORDER BY revenue DESC LIMIT 1 gives region North (highest revenue)'
-        >>> [found] = asyncio.run(action.retrieve(ActionRequest("?", "What was the revenue of South in 2019?")))
-        >>> found.metadata["quote"].partition(" gives ")[2]
-        'region South, year 2019, revenue 900'
     """
 
     settings = DataAnalysisSettings
-    deepens = False
     repairs = True
 
     def __init__(
@@ -126,7 +120,7 @@ class DataAnalysis:
         """One document: the query, its result as a small table, and the source.
 
         Raises:
-            ActionInputError: The SQL is refused or fails, or there is none and the question is no look-up.
+            ActionInputError: There is no SQL, or it is refused, or it fails.
             TimeoutError: The query took too long.
             TableError: The database cannot be reached.
         """
@@ -143,10 +137,12 @@ class DataAnalysis:
         limits = self._limits | {name: value for name, value in request.settings.items() if value}
         max_rows, timeout = int(limits["max_rows"]), float(limits["timeout"])
         sql = request.action_input.strip()
-        engine, query = self._checked(sql or self._looked_up(request.sub_question, max_rows, timeout), max_rows)
+        if not sql:
+            raise ActionInputError("no SQL was written for the tables: a chat model writes it")
+        engine, query = self._checked(sql, max_rows)
         result = engine.run(query.executed, max_rows, timeout)
         source = ", ".join(dict.fromkeys(table.source for table in query.tables))
-        return evidence_from(result, query.shown, source, self.name, words=in_words(query.parsed), look_up=not sql)
+        return evidence_from(result, query.shown, source, self.name, words=in_words(query.parsed))
 
     def _checked(self, sql: str, max_rows: int) -> tuple[Engine, CheckedQuery]:
         """The query, and the engine whose tables it reads."""
@@ -162,20 +158,3 @@ class DataAnalysis:
                 refusals.append(error)
         # Of several databases the one that has the tables says what is wrong with the query.
         raise next((error for error in refusals if "there is no table" not in str(error)), refusals[0])
-
-    def _looked_up(self, question: str, max_rows: int, timeout: float) -> str:
-        """The query for a question that names values of the tables, over the database where most of its words are found."""
-        from langgraph_convcoa.actions.tables.lookup import find_look_up
-
-        tried = []
-        for engine in self._engines:
-            run = partial(engine.run, max_rows=max_rows, seconds=timeout)
-            tried.append((find_look_up(question, engine.tables(), run, engine.dialect), engine.dialect))
-        found = [(look_up, dialect) for look_up, dialect in tried if not isinstance(look_up, str)]
-        if not found:
-            raise ActionInputError(
-                "no SQL was written for the tables, and without it they only give values that a question names "
-                f"({tried[0][0]}); a chat model writes SQL"
-            )
-        best, dialect = max(found, key=lambda pair: len(pair[0].filters))
-        return best.sql(dialect)

@@ -30,17 +30,17 @@ _SAMPLED_ROWS = 200
 _CONNECT_SECONDS = 10
 _FRESH_SECONDS = 60.0
 _MOST_MILLISECONDS = 2_000_000_000
-"""A little less than PostgreSQL takes for a limit of time."""
+"""A little less than PostgreSQL's longest time limit."""
 _CANCELLED = ("57014", "25P03")
 _SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 
 
 class DatabaseTables:
-    """Tables of a database that queries can read and nothing else.
+    """Tables of a database, read-only.
 
-    PostgreSQL and MySQL run a query in a read-only transaction with limits on time and memory. Other databases rely on the SQL
-    guard: give a user who may only read. `names` are the tables that may be read ("table", "schema.table"; None: all of the
-    default schema). No message of a TableError shows user, password or options.
+    PostgreSQL and MySQL run a query in a read-only transaction with limits on time and memory. Other databases have only the
+    SQL guard: connect as a user with read rights. `names` are the tables that may be read ("table", "schema.table"; None: all
+    of the default schema). Messages of a TableError show no user, password or options.
     """
 
     def __init__(self, url: str | URL, names: Sequence[str] | None = None) -> None:
@@ -59,7 +59,7 @@ class DatabaseTables:
             raise
 
     def tables(self) -> list[Table]:
-        """The tables with a few values of each column; read again every minute, since others may change them."""
+        """The tables with a few values of each column, read again every minute."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             self._tables = self._read()
         return self._tables
@@ -74,7 +74,7 @@ class DatabaseTables:
                 interrupt = getattr(raw, "interrupt", None) or getattr(raw, "cancel", None) or (lambda: None)
                 late = False
                 try:
-                    # A server keeps to the time itself; the second of grace is for its answer.
+                    # The server stops the query itself; one second more is for its answer.
                     with interrupted_after(seconds + 1.0, interrupt) as event:
                         try:
                             streamed = connection.execution_options(stream_results=True, no_parameters=True)
@@ -180,7 +180,7 @@ class DatabaseTables:
                         connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, int(seconds * 1000))}")
                     rows = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
             except DBAPIError:
-                # A slow view, or a table that this user may not read, is described without values; a query then says so.
+                # A slow view, or a table that this user may not read: it is described without values.
                 self._unsampled.add((schema, name))
             if self.dialect == "postgres":
                 connection.exec_driver_sql(f"SET LOCAL statement_timeout = {_CONNECT_SECONDS * 3000}")
@@ -192,16 +192,16 @@ class DatabaseTables:
         return TableError(f"{self.source} cannot be read: {reason}; check that it runs and that the user may read it")
 
     def _told(self, error: BaseException) -> str:
-        """An error's first line, without what the URL keeps secret."""
+        """The first line of an error, without the secrets of the URL."""
         text = first_line(getattr(error, "orig", None) or error)
         secrets = [str(self._url.password or ""), *(str(v) for k, v in self._url.query.items() if _SECRET_KEY.search(k))]
         return redact(text, secrets).rstrip(". ")
 
 
 def _postgres_limits(milliseconds: int, there: frozenset[str]) -> str:
-    """One statement that sets, for a transaction, what a query may use, and how its strings are read: as far as it is there.
+    """The statement that sets the limits of a transaction, those of `there` that the server has.
 
-    Expressions are not compiled (no limit of time is kept to meanwhile); files for sorting are limited where the user may.
+    Expressions are not compiled, because compiling ignores the time limit. A superuser's temporary files are limited too.
     """
     settings = {
         "statement_timeout": f"{milliseconds}",
@@ -219,15 +219,18 @@ def _postgres_limits(milliseconds: int, there: frozenset[str]) -> str:
 
 
 def parsed_url(url: str | URL) -> URL:
-    """A URL as SQLAlchemy reads it, with psycopg as the driver of PostgreSQL where it is there."""
+    """The URL as SQLAlchemy reads it, with psycopg as the driver of PostgreSQL if it is installed."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         parsed = make_url(url)
     except (SQLAlchemyError, ValueError):
-        # The text could hold a password, so that it is not repeated.
+        # The message does not repeat the text, which may hold a password.
         raise TableError("the database URL cannot be read: write it as postgresql://user:password@host/database") from None
+    if "@" in (parsed.host or ""):
+        # A part of the password would be shown as the host.
+        raise TableError("the database URL cannot be read: write @ in a user name or password as %40")
     if parsed.drivername in ("postgres", "postgresql") and find_spec("psycopg") is not None:
         parsed = parsed.set(drivername="postgresql+psycopg")
     return parsed

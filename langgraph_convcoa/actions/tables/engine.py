@@ -50,7 +50,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Result:
-    """Rows of a query; `more` says that there are others than these."""
+    """Rows of a query; `more` is True if there are others."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -58,13 +58,13 @@ class Result:
 
     @classmethod
     def of(cls, columns: Iterable[str], rows: Sequence[Sequence[Any]], max_rows: int) -> Result:
-        """At most `max_rows` of the rows that were fetched, which are one more than these where there are more."""
+        """At most `max_rows` of the fetched rows; one more than that was fetched if there are others."""
         return cls(tuple(columns), tuple(tuple(row) for row in rows[:max_rows]), len(rows) > max_rows)
 
 
 class Engine(Protocol):
-    """One place with tables: `source` is its name in citations, without user, password and options; `dialect` is sqlglot's
-    name of its SQL; its tables may be called with `default_schema` ("" for none).
+    """A database or a set of files. `source` is its name in citations, without user, password and options; `dialect` is
+    sqlglot's name of its SQL; `default_schema` is the schema of its tables ("" for none).
     """
 
     source: str
@@ -72,11 +72,11 @@ class Engine(Protocol):
     default_schema: str
 
     def tables(self) -> list[Table]:
-        """The tables that queries may read, as they are now."""
+        """The current tables that queries may read."""
         ...
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
-        """Run a query that the guard wrote; ActionInputError where it is refused, TimeoutError where it takes too long."""
+        """Run a query of the guard. Raises ActionInputError if it fails, TimeoutError if it takes too long."""
         ...
 
     def close(self) -> None: ...
@@ -84,9 +84,9 @@ class Engine(Protocol):
 
 @contextmanager
 def interrupted_after(seconds: float, interrupt: Callable[[], None]) -> Iterator[threading.Event]:
-    """Call `interrupt` when the block takes longer; the event then says so.
+    """Call `interrupt` if the block takes longer; the event is then set.
 
-    It is called once more every second, because an interrupt between two steps of a query has no effect.
+    It is called again every second, because an interrupt between two steps of a query has no effect.
     """
     late, done = threading.Event(), threading.Event()
 
@@ -108,19 +108,19 @@ def interrupted_after(seconds: float, interrupt: Callable[[], None]) -> Iterator
 
 
 class Samples:
-    """The time that reading values of tables for their description may take: a second for each, three for all."""
+    """Time for reading values of tables: a second for each table, three for all."""
 
     def __init__(self) -> None:
         self._end = time.monotonic() + 3.0
 
     @property
     def seconds(self) -> float:
-        """What the next table may take; 0 or less when the time is up."""
+        """Seconds for the next table; 0 or less if the time is up."""
         return min(1.0, self._end - time.monotonic())
 
     @contextmanager
     def limited(self, interrupt: Callable[[], None]) -> Iterator[bool]:
-        """A block that reads the values of one table, and is interrupted; False: the time is up."""
+        """A block that reads values of one table and is interrupted after its time; yields False if no time is left."""
         if self.seconds <= 0:
             yield False
             return
@@ -153,7 +153,7 @@ def _samples(values: Iterable[object]) -> tuple[str, ...]:
 
 
 def describe(tables: Sequence[Table], budget: int, *, values: bool = True) -> str:
-    """The tables as text of at most `budget` characters: where they are too many, without comments, values, then columns.
+    """The tables as text of at most `budget` characters. A longer text loses comments, then values, then columns.
 
     Example:
         >>> describe([Table("sales", (Column("year", "BIGINT", ("2019",)),), "sales.csv")], 1000)
@@ -184,7 +184,7 @@ def _line(table: Table, samples: bool, comments: bool, columns: bool) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name in double quotes where it is not a plain word."""
+    """A name, in double quotes unless it is a plain word."""
     if re.fullmatch(r"[A-Za-z_][\w.]*", name):
         return name
     escaped = _one_line(name).replace('"', '""')

@@ -14,7 +14,6 @@ from sqlglot import exp
 from langgraph_convcoa.actions.tables.engine import Result
 
 _QUOTED_ROWS = 5
-_SENTENCES = 20
 _LONGEST_CELL = 200
 _LONGEST_TEXT = 8_000
 _LONGEST_QUOTE = 1_500
@@ -22,11 +21,10 @@ _AGGREGATES = {"Sum": "total", "Avg": "average", "Count": "number of", "Max": "h
 _AGGREGATES |= {"Stddev": "standard deviation of", "Variance": "variance of"}
 
 
-def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "", look_up: bool = False) -> Document:
-    """A result as one document; its quote is the query, the first rows, and `words`, which say what the query computes.
+def evidence_from(result: Result, query: str, source: str, action: str, *, words: str = "") -> Document:
+    """A result as one document. Its quote is the query, the first rows, and `words`: what the query computes, in words.
 
-    The text begins with the quote, so that a figure stands where the question's words do, and ends with the rows as a table.
-    For a look-up, whose answer is copied from the text, it is the rows as sentences.
+    The text is the quote and the rows as a table.
 
     Example:
         >>> found = evidence_from(Result(("n",), ((3,),), False), "SELECT COUNT(*) AS n FROM sales", "sales.csv", "tables")
@@ -38,23 +36,21 @@ def evidence_from(result: Result, query: str, source: str, action: str, *, words
         | 3 |
     """
     query = " ".join(query.split())
-    first = result.rows[:_SENTENCES]
+    first = result.rows[: _QUOTED_ROWS + 1]
     spoken = [", ".join(f"{n} {shown(value)}" for n, value in zip(result.columns, row, strict=True)) for row in first]
     more = ["and further rows"] if len(spoken) > _QUOTED_ROWS or result.more else []
     given = "; ".join([*spoken[:_QUOTED_ROWS], *more]) if spoken else "no rows"
     quote = f"{query} gives {given}"[:_LONGEST_QUOTE] + (f" ({words[:_LONGEST_CELL]})" if words else "")
     lines, cut = _table(result)
-    if look_up:
-        lines, cut = [f"{row}." for row in spoken] or ["There is no such row."], len(spoken)
     note = f"\n(the first {cut} rows; there are more)" if cut < len(result.rows) or result.more else ""
     table = "\n".join(lines)
     id_ = f"{action}:{hashlib.sha256(f'{source} {query}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
     metadata = {"source": source, "score": 1.0, "quote": quote, "query": query, "rows": len(result.rows)}
-    return Document(f"{table}{note}" if look_up else f"{quote}\n\n{table}{note}", id=id_, metadata=metadata)
+    return Document(f"{quote}\n\n{table}{note}", id=id_, metadata=metadata)
 
 
 def shown(value: Any) -> str:
-    """A cell as text: floats without the noise of their last digits, nothing as "none", one line.
+    """A cell as text on one line: floats are rounded, None is "none".
 
     Example:
         >>> shown(0.1 + 0.2), shown(1234567.0), shown(100 / 3), shown(0.000012345678), shown(None)
@@ -78,7 +74,7 @@ def shown(value: Any) -> str:
 
 
 def _table(result: Result) -> tuple[list[str], int]:
-    """The lines of a Markdown table, and how many rows fit."""
+    """The lines of a Markdown table, and the number of rows that fit."""
     lines = [_row(result.columns), _row(["---"] * len(result.columns))]
     size = sum(map(len, lines))
     for number, row in enumerate(result.rows):
@@ -95,7 +91,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def in_words(query: exp.Expr) -> str:
-    """The aggregates of a query, and what it puts first, in words; nothing for a plain list.
+    """The aggregates of a query, and the order of its first row, in words; "" for a plain list.
 
     Example:
         >>> import sqlglot
@@ -120,7 +116,7 @@ def in_words(query: exp.Expr) -> str:
 
 
 def _meant(node: exp.Expr, query: exp.Expr, named: dict[str, exp.Expr]) -> exp.Expr:
-    """What ORDER BY total, or ORDER BY 2, stands for."""
+    """The expression that ORDER BY total, or ORDER BY 2, refers to."""
     if isinstance(node, exp.Literal) and str(node.this).isdigit():
         position = int(str(node.this)) - 1
         if 0 <= position < len(query.selects):

@@ -1,4 +1,4 @@
-"""DuckDB engine: tables read from files into a database in memory, or of a DuckDB database, locked before any query."""
+"""DuckDB engine: files that are read into memory, or a DuckDB database, locked before the first query."""
 
 from __future__ import annotations
 
@@ -44,19 +44,18 @@ _ABOUT_TABLES = """SELECT table_name, comment FROM duckdb_tables()
 
 
 def _close(connections: list[duckdb.DuckDBPyConnection]) -> None:
-    """The references go too: a connection object that lives until Python exits makes DuckDB report leaks."""
+    """Close and forget the connections: one that lives until Python exits makes DuckDB report leaks."""
     while connections:
         connections.pop().close()
 
 
 class DuckDBTables:
-    """Tables of files, or of a DuckDB database, that queries can read and nothing else.
+    """Tables of files, or of a DuckDB database, read-only.
 
-    Once the tables are there, files of the machine, extensions and settings are out of reach, and every query runs in a
-    read-only transaction; nothing is written to disk beyond `memory_limit`. `files` are by the name of their table (each sheet
-    of several becomes `name_sheet`); a `database` in their place is opened read-only. Of a database, `names` ("table",
-    "schema.table"; None: all) are copied into memory, and the file is closed. `sample_views` is False where values of views
-    are not wanted. `EngineProcess` runs this in a process with limits.
+    After opening, DuckDB reaches no files, extensions or settings. Every query runs in a read-only transaction, and nothing is
+    written to disk. `files` maps names of tables to files; sheets of a workbook become `name_sheet`. A `database` is opened
+    read-only; if `names` are given ("table", "schema.table"), these tables are copied into memory and the file is closed. With
+    `sample_views=False` no values of views are read. `EngineProcess` runs this in a process with limits.
     """
 
     dialect = "duckdb"
@@ -83,12 +82,12 @@ class DuckDBTables:
         self._lock = threading.Lock()
         self._closed = False
         self._connections: list[duckdb.DuckDBPyConnection] = []
-        # Closed at Python's end too: threads of a connection that is still open then bring the process down, now and then.
+        # Closed at exit too: threads of an open connection may crash the process then.
         weakref.finalize(self, _close, self._connections)
         self._open()
 
     def tables(self) -> list[Table]:
-        """The tables with a few values of each column; files that changed are read again."""
+        """The tables with a few values of each column; changed files are read again."""
         with self._lock:
             if self._stamp != _stamp(self._read_from):
                 _close(self._connections)
@@ -149,7 +148,7 @@ class DuckDBTables:
         try:
             for name, file in self._files.items():
                 self._read(name, file)
-            # From here on no file can be reached, not even by a view of the database.
+            # From here on DuckDB reaches no file, also not by a view.
             for setting in _NO_FILES:
                 self._connection.execute(f"SET {setting}")
             if self._database is not None and self._names is not None:
@@ -178,7 +177,7 @@ class DuckDBTables:
         import duckdb
 
         try:
-            # The readers take a path as a pattern, even in a list: its special signs are put in brackets.
+            # The readers take a path as a pattern, so its special signs are put in brackets.
             pattern = re.sub(r"([\[?*])", r"[\1]", str(path))
             relation: duckdb.DuckDBPyRelation = getattr(self._connection, reader)(pattern)
             relation.create(name)
@@ -190,7 +189,7 @@ class DuckDBTables:
         self._sources[name] = str(shown)
 
     def _copy_given(self, names: Sequence[str]) -> None:
-        """Copy the tables that are given out of the attached database, with their comments, and let go of it."""
+        """Copy the named tables of the attached database, with their comments, and detach it."""
         import duckdb
 
         wanted = {(name if "." in name else f"main.{name}").casefold() for name in names}
@@ -243,7 +242,7 @@ class DuckDBTables:
 
 
 def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    """The statement as DuckDB reads it, which must be a single SELECT: `execute` would run several."""
+    """The statement as DuckDB parses it. It must be a single SELECT; `execute` would run several statements."""
     import duckdb
 
     statements = connection.extract_statements(sql)
@@ -272,7 +271,7 @@ def kind_of(path: Path) -> str:
 
 
 def table_name(text: str) -> str:
-    """A name for a table that SQL takes without quotes.
+    """A table name that needs no quotes in SQL.
 
     Example:
         >>> table_name("Sales 2019 (final)"), table_name("2019")
@@ -300,7 +299,7 @@ def _sheets(name: str, path: Path) -> Iterator[tuple[str, Iterator[Sequence[Any]
 
 
 def _filled(rows: Iterable[Sequence[Any]], path: Path) -> Iterator[Sequence[Any]]:
-    """The rows of a sheet; one cell far from the others makes millions of empty ones, which are refused."""
+    """The rows of a sheet. A sheet with millions of empty cells is refused: one cell lies far from the others."""
     cells = filled = 0
     for row in rows:
         cells += len(row)

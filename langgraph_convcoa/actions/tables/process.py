@@ -1,4 +1,4 @@
-"""An engine over files in a process of its own, which is killed when a query outlasts its time and started again."""
+"""An engine over files in a process of its own, which is killed if a query takes too long, and started again."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ class _EndedError(Exception):
 
 
 class _FullError(Exception):
-    """The process has no memory left, and was ended."""
+    """The process ran out of memory and was ended."""
 
 
 class EngineProcess:
-    """`DuckDBTables` or `SQLiteTables` in a process: `kind` is "duckdb" or "sqlite", the rest is what these take.
+    """`DuckDBTables` or `SQLiteTables` in a process. `kind` is "duckdb" or "sqlite"; the others are arguments of the class.
 
-    Queries take turns. The process sees no variable of the environment that could be a secret; what a query or a view of the
-    file does to it ends with it.
+    Queries run one after another. The process does not see variables of the environment that could be secrets.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class EngineProcess:
         self._start()
 
     def tables(self) -> list[Table]:
-        """The tables, as they are now."""
+        """The current tables."""
         with self._lock:
             self._started()
             try:
@@ -90,7 +89,7 @@ class EngineProcess:
                     failure = str(error)
                 if fresh:
                     break
-            # Memory that queries before this one had taken was not why it failed.
+            # A fresh process: earlier queries did not take the memory.
             raise ActionInputError(failure)
         finally:
             self._lock.release()
@@ -113,7 +112,7 @@ class EngineProcess:
         except _EndedError:
             if not self._opening["sample_views"]:
                 raise TableError(f"{self.source} cannot be opened: it takes too long or too much memory") from None
-            # A view may take for ever: without values of views a database opens at once.
+            # A view may take for ever. Without values of views a database opens at once.
             self._opening |= {"sample_views": False, "seconds": max(_PLAIN_SECONDS, self._opening["seconds"])}
             self._start()
 
@@ -139,7 +138,7 @@ class EngineProcess:
             ]
 
     def _ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The reply to a message; the process is killed when it takes longer than `seconds` and a little."""
+        """The reply to a message; the process is killed if it takes longer than `seconds` and a grace period."""
         assert self._process is not None
         try:
             reply: dict[str, Any] = self._process.ask(message, seconds + GRACE_SECONDS + 0.5)

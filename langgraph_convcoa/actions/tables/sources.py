@@ -1,4 +1,4 @@
-"""Opens what a user names (files, folders, database URLs) as the engines that query it."""
+"""Opens files, folders and database URLs as engines that query them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENDINGS = ".csv .tsv .parquet .json .jsonl .xlsx, an SQLite or DuckDB file"
 
 
 def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: str, threads: int) -> list[Engine]:
-    """Engines over the sources: one for all files together, so that a query can join them, and one for each database."""
+    """Engines over the sources: one for all files, so that a query can join them, and one for each database."""
     missing = [package for package in ("duckdb", "openpyxl", "sqlalchemy", "sqlglot") if find_spec(package) is None]
     if missing:
         raise InputError(f'tables need {missing[0]}: install it with pip install "langgraph-convcoa[tabular]"')
@@ -49,7 +49,7 @@ def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: s
 
 
 def _named(sources: Sources) -> Iterator[tuple[str, str | Path]]:
-    """Every source with the name of its table; URLs stay text, folders become the files in them."""
+    """Each source with the name of its table. URLs stay text, folders become their files."""
     if isinstance(sources, Mapping):
         for name, source in sources.items():
             if not re.fullmatch(r"[A-Za-z]\w{0,62}", name):
@@ -93,7 +93,7 @@ def _database_kind(path: Path) -> str:
 
 
 def _file_database(source: str | Path) -> tuple[str, Path] | None:
-    """The kind ("duckdb", "sqlite") and the path of a database that is a file, however it is named."""
+    """Kind ("duckdb", "sqlite") and path of a database file, given as a path or a URL; None for other sources."""
     if isinstance(source, Path):
         kind = _database_kind(source)
         return (kind, source) if kind else None

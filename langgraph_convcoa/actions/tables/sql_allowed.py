@@ -1,4 +1,4 @@
-"""What a query may be made of, by sqlglot's classes; everything else is refused."""
+"""The allow-list of a query's parts, by sqlglot's classes. Everything else is refused."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _LONGEST_TYPE = 10_000
 
 
 def check_node(node: exp.Expr, dialect: str) -> None:
-    """Refuse a node of a class, function, type or word that is not listed here.
+    """Refuse a node whose class, function, type or word is not listed here.
 
     Example:
         >>> check_node(exp.Var(this="YEAR"), "duckdb")
@@ -94,7 +94,7 @@ def check_node(node: exp.Expr, dialect: str) -> None:
 
 
 def _check_texts(node: exp.Expr) -> None:
-    """What is written as it stands, without quotes around it, must be plain words or a number."""
+    """Texts that are written without quotes must be plain words or numbers."""
     if isinstance(node, exp.Identifier) or (isinstance(node, exp.Literal) and node.is_string):
         return
     for key, value in node.args.items():

@@ -1,7 +1,7 @@
 """SQL guard: lets a single SELECT over the given tables through, made of allow-listed parts and rewritten from its parse.
 
-What is run is never the text that came in, but what sqlglot writes from the tree that was checked, with every name quoted: a
-difference between its reading and the database's can then hide nothing.
+The query that runs is written by sqlglot from the checked tree, with every name quoted. So a difference between its reading
+and the database's hides nothing.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from sqlglot.errors import ErrorLevel
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Table, first_line
 from langgraph_convcoa.actions.tables.sql_allowed import check_node
+from langgraph_convcoa.actions.tables.sql_columns import check_columns, check_growth
 from langgraph_convcoa.actions.tables.sql_parse import parse_select
-from langgraph_convcoa.actions.tables.sql_scopes import Scopes
 
 _LONGEST_QUERY = 8_000
-_MOST_GROWTH = 1_000
-"""How many times as long as a value a text may become that a query makes of it."""
 _FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)
 # Where a quoted name need not be written exactly as it was created.
 _FOLDS_CASE = frozenset({"duckdb", "sqlite", "mysql", "tsql"})
+_OWN_PROCESS = frozenset({"duckdb", "sqlite"})
+"""These run in a process that is killed, which needs no bound on what a query multiplies."""
 
 
 @dataclass(frozen=True)
 class CheckedQuery:
-    """A query that passed: as it is cited, its parse, as it is run (names quoted, rows limited), the tables that it reads."""
+    """A checked query: its text for citations, its parse, the SQL to run (names quoted, rows limited), the tables it reads."""
 
     shown: str
     parsed: exp.Expr
@@ -41,8 +41,8 @@ class CheckedQuery:
 def check_query(sql: str, dialect: str, tables: Sequence[Table], *, max_rows: int, default_schema: str = "") -> CheckedQuery:
     """Let exactly one SELECT over the given tables through, with at most `max_rows` rows.
 
-    A Markdown fence around it is taken off; tables without a schema may be called with `default_schema` ("public"). The
-    message of an ActionInputError says why the query is refused, for whoever writes another.
+    A Markdown fence around it is removed. Tables without a schema may be called with `default_schema` ("public"). The message
+    of the ActionInputError says why a query is refused.
 
     Example:
         >>> from langgraph_convcoa.actions.tables.engine import Column
@@ -71,7 +71,7 @@ def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, def
         _fold_case(root, tables)
     _limit(root, max_rows)
     executed = _written(root, dialect)
-    # What is run is read once more, and must be what was checked.
+    # The SQL to run is parsed and checked again; the result must be the same.
     again = parse_select(executed, dialect)
     exact = {name: table for name, table in names.items() if name == table.full_name or name.endswith(f".{table.name}")}
     read = _check_tree(again, dialect, exact, dict.fromkeys(ctes.values(), ""), exact=True)
@@ -83,7 +83,7 @@ def _checked(sql: str, dialect: str, tables: Sequence[Table], max_rows: int, def
 def _check_tree(
     root: exp.Query, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], *, exact: bool = False
 ) -> dict[str, Table]:
-    """Refuse what is not allowed; the tables that are read."""
+    """Refuse what is not allowed. Returns the tables that the query reads."""
     used: dict[str, Table] = {}
 
     def table_of(node: exp.Table) -> Table | None:
@@ -95,8 +95,9 @@ def _check_tree(
             used[table.full_name] = table
     if not used:
         raise ActionInputError(f"the query reads none of the tables: {_listed(names)}")
-    Scopes(table_of, dialect, exact=exact and dialect not in _FOLDS_CASE).check(root)
-    _check_growth(root)
+    check_columns(root, table_of, dialect, exact=exact and dialect not in _FOLDS_CASE)
+    if dialect not in _OWN_PROCESS:
+        check_growth(root)
     return used
 
 
@@ -119,17 +120,14 @@ def _bare(sql: str) -> str:
 
 
 def _names(tables: Sequence[Table], default_schema: str) -> dict[str, Table]:
-    """The tables by what they may be called, as created and in any case ("sales" and "SALES" are two in PostgreSQL)."""
+    """Tables by their names, as created and in lower case ("sales" and "SALES" are two tables in PostgreSQL)."""
     exact = {table.full_name: table for table in tables}
     exact |= {f"{default_schema}.{table.name}": table for table in tables if default_schema and not table.schema}
     return {name.casefold(): table for name, table in exact.items()} | exact
 
 
 def _ctes(root: exp.Expr, names: Mapping[str, Table]) -> dict[str, str]:
-    """The names of the query's own tables, each with one that no table of the database has.
-
-    Without it, a name that is used outside of the part of the query that defines it would reach a table of that name.
-    """
+    """New names for the CTEs, which no table of the database has: an unknown CTE cannot reach a table of its name."""
     found: dict[str, str] = {}
     for clause in root.find_all(exp.With):
         if clause.recursive:
@@ -163,10 +161,10 @@ def _named(node: exp.Table, names: Mapping[str, Table]) -> Table:
 def _name_tables(
     root: exp.Expr, dialect: str, names: Mapping[str, Table], ctes: Mapping[str, str], default_schema: str
 ) -> None:
-    """Write tables as they were created: PostgreSQL may hold another under the name in another case, which is not given."""
+    """Write tables as they were created: PostgreSQL may have another table under the name in another case."""
     for column in root.find_all(exp.Column):
         if column.args.get("db") is not None and dialect != "duckdb":
-            # PostgreSQL looks schema.table.name up in another way, and may call a function of that name.
+            # PostgreSQL may read schema.table.name as a call of a function.
             column.set("db", None)
             column.set("catalog", None)
     for node in root.find_all(exp.Table):
@@ -180,28 +178,6 @@ def _name_tables(
 
 def _listed(names: Mapping[str, Table]) -> str:
     return ", ".join(dict.fromkeys(table.full_name for table in names.values()))[:500]
-
-
-def _check_growth(root: exp.Expr) -> None:
-    """Texts must not grow on and on: inside of one expression a database keeps to no limit of time or memory.
-
-    No value passes a node of the query twice, so that the product of what each may make of it bounds the longest.
-    """
-    growth = 1
-    for node in root.walk():
-        if isinstance(node, exp.Replace):
-            old, new = node.expression, node.args.get("replacement")
-            if not isinstance(old, exp.Literal) or not isinstance(new, exp.Literal | None):
-                raise ActionInputError("REPLACE takes texts in quotes for what is replaced and what takes its place")
-            growth *= max(1, -(-len(str(new.this) if new is not None else "") // max(1, len(str(old.this)))))
-        elif isinstance(node, exp.Concat | exp.ConcatWs):
-            growth *= max(1, len(node.expressions))
-        elif isinstance(node, exp.DPipe) and not isinstance(node.parent, exp.DPipe):
-            growth *= 1 + sum(1 for _ in node.find_all(exp.DPipe))
-        elif isinstance(node, exp.DataType) and node.this.name in ("CHAR", "NCHAR"):
-            growth *= max([1, *(int(length.name) for length in node.find_all(exp.DataTypeParam))])
-    if growth > _MOST_GROWTH:
-        raise ActionInputError("the query makes texts too long: put fewer together, and nest REPLACE and concatenation less")
 
 
 def _name_ctes(root: exp.Expr, ctes: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ from langgraph_convcoa.actions.tables.engine import first_line
 _FIRST_WORDS = ("SELECT", "WITH", "FROM", "(")
 _MOST_TOKENS, _DEEPEST_BRACKETS, _DEEPEST_TREE = 6_000, 30, 200
 _STEPS, _STEPS_OF_TOKEN = 2_000, 40
-"""Steps that the parser may take, in all and for each token; ordinary queries take three for a token."""
+"""Steps of the parser, in all and for each token; ordinary queries take three for a token."""
 _DEEPEST_TYPES = 3
 """Brackets after the name of a type are parsed twice, as a type and as a function: each level doubles the time."""
 _OPENING, _CLOSING = (
@@ -29,7 +29,7 @@ _PREFIXES = frozenset({"NOT", "DASH", "PLUS", "TILDE", "INTERVAL", "DATE", "TIME
 
 
 def parse_select(sql: str, dialect: str) -> exp.Query:
-    """The parse of exactly one SELECT; an ActionInputError says why there is none.
+    """The parse of exactly one SELECT. Raises ActionInputError for anything else.
 
     Example:
         >>> parse_select("SELECT a FROM t", "duckdb").sql()
@@ -71,7 +71,7 @@ def _too_deep() -> ActionInputError:
 
 
 def _bounded(parser: sqlglot.Parser, tokens: int) -> sqlglot.Parser:
-    """A parser that gives up when it goes back over its tokens again and again (nested joins, types, lambdas)."""
+    """A parser that stops if it goes back over its tokens too often (nested joins, types, lambdas)."""
     steps, advance = _STEPS + _STEPS_OF_TOKEN * tokens, parser._advance
 
     def counted(times: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""SQLite engine: tables of a file that is opened read-only, with an authorizer that lets only these tables be read."""
+"""SQLite engine: a file that is opened read-only, with an authorizer that permits only the given tables."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ABOUT_TABLES = """SELECT name, type FROM sqlite_master
 
 
 class SQLiteTables:
-    """Tables of an SQLite file that queries can read and nothing else.
+    """Tables of an SQLite file, read-only.
 
-    `names` are those that may be read (None: all). A value may be a megabyte at most; functions that are not harmless in views
-    are refused. `sample_views` is False where values of views are not wanted.
+    `names` are the tables that may be read (None: all). A value has at most a megabyte. Views may call harmless functions
+    only. With `sample_views=False` no values of views are read.
     """
 
     dialect = "sqlite"
@@ -46,7 +46,7 @@ class SQLiteTables:
         self._tables = self._read()
 
     def tables(self) -> list[Table]:
-        """The tables with a few values of each column; read again every minute, since others may change them."""
+        """The tables with a few values of each column, read again every minute."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             self._tables = self._read()
         return self._tables
@@ -65,7 +65,7 @@ class SQLiteTables:
                 raise ActionInputError(f"the query failed: {first_line(error)}") from None
 
     def close(self) -> None:
-        """A connection lasts as long as a query."""
+        """Nothing to close: a connection lasts for one query."""
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:

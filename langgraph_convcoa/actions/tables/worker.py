@@ -1,6 +1,6 @@
-"""The process in which files' databases run: one engine, asked over pipes in JSON, with limits of the system on its memory.
+"""The process of a file's database: one engine, which answers JSON over pipes, with a memory limit of the system.
 
-The first message says what to open; the process ends with its standard input.
+The first message says what to open. The process ends with its standard input.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from langgraph_convcoa.actions.tables.engine import Engine, Result, Table, Table
 from langgraph_convcoa.retrieval.documents.child import pipes, receive, send
 
 GRACE_SECONDS = 1.5
-"""How long after its time a query that heeds no interrupt goes on."""
+"""Seconds after its time-out at which a query that ignores interrupts is killed."""
 _LONGEST_TEXT, _LONGEST_RESULT = 4_000, 32_000_000
 _OVERHEAD = 400 * 2**20
-"""What the interpreter, DuckDB's threads and a result take beside the tables."""
+"""Bytes for the interpreter, DuckDB's threads and a result, beside the tables."""
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 
 
 def result_of(message: Mapping[str, Any]) -> Result:
-    """A result as it was sent: other values than numbers, dates with a time and texts are texts.
+    """A result from its JSON form. Values other than numbers, dates with a time, and texts become texts.
 
     Example:
         >>> result_of({"columns": ["n"], "rows": [[{"decimal": "1.50"}]], "more": False}).rows
@@ -70,7 +70,7 @@ def _cell(value: Any) -> Any:
 
 
 def main() -> None:
-    """Answer until the standard input ends."""
+    """Answer requests until the standard input ends."""
     requests, replies = pipes()
     engine: Engine | None = None
     sent: list[Table] | None = None
@@ -119,7 +119,7 @@ def _open(request: Mapping[str, Any]) -> Engine:
 
 @contextlib.contextmanager
 def _deadline(seconds: float) -> Any:
-    """End the process when a query goes on for longer, even if whoever asked has ended."""
+    """End the process if a query takes longer, even if its caller has ended."""
     timer = getattr(signal, "setitimer", None)
     if timer is not None:
         timer(signal.ITIMER_REAL, min(seconds, 1e6) + GRACE_SECONDS)
@@ -131,7 +131,7 @@ def _deadline(seconds: float) -> Any:
 
 
 def _limit_memory(limit: str) -> None:
-    """Keep the process to the memory of the tables and what it needs itself, where the system can (Linux)."""
+    """Limit the memory of the process to that of the tables and its own needs (Linux)."""
     found = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(I?)B?\s*", limit.upper())
     if found is None or sys.platform == "win32":
         return

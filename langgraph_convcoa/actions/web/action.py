@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,33 +16,29 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool
 
-from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.base import ActionRequest, BaseAction
 from langgraph_convcoa.actions.web.cache import WebCache
-from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits, PageError, RawPage
-from langgraph_convcoa.actions.web.pages import Page, page_data
+from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits
+from langgraph_convcoa.actions.web.pages import Page
 from langgraph_convcoa.actions.web.ranking import WebRanker
+from langgraph_convcoa.actions.web.reader import PageReader
 from langgraph_convcoa.actions.web.search import SearchProvider, SearchResult, as_search, check_packages
 from langgraph_convcoa.actions.web.settings import WebQueryingSettings
 from langgraph_convcoa.actions.web.url_guard import Guard
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
-from langgraph_convcoa.retrieval.documents.markup import load_extractor
-from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.encoders.base import Encoder
 
 _log = logging.getLogger(__name__)
 _SEARCH_SECONDS = 600.0
-_FAILURE_SECONDS = 60.0
 _EXTRACTION_SECONDS = 5.0
-_READ_AT_ONCE = 2
-"""Pages whose text is looked for at a time, each in a process of its own."""
 _SNIPPET_SCORE = 0.1
 """Score of the first snippet; that of the n-th is an n-th of it. Below those of passages, which were read."""
 
 
-class WebQuerying:
+class WebQuerying(BaseAction):
     """Searches the web, and reads pages only where titles and snippets do not support a guess.
 
     Depth 1 is one search request; its titles and snippets are the evidence. Depth 2, for a guess that these do not support or
@@ -118,11 +114,8 @@ class WebQuerying:
             allow_private = (allow_private,)
         allowed = allow_private if isinstance(allow_private, bool) else tuple(allow_private)
         self._fetcher = Fetcher(guard or Guard(allowed), limits, user_agent=user_agent, respect_robots=respect_robots)
-        # A page that one setting allows must not come out of the cache under another.
-        self._settings = f"{self._fetcher.guard.allow_private} {respect_robots} {self._fetcher.limits}"
         self._ranker = WebRanker(encoder)
-        self._cache = WebCache(cache)
-        self._workers = Workers(_READ_AT_ONCE, prepare=load_extractor)
+        self._reader = PageReader(self._fetcher, WebCache(cache), kept=cache_seconds, extraction=_EXTRACTION_SECONDS)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         """Titles and snippets at depth 1, passages of pages at depth 2; RetrievalError where search or encoder fail."""
@@ -165,13 +158,13 @@ class WebQuerying:
             return [asdict(SearchResult.of(r.title, r.url, r.snippet, r.date)) for r in found]
 
         key = f"search {n} {self.search.name}\n{query}"
-        kept = await self._once(key, ask, min(_SEARCH_SECONDS, self.cache_seconds))
+        kept = await self._reader.once(key, ask, min(_SEARCH_SECONDS, self.cache_seconds))
         results = [SearchResult(**entry) for entry in kept]
         return list({result.url or result.snippet: result for result in results[::-1]}.values())[::-1]
 
     async def _read(self, results: Sequence[SearchResult]) -> list[Page]:
         """The pages that can be read, in the order of the results."""
-        await asyncio.gather(*(asyncio.to_thread(self._workers.start) for _ in range(_READ_AT_ONCE)))
+        await self._reader.start()
         async with self._fetcher.client() as client:
             tasks = [asyncio.create_task(self._page(client, result)) for result in results]
             try:
@@ -185,22 +178,8 @@ class WebQuerying:
         return list({page.url: page for page in read if page is not None}.values())
 
     async def _page(self, client: httpx.AsyncClient, result: SearchResult) -> Page | None:
-        async def load() -> dict[str, str]:
-            try:
-                raw = await self._fetcher.fetch(client, result.url)
-                async with self._fetcher.places("text", _READ_AT_ONCE), asyncio.timeout(self._fetcher.limits.seconds):
-                    return await asyncio.to_thread(self._read_page, raw)
-            except LimitError as error:
-                return {"error": f"the page {error}"}
-            except TimeoutError:
-                return {"error": f"reading the text took longer than {self._fetcher.limits.seconds:g} s"}
-            except PageError as error:
-                return {"error": str(error)}
-
         try:
-            kept = await self._once(f"page {self._settings}\n{result.url}", load, self.cache_seconds)
-        except RetrievalError as error:
-            kept = {"error": str(error)}
+            kept = await self._reader.read(client, result.url)
         except Exception as error:  # noqa: BLE001 - a page in which a parser finds a fault of its own must not cost the others
             kept = {"error": type(error).__name__}
         if "error" in kept:
@@ -208,23 +187,6 @@ class WebQuerying:
             return None
         page = Page(**kept)
         return replace(page, title=page.title or result.title, date=page.date or result.date)
-
-    def _read_page(self, raw: RawPage) -> dict[str, str]:
-        """The text of a page, extracted by a worker, which is killed where it takes too long or too much memory."""
-        limits = self._fetcher.limits
-        asked = (raw.url, raw.content_type, raw.charset, raw.body, limits.characters, limits.pdf_pages)
-        found: dict[str, str] = self._workers.call(page_data, *asked, seconds=min(limits.seconds, _EXTRACTION_SECONDS))
-        return found
-
-    async def _once(self, key: str, work: Callable[[], Awaitable[Any]], seconds: float) -> Any:
-        """The value of a key, made once however many ask for it at the same time."""
-        async with self._fetcher.places(f"once {key}", 1):
-            if (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
-                return kept
-            value = await work()
-            failed = isinstance(value, dict) and "error" in value
-            await asyncio.to_thread(self._cache.put, key, value, min(seconds, _FAILURE_SECONDS) if failed else seconds)
-            return value
 
 
 def _keywords(request: ActionRequest) -> str:

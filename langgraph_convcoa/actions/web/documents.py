@@ -10,20 +10,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import httpx
 from langchain_core.documents import Document
 
 from langgraph_convcoa.actions.web.cache import WebCache
-from langgraph_convcoa.actions.web.fetch import PAGE_TYPES, BodyDecoder, Fetcher, FetchLimits, PageError, RawPage
-from langgraph_convcoa.actions.web.pages import page_data
+from langgraph_convcoa.actions.web.fetch import PAGE_TYPES, BodyDecoder, Fetcher, FetchLimits, RawPage
+from langgraph_convcoa.actions.web.reader import PageReader
 from langgraph_convcoa.actions.web.url_guard import Guard
-from langgraph_convcoa.errors import ConvCoAError, DocumentError, InputError, RetrievalError
+from langgraph_convcoa.errors import DocumentError, InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
 from langgraph_convcoa.retrieval.documents.load import MAX_BYTES, Skipped, Told
 from langgraph_convcoa.retrieval.documents.markup import decode_page, load_extractor
-from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 from langgraph_convcoa.retrieval.progress import Progress, track
 
 MOST_PAGES = 500
@@ -33,9 +31,8 @@ LIMITS = FetchLimits(seconds=30.0, max_bytes=20_000_000, pdf_pages=1_000, charac
 
 _MOST_SITEMAPS = 50
 _AT_ONCE = 16
-_READERS = 2
 _EXTRACTION_SECONDS = 20.0
-_CACHE_SECONDS, _FAILURE_SECONDS = 86_400.0, 60.0
+_CACHE_SECONDS = 86_400.0
 _TYPES = PAGE_TYPES | {"application/xml", "text/xml", "application/gzip", "application/x-gzip", "application/octet-stream"}
 # Not an XML parser, which would obey what the file declares.
 _LOCATION = re.compile(r"<loc>([^<]{1,2200})</loc>|<loc>\s{0,20}<!\[CDATA\[([^\]]{1,2200})\]")
@@ -93,8 +90,9 @@ def iter_pages(
         load_extractor()
     fetcher = Fetcher(guard or Guard(), limits, respect_robots=respect_robots, types=_TYPES)
     skipped, size, read = Skipped(told), 0, set[str]()
-    with asyncio.Runner() as runner, Workers(_READERS, prepare=load_extractor) as workers:
-        site = _Site(fetcher, workers, WebCache(cache))
+    reader = PageReader(fetcher, WebCache(cache), kept=_CACHE_SECONDS, extraction=_EXTRACTION_SECONDS)
+    with asyncio.Runner() as runner, reader.workers:
+        site = _Site(reader)
         addresses = runner.run(site.addresses(address, most, skipped))
         with track(progress, len(addresses), "Reading") as advance:
             for first in range(0, len(addresses), _AT_ONCE):
@@ -123,9 +121,7 @@ def iter_pages(
 
 @dataclass
 class _Site:
-    fetcher: Fetcher
-    workers: Workers
-    cache: WebCache
+    reader: PageReader
     hosts: set[tuple[str, int | None]] = field(default_factory=set)
     listed: bool = False
 
@@ -139,13 +135,14 @@ class _Site:
             return [address]
         found: dict[str, None] = {}
         left, known, read, foreign = [address], {address}, 0, 0
-        async with self.fetcher.client() as client:
+        fetcher = self.reader.fetcher
+        async with fetcher.client() as client:
             while left and read < _MOST_SITEMAPS and len(found) <= most:
                 place = left.pop(0)
                 read += 1
                 try:
-                    raw = await self.fetcher.fetch(client, place)
-                    text = _unpacked(raw, self.fetcher.limits.max_bytes)
+                    raw = await fetcher.fetch(client, place)
+                    text = _unpacked(raw, fetcher.limits.max_bytes)
                 except RetrievalError as error:
                     if not self.listed:
                         raise DocumentError(f"{redact(place)} cannot be read: {redact(str(error))}") from error
@@ -176,33 +173,9 @@ class _Site:
         return list(found)[:most]
 
     async def pages(self, addresses: Sequence[str]) -> list[dict[str, str]]:
-        """What each page says, or its `error`, side by side."""
-        async with self.fetcher.client() as client, asyncio.TaskGroup() as tasks:
-            asked = [tasks.create_task(self._page(client, address)) for address in addresses]
-        return [task.result() for task in asked]
-
-    async def _page(self, client: httpx.AsyncClient, address: str) -> dict[str, str]:
-        key = f"document {self.fetcher.guard.allow_private} {self.fetcher.limits}\n{address}"
-        if (kept := await asyncio.to_thread(self.cache.get, key)) is not None:
-            return dict(kept)
-        limits = self.fetcher.limits
-        try:
-            raw = await self.fetcher.fetch(client, address)
-            if raw.content_type not in PAGE_TYPES and not raw.body.startswith(b"%PDF-"):
-                raise PageError(f"pages of the type {raw.content_type[:60]} are not read")
-            asked = (raw.url, raw.content_type, raw.charset, raw.body, limits.characters, limits.pdf_pages)
-            async with self.fetcher.places("text", _READERS):
-                page: dict[str, str] = await asyncio.to_thread(self._text, asked)
-        except LimitError as error:
-            page = {"error": f"the page {error}"}
-        except ConvCoAError as error:
-            page = {"error": str(error)}
-        await asyncio.to_thread(self.cache.put, key, page, _FAILURE_SECONDS if "error" in page else _CACHE_SECONDS)
-        return page
-
-    def _text(self, asked: Sequence[Any]) -> dict[str, str]:
-        found: dict[str, str] = self.workers.call(page_data, *asked, seconds=_EXTRACTION_SECONDS)
-        return found
+        """The text of each page, or its `error`."""
+        async with self.reader.fetcher.client() as client:
+            return await asyncio.gather(*(self.reader.read(client, address) for address in addresses))
 
 
 def _host(address: str) -> tuple[str, int | None]:

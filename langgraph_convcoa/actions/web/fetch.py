@@ -27,7 +27,7 @@ PAGE_TYPES = frozenset(
 """The types that are read as pages."""
 _HEADERS = {
     "Accept": "text/html,application/xhtml+xml,application/pdf;q=0.9,text/plain;q=0.8",
-    "Accept-Encoding": "gzip, deflate",
+    "Accept-Encoding": "gzip",
     "Accept-Language": "en,*;q=0.5",
 }
 RETRIED = frozenset({429, 500, 502, 503, 504})
@@ -46,7 +46,7 @@ class PageError(RetrievalError):
 
 
 async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
-    """The decoded body, of which at most `max_bytes` are ever held; PageError where it is larger or a decompression bomb."""
+    """The decoded body. At most `max_bytes` are ever held; PageError if it is larger or a decompression bomb."""
     declared = (response.headers.get("content-length") or "").strip()
     if declared.isdecimal() and int(declared) > max_bytes:
         raise _too_large(max_bytes)
@@ -57,9 +57,9 @@ async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
 
 
 class BodyDecoder:
-    """Undoes gzip or deflate piece by piece, and stops at a limit rather than after it.
+    """Decodes gzip in pieces, and stops at a limit rather than after it, which httpx does not.
 
-    `max_bytes` counts before and after decoding; beyond it, and for another `Content-Encoding`, there is a PageError.
+    `max_bytes` limits the bytes before and after decoding; beyond it, and for another `Content-Encoding`, it raises PageError.
 
     Example:
         >>> decoder = BodyDecoder("gzip", 1_000)
@@ -70,36 +70,27 @@ class BodyDecoder:
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
         encoding = encoding.strip().lower()
-        if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise PageError("the page is compressed in a way that was not asked for")
         self.body = bytearray()
-        self._max_bytes, self._received, self._encoding = max_bytes, 0, encoding
-        self._inflater = None if encoding in ("", "identity") else zlib.decompressobj(wbits=47)
+        self._max_bytes, self._received = max_bytes, 0
+        self._inflater = zlib.decompressobj(wbits=31) if "gzip" in encoding else None
 
     def feed(self, data: bytes) -> None:
         self._received += len(data)
-        if self._received > self._max_bytes:
-            raise _too_large(self._max_bytes)
-        if self._inflater is None:
-            self._add(data)
-            return
-        while data:
-            try:
-                self._add(self._inflater.decompress(data, self._max_bytes - len(self.body) + 1))
-            except zlib.error as error:
-                # Some servers send deflate without its header.
-                if self._encoding != "deflate" or self.body or self._received > len(data):
-                    raise PageError("the page's compression is damaged") from error
-                self._encoding, self._inflater = "raw", zlib.decompressobj(wbits=-15)
-                continue
-            data = self._inflater.unused_data if self._encoding == "gzip" else b""
-            if data:
-                self._inflater = zlib.decompressobj(wbits=47)
-
-    def _add(self, piece: bytes) -> None:
-        self.body += piece
-        if len(self.body) > self._max_bytes:
-            raise _too_large(self._max_bytes)
+        try:
+            while data:
+                if self._inflater is None:
+                    self.body += data
+                    data = b""
+                else:
+                    self.body += self._inflater.decompress(data, self._max_bytes - len(self.body) + 1)
+                    if data := self._inflater.unused_data:
+                        self._inflater = zlib.decompressobj(wbits=31)
+                if max(len(self.body), self._received) > self._max_bytes:
+                    raise _too_large(self._max_bytes)
+        except zlib.error as error:
+            raise PageError("the page's compression is damaged") from error
         if len(self.body) > max(_UNSUSPECTED, _MAX_RATIO * self._received):
             raise PageError(f"the page grows more than {_MAX_RATIO} times when it is decompressed")
 
@@ -182,6 +173,8 @@ class Fetcher:
         types: frozenset[str] = PAGE_TYPES,
     ) -> None:
         self.guard, self.limits, self._types = guard, limits or FetchLimits(), types
+        # A page that one setting allows must not come out of the cache under another.
+        self.settings = f"{guard.allow_private} {respect_robots} {self.limits}"
         self._user_agent, self._respect_robots = user_agent, respect_robots
         self._robots: TTLCache[str, RobotFileParser] = TTLCache(_ROBOTS_SITES, _ROBOTS_SECONDS)
         self._robots_lock = threading.Lock()

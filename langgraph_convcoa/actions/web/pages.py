@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from langgraph_convcoa.actions.web.fetch import FetchLimits, PageError, RawPage
+from langgraph_convcoa.actions.web.fetch import PAGE_TYPES, FetchLimits, PageError, RawPage
 from langgraph_convcoa.errors import DocumentError
 from langgraph_convcoa.retrieval.documents.formats import read_pdf
 from langgraph_convcoa.retrieval.documents.markup import decode_page, main_text
@@ -88,6 +88,8 @@ def read_page(raw: RawPage, limits: FetchLimits) -> Page:
         text, title, published = "\n\n".join(page.text for page in pages), pages[0].title, pages[0].date
     elif "pdf" in raw.content_type or raw.content_type == "application/octet-stream":
         raise PageError("the page is no readable PDF")
+    elif raw.content_type not in PAGE_TYPES:
+        raise PageError(f"pages of the type {raw.content_type[:60]} are not read")
     else:
         plain = raw.content_type in ("text/plain", "text/markdown")
         text = decode_page(raw.body if plain else raw.body[:_MAX_HTML], raw.charset)

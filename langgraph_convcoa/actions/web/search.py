@@ -186,7 +186,7 @@ class _Service:
         """The entries under `results`; the messages of errors hold neither the key nor the question."""
         service, seconds = self.service, self.timeout
         try:
-            client = httpx.AsyncClient(timeout=seconds, trust_env=False, headers={"Accept-Encoding": "gzip, deflate"})
+            client = httpx.AsyncClient(timeout=seconds, trust_env=False, headers={"Accept-Encoding": "gzip"})
             async with asyncio.timeout(seconds), client:
                 for attempt in range(_RETRIES + 1):
                     async with client.stream(method, f"{self.base_url}/{path}", **request) as response:

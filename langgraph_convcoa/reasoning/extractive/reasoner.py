@@ -85,7 +85,7 @@ class ExtractiveReasoner(Reasoner):
         """
         if small_talk(request.question):
             return ActionChain(optimized_question=request.question, draft_answer=_greeting(request.question, request.actions))
-        if special := [name for name, form in request.recognised.items() if form == "alone"]:
+        if special := [name for name, is_one in request.recognised.items() if is_one]:
             node = ActionNode(action=special[0], sub_question=request.question, missing=True)
             # With the conversation, in whose light it was recognised.
             return ActionChain(optimized_question=request.question, nodes=(node,), self_contained=False)

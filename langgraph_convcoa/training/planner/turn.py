@@ -15,7 +15,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
-from langgraph_convcoa.actions.base import Action
+from langgraph_convcoa.actions.base import Action, BaseAction, GivenAction
 from langgraph_convcoa.actions.knowledge import Retriever, retrievers
 from langgraph_convcoa.actions.wrap import as_actions
 from langgraph_convcoa.chain import ActionChain
@@ -131,7 +131,7 @@ class Environment:
         concurrency: int = 8,
     ) -> None:
         known = as_actions(retriever, actions)
-        encoder = next((one for action in known if (one := getattr(action, "encoder", None)) is not None), None)
+        encoder = next((action.encoder for action in known if action.encoder is not None), None)
         if isinstance(reasoner, BaseChatModel):
             reasoner = ChatModelReasoner(reasoner)
         settings = PAPER_FORM if context is None else context
@@ -260,14 +260,14 @@ def _context(settings: dict[str, Any]) -> ConvCoAContext:
     return ConvCoAContext(**{name: value for name, value in settings.items() if name in ConvCoAContext.model_fields})
 
 
-def _most_retrievals(actions: Sequence[Action], settings: ConvCoAContext) -> int:
+def _most_retrievals(actions: Sequence[BaseAction], settings: ConvCoAContext) -> int:
     """The look-ups of a turn at most: of the question as it stands, and of each sub-question, deeper or with another input."""
-    first = sum(getattr(action, "looks_first", False) for action in actions) if settings.look_first else 0
-    each = max(1 + getattr(action, "deepens", False) + getattr(action, "repairs", False) for action in actions)
+    first = sum(action.looks_first for action in actions) if settings.look_first else 0
+    each = max(1 + action.deepens + action.repairs for action in actions)
     return first + each * settings.max_sub_questions
 
 
-def _searched(action: Action) -> str:
+def _searched(action: BaseAction) -> str:
     """What an action searches, by its kind and, where it has them, the ids of its documents or the size of its engine."""
     found = []
     for retriever in retrievers(getattr(action, "retriever", None)):
@@ -281,4 +281,4 @@ def _searched(action: Action) -> str:
             digest = hashlib.sha256("\n".join(ids).encode("utf-8", "surrogatepass")).hexdigest()[:16]
             told += f" of {len(ids)} documents ({digest}) by {without_arithmetic(retriever.encoder.name)}"
         found.append(told)
-    return ", ".join(found) or type(action).__name__
+    return ", ".join(found) or type(action.given if isinstance(action, GivenAction) else action).__name__

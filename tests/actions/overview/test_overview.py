@@ -1,8 +1,10 @@
-"""The action in a turn: what a model is shown, what is answered without one, and that other turns are as they were."""
+"""The action in a turn: what the planner gets, what is answered without a model, and that other questions stay ordinary."""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 from functools import cache
 from typing import Any
 
@@ -12,10 +14,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import HopfieldRetriever, Overview, build_graph
 from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.actions.overview.questions import Wanted, read_question
 from langgraph_convcoa.datasets.demo import demo_folder
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from tests import SHARED
-from tests.benchmarks import corpus_questions
 from tests.fake_encoder import WordEncoder
 from tests.fakes import ScriptedModel, corrections, direct, node, plan
 
@@ -44,7 +46,7 @@ def graph_of(*replies: str, overview: bool = True) -> tuple[Any, ScriptedModel]:
 def test_the_description_tells_what_is_there_in_few_words() -> None:
     told = Overview(demo()).description()
     assert "12 documents in" in told
-    assert "12 Markdown files" in told
+    assert "(12 md)" in told
     assert "BM25" in told
     assert len(told.split()) <= 50
     assert len(Overview(many(2_000)).description().split()) <= 50
@@ -56,11 +58,9 @@ def test_a_list_is_bounded_and_goes_on() -> None:
     assert [piece.id for piece in pieces] == ["overview:documents-1", "overview:documents-11", "overview:left-out"]
     assert "“Title 10”" in pieces[0].page_content
     assert "“Title 20”" in pieces[1].page_content
-    assert pieces[2].page_content.startswith("25 more documents are not named here")
-    after = [("List the documents", "..."), ("more", "...")]
-    last = found(overview, "the rest", history=tuple(after))
+    assert pieces[2].page_content == "25 more documents are not named here."
+    last = found(overview, "And the rest?", action_input="list 41")
     assert [piece.metadata["extract"].split("\n")[-1] for piece in last] == ["45. Title 45"]
-    assert "no more of them" in found(overview, "more", history=(*after, ("more", "")))[0].page_content
 
 
 def test_a_summary_covers_a_long_document_within_k_passages() -> None:
@@ -70,13 +70,26 @@ def test_a_summary_covers_a_long_document_within_k_passages() -> None:
     ]
     other = Document("It rained.", id="other", metadata={"title": "Weather"})
     overview = Overview(HopfieldRetriever.from_documents([*documents, other], encoder=WordEncoder()))
-    pages = [piece.metadata["page"] for piece in found(overview, "Summarise Rivers", k=5)]
+    pages = [piece.metadata["page"] for piece in found(overview, "Sum it up", k=5, action_input="Rivers")]
     assert len(pages) == 5
     assert pages[0] == 0
     # One of each further quarter.
     assert [(page - 1) * 4 // 39 for page in pages[1:]] == [0, 1, 2, 3]
     both = found(overview, "Compare Rivers and Weather", k=4)
     assert [piece.metadata["title"] for piece in both] == ["Rivers", "Weather", "Rivers"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("count", "The collection has 12 documents in"),
+        ("count hopfield", "Of the 12 documents of the collection 3 have “hopfield” in title, heading or metadata."),
+        ("list hopfield", "“Hopfield networks”"),
+        ("topics", "Its main topics, by typical words and titles, are"),
+    ],
+)
+def test_what_the_planner_asks_for(asked: str, told: str) -> None:
+    assert told in found(Overview(demo()), "Anything", action_input=asked)[0].page_content
 
 
 def test_a_model_answers_from_the_list_in_one_call() -> None:
@@ -93,19 +106,8 @@ def test_a_model_answers_from_the_list_in_one_call() -> None:
     assert "[3]" not in prompt
 
 
-def test_a_model_is_shown_both_documents_that_it_is_to_compare() -> None:
-    compiled, model = graph_of(
-        direct("BM25 scores documents by shared words [1], sparsemax turns scores into probabilities [2].")
-    )
-    compiled.invoke({"question": "Compare BM25 and sparsemax"})
-    prompt = model.prompts[0]
-    assert "[1] BM25\n" in prompt
-    assert "[2] Sparsemax\n" in prompt
-    assert "Euclidean projection" in prompt
-
-
 def test_a_planner_may_choose_it_in_words_of_its_own() -> None:
-    asked = node("What do we own on BM25?", action="overview", action_input="summarise BM25")
+    asked = node("What do we own on BM25?", action="overview", action_input="BM25")
     compiled, _ = graph_of(plan(asked), corrections("BM25 is a ranking function.", final="BM25 is a ranking function [1]."))
     out = compiled.invoke({"question": "So, any good stuff?"})
     assert out["chain"][0]["action"] == "overview"
@@ -136,40 +138,81 @@ def test_without_a_model_other_questions_never_reach_it() -> None:
         assert compiled.invoke({"question": question})["answer"] == plain.invoke({"question": question})["answer"]
 
 
-def test_what_no_document_can_answer_is_told_so() -> None:
-    compiled = build_graph(retriever=demo(), actions=[Overview(demo())]).compile()
-    for question in ("Book a flight for two", "Will the moon be full tomorrow?"):
-        out = compiled.invoke({"question": question})
-        assert "This assistant cannot" in out["answer"]
-        assert "answers questions from a collection" in out["answer"]
-        assert out["citations"][0]["id"] == "overview:abilities"
+def answer(question: str, *documents: Document) -> str:
+    own = HopfieldRetriever.from_documents(documents, encoder=WordEncoder()) if documents else demo()
+    told: str = build_graph(retriever=own, actions=[Overview(own)]).compile().invoke({"question": question})["answer"]
+    return told
 
 
-def test_what_a_document_says_of_a_deed_comes_before_the_refusal() -> None:
-    text = "To book a flight, ask the travel desk two weeks ahead. Open the valve before the pump runs."
-    own = HopfieldRetriever.from_documents([Document(text, id="travel")], encoder=WordEncoder())
-    compiled = build_graph(retriever=own, actions=[Overview(own)]).compile()
-    assert compiled.invoke({"question": "Book a flight"})["answer"].startswith("To book a flight, ask the travel desk")
-    assert compiled.invoke({"question": "Please open the valve"})["answer"].startswith("Open the valve")
-    assert "cannot" in compiled.invoke({"question": "Send me a pizza"})["answer"]
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("What is in here?", "12 documents"),
+        ("What is this collection about?", "12 documents"),
+        ("Which documents do you have?", "1. BM25"),
+        ("Please list all documents.", "12. "),
+        ("How many files do I have?", "12 documents"),
+        ("Which documents are from 2024?", "Nobel Prize"),
+        ("Is there a document about LangGraph?", "1. LangGraph"),
+        ("What are the main topics?", "main topics"),
+        ("Which PDFs are there?", "none have “pdf”"),
+        ("How many pages are there?", "The number of pages is not known [1]."),
+        ("Which file types do you have?", "(12 md)"),
+        ("What is the oldest document?", "document"),
+    ],
+)
+def test_questions_that_name_the_collection_are_answered_without_a_model(question: str, told: str) -> None:
+    assert told in answer(question)
 
 
-def test_the_rows_of_a_summary_are_quoted_as_they_are_given() -> None:
-    rows = Document("city: Oslo\npeople: 709000\n\ncity: Bergen\npeople: 291000", id="c", metadata={"title": "cities"})
-    own = HopfieldRetriever.from_documents([rows], encoder=WordEncoder())
-    out = build_graph(retriever=own, actions=[Overview(own)]).compile().invoke({"question": "Summarise cities"})
-    given = "city: Oslo people: 709000 city: Bergen people: 291000"
-    assert out["answer"] == f"cities: {given} [1]."
-    assert out["citations"][0]["quote"] == given
+def test_the_oldest_document_is_told_by_its_date() -> None:
+    dated = [Document(f"Of {year}.", id=year, metadata={"title": f"Report {year}", "date": year}) for year in ("2021", "2019")]
+    undated = Document("Of no year.", id="x", metadata={"title": "Notes"})
+    oldest = answer("What is the oldest document?", *dated, undated)
+    assert oldest.startswith("The oldest of the 2 documents with a date is “Report 2019” (2019)")
+    assert answer("Which is the newest file?", undated).startswith("No document has a date")
 
 
-def test_formats_beyond_the_fourth_are_counted_together() -> None:
-    names = ("a.md", "b.md", "c.pdf", "d.docx", "e.pptx", "f.html", "g.epub")
-    own = HopfieldRetriever.from_documents(
-        [Document(f"Of {name}.", id=name, metadata={"source": name}) for name in names], encoder=WordEncoder()
+def test_documents_about_something_are_found_by_their_headings() -> None:
+    manual = Document(
+        "The Lark-2 robot\n\nIt weighs 9 kg.", id="m", metadata={"source": "m.pdf", "title": "untitled", "page": 1}
     )
-    [counted] = found(Overview(own), "How many documents are there?")
-    assert counted.page_content.endswith("(2 Markdown files, 1 PDF file, 1 Word file, 1 PowerPoint file, and 2 others).")
+    other = Document("It rained in Leith.", id="w", metadata={"title": "Weather"})
+    assert "1. untitled (m.pdf)" in answer("Which documents are about the Lark-2?", manual, other)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who introduced sparsemax?",
+        "How many articles does the constitution have?",
+        "How many articles are there?",
+        "How many reports did she write?",
+        "How many pages does the report have?",
+        "What is the topic?",
+        "What is in the library?",
+        "What does Article 370 say?",
+        "Which article protects free speech?",
+        "Which documents are needed for a passport?",
+        "What documents do I need?",
+        "Who wrote the oldest document?",
+        "List the files that the tenant must sign",
+        "Are there any other interesting aspects about this article?",
+        "Please open the valve",
+        "and the second one?",
+        "more",
+        "What was it about?",
+        "List " + "very " * 100 + "many documents",
+    ],
+)
+def test_other_questions_are_left_alone(question: str) -> None:
+    assert read_question(question) is None
+    assert not Overview(demo()).recognises(question)
+
+
+def test_a_question_about_documents_that_are_not_there_is_an_ordinary_one() -> None:
+    assert read_question("Which documents are about the moon landing?") == Wanted("list", "the moon landing")
+    assert not Overview(demo()).recognises("Which documents are about the moon landing?")
 
 
 def test_a_list_is_made_again_and_is_no_evidence_later() -> None:
@@ -178,8 +221,6 @@ def test_a_list_is_made_again_and_is_no_evidence_later() -> None:
     for _ in range(2):
         out = compiled.invoke({"question": "List the documents"}, thread)
         assert out["chain"][0]["status"] == "filled"
-    out = compiled.invoke({"question": "And the second one?"}, thread)
-    assert {citation["source"] for citation in out["citations"]} == {"chain-of-thought.md"}
     out = compiled.invoke({"question": "Who introduced sparsemax?"}, thread)
     assert not any(citation["id"].startswith("overview:") for citation in out["citations"])
     assert not compiled.get_state(thread).values["evidence_memory"] or all(
@@ -187,19 +228,12 @@ def test_a_list_is_made_again_and_is_no_evidence_later() -> None:
     )
 
 
-def test_questions_about_the_demonstration() -> None:
-    documents, questions = corpus_questions.demo()
-    with_it = corpus_questions.right(documents, questions, WordEncoder(), overview=True)
-    assert [question.text for question, is_right in zip(questions, with_it, strict=True) if not is_right] == []
-
-
-def test_most_questions_in_other_words_are_recognised() -> None:
-    assert len(corpus_questions.recognised(WordEncoder())) >= 15
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not (SHARED / "data" / "squad2").exists(), reason="needs the evaluation data")
-def test_questions_about_articles() -> None:
-    documents, questions = corpus_questions.squad(SHARED / "data" / "squad2")
-    with_it = corpus_questions.right(documents, questions, WordEncoder(), overview=True)
-    assert [question.text for question, is_right in zip(questions, with_it, strict=True) if not is_right] == []
+@pytest.mark.parametrize("name", ["squad2", "mtrag", "quac_dev", "abg_coqa"])
+def test_no_question_of_the_data_sets_is_taken_for_one_about_the_collection(name: str) -> None:
+    with gzip.open(SHARED / "data" / name / "queries.jsonl.gz", "rt", encoding="utf-8") as lines:
+        asked = [json.loads(line)["question"] for line in lines]
+    assert asked
+    taken = [question for question in asked if (wanted := read_question(question)) is not None and not wanted.words]
+    assert taken == []

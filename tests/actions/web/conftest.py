@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 
 import pytest
 
@@ -9,14 +8,21 @@ from langgraph_convcoa.retrieval.documents.markup import load_extractor
 from langgraph_convcoa.retrieval.documents.worker import Workers
 
 
+class SharedWorkers(Workers):
+    """Workers that stay open after a `with` block."""
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
 @pytest.fixture(scope="session")
 def workers() -> Iterator[Workers]:
-    with Workers(2, prepare=load_extractor) as shared:
-        yield shared
+    shared = SharedWorkers(2, prepare=load_extractor)
+    yield shared
+    Workers.__exit__(shared, None, None, None)
 
 
 @pytest.fixture(autouse=True)
 def _shared_workers(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Actions of these tests share their processes, which take seconds to start."""
-    monkeypatch.setattr("langgraph_convcoa.actions.web.action.Workers", lambda *arguments, **options: workers)
-    monkeypatch.setattr("langgraph_convcoa.actions.web.documents.Workers", lambda *arguments, **options: nullcontext(workers))
+    monkeypatch.setattr("langgraph_convcoa.actions.web.reader.Workers", lambda *arguments, **options: workers)

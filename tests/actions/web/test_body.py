@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import tracemalloc
-import zlib
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -25,16 +24,13 @@ def decoded(encoding: str, data: bytes, limit: int = 10_000_000, step: int = 1_0
 
 @given(st.binary(max_size=3_000), st.integers(1, 500))
 def test_every_encoding_is_undone_in_whatever_pieces_it_comes(data: bytes, step: int) -> None:
-    raw = zlib.compressobj(wbits=-15)
     for encoding, sent in (
         ("", data),
         ("identity", data),
         ("gzip", gzip.compress(data)),
         ("x-gzip", gzip.compress(data)),
-        ("deflate", zlib.compress(data)),
     ):
         assert decoded(encoding, sent, step=step) == data
-    assert decoded("deflate", raw.compress(data) + raw.flush(), step=3_500) == data
     assert decoded("gzip", gzip.compress(data) + gzip.compress(b"more"), step=step) == data + b"more"
 
 
@@ -57,16 +53,15 @@ def test_a_body_that_grows_too_much_is_refused_below_the_limit_too() -> None:
     assert decoded("gzip", gzip.compress(page)) == page
 
 
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress", "x"])
+@pytest.mark.parametrize("encoding", ["br", "zstd", "deflate", "gzip, gzip", "compress", "x"])
 def test_an_encoding_that_was_not_asked_for_is_refused(encoding: str) -> None:
     with pytest.raises(PageError, match="not asked for"):
         BodyDecoder(encoding, 100)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_damage_is_told(encoding: str) -> None:
+def test_damage_is_told() -> None:
     with pytest.raises(PageError, match="damaged"):
-        decoded(encoding, b"\x1f\x8b\x08damaged beyond repair" * 3)
+        decoded("gzip", b"\x1f\x8b\x08damaged beyond repair" * 3)
 
 
 def test_the_wait_grows_and_is_what_the_server_asks_for() -> None:
