@@ -17,10 +17,9 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state, turn_text
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.query.query_text import QueryText
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 from langgraph_convcoa.training.data import TrainingData
-from langgraph_convcoa.training.losses import Ranked
 
 HISTORY_WEIGHT = 0.6
 """lambda of the untrained retriever."""
@@ -136,21 +135,6 @@ def query_items(text: QueryText, found: EncodedData) -> list[QueryItem]:
         for row, (tokens, example) in enumerate(zip(ids, found.examples, strict=True))
         if example.positive >= 0
     ]
-
-
-def reciprocal_rank(
-    patterns: Patterns,
-    states: Vectors,
-    items: Sequence[Ranked],
-    *,
-    beta: float = 10.0,
-    passage_weight: float = 1.0,
-    weights: HopfieldWeights | None = None,
-) -> float:
-    """The mean reciprocal rank of the best gold memory set among all; beyond the hundredth it counts as not found."""
-    found = search(patterns, states, k=100, beta=beta, passage_weight=passage_weight, weights=weights)
-    ranks = [np.flatnonzero(np.isin(ranking.indices, item.gold)) for ranking, item in zip(found, items, strict=True)]
-    return float(np.mean([1 / (1 + rank[0]) if len(rank) else 0.0 for rank in ranks]))
 
 
 def fingerprint(*parts: object) -> str:

@@ -109,8 +109,7 @@ def train_planner(
         raise InputError("name conversations and a model: convcoa train-planner DATA --model NAME --out DIR")
     from langgraph_convcoa.cli.console import consoles
     from langgraph_convcoa.cli.train import command_line
-    from langgraph_convcoa.training.loop.trainer import processes_of_training
-    from langgraph_convcoa.training.planner.grpo import PlannerJob, PlannerTraining
+    from langgraph_convcoa.training.planner.grpo import PlannerJob, PlannerTraining, processes_of_training
     from langgraph_convcoa.training.planner.grpo import train_planner as run
     from langgraph_convcoa.training.planner.turn import PAPER_FORM, Environment
 

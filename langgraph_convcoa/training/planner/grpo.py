@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.files import replacing_folder
-from langgraph_convcoa.training.loop.interruption import interruptions
-from langgraph_convcoa.training.loop.trainer import processes_of_training
+from langgraph_convcoa.training.interruption import interruptions
 from langgraph_convcoa.training.planner.base_model import load_base, require, writing
 from langgraph_convcoa.training.planner.reward import mean_figures
 from langgraph_convcoa.training.planner.turn import Environment, playable
@@ -186,6 +185,14 @@ def train_planner(
         # again.
         rows = _order(asyncio.run(_rows(environment, turns)), wanted, chosen.seed)
         return _Run(environment, turns, chosen, job).go(rows, model)
+
+
+def processes_of_training() -> Any:
+    """The processes that train together."""
+    from accelerate import PartialState
+    from accelerate.utils import parse_flag_from_env
+
+    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
 
 
 def _order(items: Sequence[_Item], wanted: int, seed: int) -> list[_Item]:
