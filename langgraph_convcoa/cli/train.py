@@ -28,9 +28,7 @@ class TrainingOptions:
     """What is trained, and for how long."""
 
     head: Annotated[bool, _kind(None, "Only the head: weights on frozen vectors, in a minute or so.", "--head")] = False
-    start: Annotated[
-        Path | None, _kind("DIR", "Train this model's query encoder further, with the DPR loss; with --head, a head on it.")
-    ] = None
+    start: Annotated[Path | None, _kind("DIR", "Train this model's query encoder further, with the DPR loss.")] = None
     distil_only: Annotated[
         bool, _kind(None, "Learn from synthetic conversations and rewrites alone, without the DPR loss.", "--distil-only")
     ] = False
@@ -66,8 +64,8 @@ class TrainingOptions:
 
     def check(self) -> None:
         """Raise InputError if options contradict each other."""
-        if self.distil_only and self.head:
-            raise InputError("--distil-only is for the query encoder, not for --head")
+        if self.head and (self.distil_only or self.start is not None):
+            raise InputError("--distil-only and --start are for the query encoder: leave out --head")
 
     def settings(self) -> HeadSettings | QueryEncoderSettings:
         """The settings of the training."""
@@ -112,7 +110,6 @@ def train(
       convcoa train data/my_conversations --out my.model
       convcoa train data/squad2 data/quac data/mine --out my.model --resume
       convcoa train data/mine --out small.model --head
-      convcoa train data/mine data/squad2 --out both.model --head --start my.model
       convcoa evaluate retrieval data/mine --model my.model
     """
     options.check()
@@ -131,15 +128,17 @@ def train(
     conversations, single = _read(data, "skip" if options.skip_invalid else "error")
     if options.head and conversations is None:
         raise InputError("a head learns from conversations alone: name at least one folder of them")
-    train_model: Any = train_head if options.head else train_query_encoder
-    model = train_model(
-        conversations,
-        single_turn=single,
-        encoder=SentenceTransformerEncoder(options.encoder or DEFAULT_ENCODER, dtype=options.encoder_dtype),
-        settings=options.settings(),
-        start=None if options.start is None else RetrieverModel.load(options.start),
-        job=job,
-    )
+    given: dict[str, Any] = {
+        "single_turn": single,
+        "encoder": SentenceTransformerEncoder(options.encoder or DEFAULT_ENCODER, dtype=options.encoder_dtype),
+        "settings": options.settings(),
+        "job": job,
+    }
+    if options.head and conversations is not None:
+        model = train_head(conversations, **given)
+    else:
+        start = None if options.start is None else RetrieverModel.load(options.start)
+        model = train_query_encoder(conversations, start=start, **given)
     _report(model, out, as_json)
 
 

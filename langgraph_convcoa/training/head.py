@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
-from langgraph_convcoa.retrieval.query.query_encoder import fingerprint as weights_fingerprint
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.encoded import (
     HISTORY_BETA,
@@ -31,10 +30,9 @@ from langgraph_convcoa.training.encoded import (
     EncodedExample,
     encode_examples,
     fingerprint,
-    with_query_encoder,
 )
 from langgraph_convcoa.training.job import TrainingJob
-from langgraph_convcoa.training.losses import distillation_loss, gated_states, ranking_loss
+from langgraph_convcoa.training.losses import distillation_loss, ranking_loss
 from langgraph_convcoa.training.synthetic.conversations import with_synthetic
 from langgraph_convcoa.training.trainer import TrainingSettings, train, without_training
 
@@ -169,13 +167,7 @@ class HeadLoss:
         texts = self.data.texts
         vectors = [texts[[item.question for item in items]], texts[turns], mask]
         questions, earlier, known = (torch.from_numpy(array).to(device) for array in vectors)
-        states = head.states(questions, earlier, known)
-        if self.data.encoded is None:
-            return states
-        read = torch.tensor([item.encoded >= 0 for item in items], device=device).unsqueeze(-1)
-        encoded = torch.from_numpy(self.data.encoded[[item.encoded for item in items]]).to(device)
-        mixed = gated_states(encoded, questions, states, self.data.state_weight, self.data.gate)
-        return torch.where(read, mixed, states)
+        return head.states(questions, earlier, known)
 
 
 def train_head(
@@ -184,7 +176,6 @@ def train_head(
     single_turn: Sequence[Dataset] = (),
     encoder: Encoder | Embeddings | str | None = None,
     settings: HeadSettings | None = None,
-    start: RetrieverModel | None = None,
     job: TrainingJob | None = None,
 ) -> RetrieverModel:
     """Train the conversation state on frozen vectors: the DPR loss over memory sets, and distillation from rewrites.
@@ -195,12 +186,11 @@ def train_head(
             their topic. Without them a head learns that the history is always right.
         encoder: The frozen encoder.
         settings: Weights of the loss, and length of the training.
-        start: A model of this encoder. The head is trained for its query encoder, and saved with it.
         job: Where the model goes, and how the training runs.
 
     Raises:
         InputError: There is nothing to learn from, or an unfinished training is there that shall not be resumed.
-        RetrievalError: `start` is of another encoder, or the model or a checkpoint cannot be read or written.
+        RetrievalError: The model or a checkpoint cannot be read or written.
 
     Example:
         >>> from langchain_core.documents import Document
@@ -214,10 +204,6 @@ def train_head(
         (8, ['beta', 'history_beta', 'history_weight', 'passage_weight'])
     """
     chosen, kept, job = settings or HeadSettings(), as_encoder(encoder), job or TrainingJob()
-    if start is not None:
-        start.check_encoder(kept)
-        if start.query_encoder is None or start.encoder_folder is not None:
-            raise InputError(f"The model {start.source} is not a query encoder that a head can be added to; name another.")
     job.check()
     real = data
     data = with_synthetic(data, single_turn, synthetic=chosen.synthetic, single=chosen.single, seed=chosen.training.seed)
@@ -225,22 +211,15 @@ def train_head(
         raise InputError("There is nothing to train on: no example has a gold passage or a rewrite.")
     head = HopfieldHead(kept.dimension)
     found = encode_examples(data, kept, cache=job.cache, progress=job.progress)
-    added_to: object = None
-    if start is not None and start.query_encoder is not None:
-        found = with_query_encoder(found, start, progress=job.progress)
-        added_to = start.state_weight, start.gate, weights_fingerprint(start.query_encoder.differences.tensors)
     texts = [(example.question, example.history, example.gold, example.rewrite) for example in data.examples]
     train(
         head,
         HeadLoss(found, chosen.distillation, chosen.identity, chosen.negatives),
         [example for example in found.examples if example.positive >= 0 or example.rewrite >= 0],
         chosen.training,
-        about=without_training(chosen) | {"data": fingerprint(kept.name, added_to, texts)},
+        about=without_training(chosen) | {"data": fingerprint(kept.name, texts)},
         rates=HEAD_RATES,
         **job.options,
     )
     head.draw_back(chosen.share)
-    model = head.model(kept)
-    if start is not None:
-        model = replace(model, query_encoder=start.query_encoder, state_weight=start.state_weight, gate=start.gate)
-    return job.finish(model, real, single_turn)
+    return job.finish(head.model(kept), real, single_turn)

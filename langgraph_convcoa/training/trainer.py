@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
 
 from langgraph_convcoa.errors import InputError, RetrievalError
@@ -105,7 +104,7 @@ def train(
     order = _order(items, settings, batches)
     known = asdict(settings) | {"examples": len(items)} | dict(about or {})
     checkpoint = None if unfinished is None else unfinished.begin(known, resume=resume)
-    with tempfile.TemporaryDirectory() as scratch, interruptions() as interrupted:
+    with tempfile.TemporaryDirectory() as scratch:
         arguments = TrainingArguments(
             output_dir=scratch if unfinished is None else str(unfinished.folder),
             max_steps=len(order),
@@ -128,12 +127,11 @@ def train(
         trainer = _Trainer(
             model=wrapped,
             args=arguments,
-            train_dataset=_Rows([[items[number] for number in batch] for batch in order]),
+            train_dataset=[[items[number] for number in batch] for batch in order],
             optimizers=(_optimizer(module, settings, rates or {}), None),
             callbacks=[*callbacks, *board(logs)],
         )
-        with watched(trainer, len(order), interrupted, progress):
-            trainer.train(resume_from_checkpoint=checkpoint)
+        run(trainer, checkpoint, progress)
     module.eval()
     return wrapped.losses
 
@@ -161,28 +159,24 @@ def board(logs: str | Path | None) -> list[TrainerCallback]:
         return [TensorBoardCallback(SummaryWriter(str(logs)))]  # type: ignore[no-untyped-call]
 
 
-@contextmanager
-def watched(trainer: Trainer, steps: int, interrupted: Callable[[], bool], progress: Progress) -> Iterator[None]:
-    """Show the progress of a trainer on standard error, and stop it with a checkpoint at Ctrl-C."""
+def run(trainer: Trainer, checkpoint: str | None, progress: Progress) -> None:
+    """Train, with a progress bar; Ctrl-C ends the training after the current step, with a checkpoint."""
     for printing in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printing)
-    with track(progress, steps, "Training") as advance:
-        trainer.add_callback(_Watch(advance, interrupted))
-        yield
+    with interruptions() as interrupted, track(progress, trainer.args.max_steps, "Training") as advance:
 
+        class Watch(TrainerCallback):
+            def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                advance(state.global_step)
 
-class _Watch(TrainerCallback):
-    def __init__(self, advance: Callable[[int], None], interrupted: Callable[[], bool]) -> None:
-        self.advance, self.interrupted = advance, interrupted
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                advance(1)
+                if interrupted():
+                    control.should_save = args.save_strategy != "no"
+                    control.should_training_stop = True
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.advance(state.global_step)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.advance(1)
-        if self.interrupted():
-            control.should_save = args.save_strategy != "no"
-            control.should_training_stop = True
+        trainer.add_callback(Watch())
+        trainer.train(resume_from_checkpoint=checkpoint)
 
 
 class _Trainer(Trainer):
@@ -213,17 +207,6 @@ class _WithLoss(nn.Module):
             raise RetrievalError(f"The loss is {number} after {len(self.losses)} steps: lower the learning rate.")
         self.losses.append(number)
         return {"loss": loss}
-
-
-class _Rows(Dataset[list[Any]]):
-    def __init__(self, rows: list[list[Any]]) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, place: int) -> list[Any]:
-        return self.rows[place]
 
 
 def _order(items: Sequence[Any], settings: TrainingSettings, batches: Batches | None) -> list[Sequence[int]]:

@@ -42,12 +42,7 @@ class Unfinished:
         return max(found, key=lambda place: int(place.name.rpartition("-")[2]), default=None)
 
     def check(self, *, resume: bool) -> None:
-        """Check that a training can start here, before anything is loaded.
-
-        Raises:
-            InputError: The folder has a checkpoint that shall not be resumed, or files of something else.
-            RetrievalError: The folder cannot be written.
-        """
+        """Raise InputError if the folder has a checkpoint that shall not be resumed, or files of something else."""
         if self.checkpoint is not None and not resume:
             raise InputError(f"{self.folder} holds an unfinished training: resume it (--resume), or delete it to start again.")
         if self.folder.exists() and not (self.folder / _SETTINGS).is_file():
@@ -58,22 +53,16 @@ class Unfinished:
     def begin(self, settings: Mapping[str, Any], *, resume: bool) -> str | None:
         """Write the settings of a new training, or compare them with those of the training to resume.
 
-        Args:
-            settings: Values that JSON has; `command` and `checkpoint_every` may differ.
-            resume: Whether to resume.
-
-        Returns:
-            The checkpoint to resume from, for `Trainer.train`; None for a new training.
-
-        Raises:
-            InputError: A setting differs; the first is named.
-            RetrievalError: The folder cannot be read or written.
+        Returns the checkpoint for `Trainer.train`, None for a new training. Raises InputError if a setting differs.
         """
         self.check(resume=resume)
         given: dict[str, Any] = json.loads(json.dumps(settings, default=str))
         path, checkpoint = self.folder / _SETTINGS, self.checkpoint
         if checkpoint is not None:
-            known = _read(path)
+            try:
+                known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise RetrievalError(f"{path} is damaged: delete {path.parent} to start again.") from error
             for name in sorted((known.keys() | given.keys()) - set(_FREE)):
                 if known.get(name) != given.get(name):
                     raise InputError(
@@ -106,12 +95,3 @@ def writable(folder: str | Path) -> Iterator[None]:
     except Exception as error:
         reason = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
         raise RetrievalError(f"{folder} cannot be written ({reason}): free space or name another folder.") from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-        assert isinstance(known, dict)
-    except (OSError, ValueError, AssertionError) as error:
-        raise RetrievalError(f"{path} is damaged: delete {path.parent} to start again.") from error
-    return known

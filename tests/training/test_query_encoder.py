@@ -23,10 +23,8 @@ from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderM
 from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
-from langgraph_convcoa.retrieval.scoring.topk import search
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.encoded import EncodedData, EncodedExample, QueryItem, encode_examples, with_query_encoder
-from langgraph_convcoa.training.head import HeadLoss, HeadSettings, HopfieldHead, train_head
+from langgraph_convcoa.training.encoded import EncodedData, EncodedExample, QueryItem
 from langgraph_convcoa.training.job import TrainingJob
 from langgraph_convcoa.training.query_encoder import QueryEncoderLoss, QueryEncoderSettings, mixed_batches, train_query_encoder
 from langgraph_convcoa.training.trainer import TrainingSettings
@@ -199,45 +197,6 @@ def test_a_training_goes_on_from_another_query_encoder(base: str) -> None:
     with torch.no_grad():
         plain = untrained(untrained.text.ids(["what is the river"], talk)).numpy()
     assert np.abs(before - plain).max() > 0.01
-
-
-def test_a_head_on_a_query_encoder_learns_with_it_and_ranks_as_the_saved_model_does(base: str, tmp_path: Path) -> None:
-    encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
-    data = conversations()
-    given = dataclasses.replace(chosen(), state_weight=0.7, gate=1.5)
-    query_encoder = train_query_encoder(data, single_turn=[single_turn()], encoder=encoder, settings=given, job=CPU)
-    assert (query_encoder.state_weight, query_encoder.gate) == (0.7, 1.5)
-    training = TrainingSettings(epochs=20, batch_size=16, learning_rate=3e-3)
-    settings = HeadSettings(training=training, identity=1e-3, share=1.0)
-    job = TrainingJob(tmp_path / "m", device="cpu")
-    train_head(data, encoder=encoder, settings=settings, start=query_encoder, job=job)
-    model = RetrieverModel.load(tmp_path / "m")
-    assert model.query_encoder is not None
-    assert query_encoder.query_encoder is not None
-    assert model.state is not None
-    before, after = query_encoder.query_encoder.differences.tensors, model.query_encoder.differences.tensors
-    assert all(np.array_equal(before[name], after[name]) for name in before), "the query encoder stays as it is"
-    assert (model.state_weight, model.gate) == (0.7, 1.5)
-    head = HopfieldHead(encoder.dimension)
-    with torch.no_grad():
-        for name in ("direct", "association", "history", "gate"):
-            getattr(head, name).copy_(torch.from_numpy(getattr(model.state, name)))
-        head.log_history_weight.fill_(np.log(model.settings["history_weight"]))
-        head.log_history_beta.fill_(np.log(model.settings["history_beta"]))
-    found = with_query_encoder(encode_examples(data, encoder), model)
-    with torch.no_grad():
-        states = HeadLoss(found).states(head, found.examples).numpy()
-    ranked = [ranking.indices.tolist() for ranking in search(found.patterns, states, k=100)]
-    ranks = [1 / (1 + row.index(example.positive)) for row, example in zip(ranked, found.examples, strict=True)]
-    assert np.mean(ranks) == pytest.approx(_rank(data, encoder, model), abs=1e-6)
-    assert _rank(data, encoder, model) > _rank(data, encoder, query_encoder) + 0.02
-
-
-def _rank(data: TrainingData, encoder: SentenceTransformerEncoder, model: RetrieverModel) -> float:
-    retriever = HopfieldRetriever.from_documents(data.passages, encoder=encoder, model=model, lexical_weight=0, k=100)
-    hits = retriever.search_batch([one.question for one in data.examples], [one.history for one in data.examples])
-    ranks = [[i for i, _ in found].index(one.gold[0]) for found, one in zip(hits, data.examples, strict=True)]
-    return float(np.mean([1 / (1 + rank) for rank in ranks]))
 
 
 def test_what_cannot_be_trained_on(base: str, tmp_path: Path) -> None:
