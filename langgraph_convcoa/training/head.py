@@ -77,9 +77,6 @@ class HopfieldHead(nn.Module):
     def __init__(self, dimension: int, *, history_weight: float = HISTORY_WEIGHT, history_beta: float = HISTORY_BETA) -> None:
         super().__init__()
         self._start = {"history_weight": history_weight, "history_beta": history_beta}
-        for name, number in self._start.items():
-            if not 0 < number < math.inf:
-                raise InputError(f"{name} must be above 0 and finite at the start of a training, not {number}.")
         # Logarithms stay above 0.
         self.log_history_weight = nn.Parameter(torch.tensor(math.log(history_weight)))
         self.log_history_beta = nn.Parameter(torch.tensor(math.log(history_beta)))

@@ -65,11 +65,6 @@ def memory_scores(states: Tensor, sets: MemorySets, *, beta: float = 10.0) -> Te
     """The scores (q, m) of memory sets for states (q, d), with a gradient; retrieval ranks by the same scores.
 
     score(x, Y) = <x, y_0> + sum_j sparsemax(beta <x, y_j>)_j <x, y_j>.
-
-    Example:
-        >>> sets = MemorySets(torch.eye(2), torch.eye(2).view(2, 1, 2), torch.ones(2, 1, dtype=torch.bool))
-        >>> memory_scores(torch.tensor([[0.6, 0.8]]), sets).tolist()
-        [[1.2000000476837158, 1.600000023841858]]
     """
     products = torch.einsum("qd,mwd->qmw", states, sets.windows)
     weights = associate(products, beta=beta, mask=sets.mask)
@@ -80,11 +75,6 @@ def gated_states(encoded: Tensor, questions: Tensor, states: Tensor, state_weigh
     """`mixed_states` with a gradient: normalise((1 - <t, x>)^p t + g s), the state of a model with a query encoder.
 
     t, x and s are the vectors `encoded`, `questions` and `states`, (n, d) of length one; g is `state_weight`, p is `gate`.
-
-    Example:
-        >>> t, s = torch.eye(2)[:1], torch.eye(2)[1:]
-        >>> gated_states(t, t, s, 0.1, 2.0).round(decimals=3).tolist(), gated_states(t, t, s, 0.0, 0.0).tolist()
-        ([[0.0, 1.0]], [[1.0, 0.0]])
     """
     weights: Tensor | float = 1.0
     if gate:
@@ -149,10 +139,6 @@ def distillation_loss(
 
     The sum of one minus the cosine, and of the negative log-likelihood of a state's own target among those of the batch; equal
     targets are no negatives of each other. The targets get no gradient.
-
-    Example:
-        >>> round(distillation_loss(torch.eye(2), torch.eye(2), scale=1.0).item(), 4)
-        0.3133
     """
     if not len(states):
         return states.sum()

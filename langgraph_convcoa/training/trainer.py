@@ -78,9 +78,9 @@ def train(
         loss: (module, items of a batch) -> number to minimise.
         items: What is trained on.
         settings: Length and speed.
-        unfinished: Folder of the checkpoints; the caller removes it when the model is saved. None writes no checkpoints.
+        unfinished: Folder of the checkpoints, which the caller removes. None writes no checkpoints.
         resume: Resume from the last checkpoint, if there is one.
-        about: What else must be equal when the training is resumed, such as a fingerprint of the data.
+        about: What else must be equal when the training is resumed.
         batches: The batches of an epoch; shuffled items when None.
         rates: Factors on the learning rate of parameters, by the beginning of their names.
         callbacks: Further callbacks of the trainer.

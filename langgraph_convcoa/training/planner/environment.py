@@ -35,9 +35,6 @@ _NO_PLAN = '{"optimized_question": "", "chain": [], "final_answer": ""}'
 PAPER_FORM = {"look_first": False}
 """Settings of the papers' form: the planner guesses before anything is looked up."""
 
-Message = dict[str, str]
-"""A chat message as `{"role", "content"}`."""
-
 
 class PlayedPlan(Reasoner):
     """Plays the plan in the configuration of the run. A frozen reasoner corrects, fills and writes the answer."""
@@ -115,7 +112,7 @@ class Environment:
         self.reward_settings.check(self.most)
         self._concurrency = concurrency
 
-    async def prompt(self, question: str, history: History = ()) -> list[Message]:
+    async def prompt(self, question: str, history: History = ()) -> list[dict[str, str]]:
         """The messages with which the graph asks a model for the plan of a turn."""
         try:
             await self._graph.ainvoke({"messages": _messages(question, history)})

@@ -111,11 +111,12 @@ def train_planner(
     chosen, unfinished = settings or PlannerTraining(), Unfinished.beside(out)
     turns = playable(queries)
     check_planner_folder(out, resume=resume)
-    rows = asyncio.run(_rows(environment, turns))
-    known = sha256(repr([(row["prompt"], turns[row["turn"]].references) for row in rows]).encode()).hexdigest()[:16]
+    prompts = asyncio.run(_prompts(environment, turns))
+    known = sha256(repr([prompts, [turn.references for turn in turns]]).encode("utf-8", "replace")).hexdigest()[:16]
     told = {"base": str(model), **asdict(chosen), "data": known, "command": command}
     told["reward"] = {name: value for name, value in asdict(environment.reward_settings).items() if not callable(value)}
     checkpoint = unfinished.begin(told, resume=resume)
+    rows = [{"prompt": prompt, "turn": number} for number, prompt in enumerate(prompts)]
     trainer, tokenizer = _trainer(model, rows, chosen, unfinished, _Reward(environment, turns, unfinished.folder / PLANS))
     for callback in board(logs):
         trainer.add_callback(callback)
@@ -132,11 +133,9 @@ def train_planner(
     return curve
 
 
-async def _rows(environment: Environment, turns: Sequence[Query]) -> list[dict[str, Any]]:
+async def _prompts(environment: Environment, turns: Sequence[Query]) -> list[Any]:
     await environment.check(turns)
-    return [
-        {"prompt": await environment.prompt(turn.question, turn.history), "turn": number} for number, turn in enumerate(turns)
-    ]
+    return [await environment.prompt(turn.question, turn.history) for turn in turns]
 
 
 class _Reward:

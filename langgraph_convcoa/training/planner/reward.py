@@ -129,8 +129,6 @@ def fault_of(plan: str, actions: Collection[str], max_sub_questions: int = 6) ->
     """
     try:
         data = json.loads(without_thought(plan).strip(), object_pairs_hook=_each_once)
-    except _SaidTwiceError as error:
-        return str(error)
     except (ValueError, RecursionError):
         return "no JSON"
     if fault := _unlike(data, CHAIN_SCHEMA, "the plan"):
@@ -261,14 +259,10 @@ async def _number(value: float | bool | Awaitable[float | bool], who: str) -> fl
     raise InputError(f"{who} must return a finite number, not {found!r}.")
 
 
-class _SaidTwiceError(ValueError):
-    """An object has a field twice."""
-
-
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _SaidTwiceError("a field stands there twice")
+        raise ValueError("a field is there twice")
     return found
 
 

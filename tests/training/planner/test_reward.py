@@ -130,7 +130,7 @@ STEP = json.loads(plan_of(""))["chain"][0]
         (plan_of("", chain=[STEP, STEP | {"sub": "question 0? "}]), "a sub-question is repeated"),
         (plan_of(chain=[{name: STEP[name] for name in STEP if name != "sub"}]), "a step has no sub"),
         (plan_of(*"1234567"), "7 sub-questions, more than 6"),
-        ('{"optimized_question": "a", "chain": [], "chain": [], "final_answer": ""}', "a field stands there twice"),
+        ('{"optimized_question": "a", "chain": [], "chain": [], "final_answer": ""}', "no JSON"),
     ],
 )
 def test_the_form_of_a_plan_is_read_strictly(plan: str, fault: str) -> None:
