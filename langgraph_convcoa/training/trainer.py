@@ -86,7 +86,7 @@ def train(
         callbacks: Further callbacks of the trainer.
         logs: Folder for TensorBoard.
         progress: A bar, a callback or nothing.
-        device: "cpu", "cuda", ...; what the trainer finds when None.
+        device: "cpu" or "cuda"; what the trainer finds when None.
 
     Returns:
         The loss of each step since the start or the last checkpoint.
@@ -99,6 +99,8 @@ def train(
     check_packages(logs)
     if not items:
         raise InputError("There is nothing to train on: the data has no example of this kind.")
+    if device is not None and ":" in device:
+        raise InputError(f"The device {device} cannot be chosen here: set CUDA_VISIBLE_DEVICES, and name cuda.")
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise InputError("There is nothing to train: every parameter of the model is frozen.")
     order = _order(items, settings, batches)

@@ -72,7 +72,7 @@ class Unfinished:
             return str(checkpoint)
         self.remove()
         with writable(self.folder):
-            self.folder.mkdir(parents=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             with replacing(path) as partial:
                 partial.write_text(json.dumps(given, indent=2) + "\n", encoding="utf-8")
         return None

@@ -191,6 +191,8 @@ def test_what_cannot_be_trained_is_told() -> None:
         train(model(), Contrast(), [], SETTINGS)
     with pytest.raises(InputError, match="every parameter of the model is frozen"):
         run(model().requires_grad_(False))
+    with pytest.raises(InputError, match="set CUDA_VISIBLE_DEVICES"):
+        train(model(), Contrast(), ITEMS, SETTINGS, device="cuda:1")
     with pytest.raises(InputError, match="no batch could be made"):
         run(model(), batches=lambda _epoch, _random: [])
 

@@ -157,7 +157,7 @@ class Environment:
                     return None
 
         # Turns of two data sets may have one id.
-        keys = [(p, t.id, t.question, t.history, t.references) for p, t in zip(plans, turns, strict=True)]
+        keys = [(plan, repr(turn)) for plan, turn in zip(plans, turns, strict=True)]
         distinct = dict(zip(keys, zip(plans, turns, strict=True), strict=True))
         found = await asyncio.gather(*(one(plan, turn) for plan, turn in distinct.values()))
         of_each = dict(zip(distinct, found, strict=True))

@@ -77,10 +77,9 @@ def test_what_cannot_be_trained_with_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("letter", "en")
-def test_a_toy_policy_learns_the_plan_that_earns_more(base: Path, tmp_path: Path, letter: str) -> None:
+def test_a_toy_policy_learns_the_plan_that_earns_more(base: Path, tmp_path: Path) -> None:
     # All weights: the drawn embeddings are so short that LoRA, which leaves them, can hardly prefer a token.
-    curve = run(base, tmp_path / "out", Letters(letter), steps=18, group=8, full=True)
+    curve = run(base, tmp_path / "out", Letters(), steps=18, group=8, full=True)
     first, last = (sum(row["reward"] for row in part) / 4 for part in (curve[:4], curve[-4:]))
     assert last > 1.5 * first
 
