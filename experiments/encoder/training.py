@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,8 +14,8 @@ from experiments.encoder.outlier_free import Attention, load
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
 from langgraph_convcoa.training.losses import dpr_loss, gold_mask
+from langgraph_convcoa.training.trainer import TrainingSettings, train
 
 _BATCH = 16
 
@@ -50,7 +50,7 @@ def train_pairs(
         for query in dataset.answerable()
     ]
     encoder = load(model, attention)
-    settings = TrainingSettings(steps=steps, batch_size=_BATCH, learning_rate=learning_rate, seed=seed, checkpoint_every=0)
+    settings = TrainingSettings(steps=steps, batch_size=_BATCH, learning_rate=learning_rate, seed=seed)
     train(_Texts(encoder), _Pairs(list(numbers)), pairs, settings, progress=progress)
     encoder.save_pretrained(str(folder), create_model_card=False)
 
@@ -75,11 +75,9 @@ class _Pairs:
     def __init__(self, passages: Sequence[str]) -> None:
         self._passages = passages
 
-    def represent(self, module: nn.Module, items: Sequence[Pair]) -> tuple[Tensor, ...]:
-        return module([question for question, _ in items]), module([self._passages[gold[0]] for _, gold in items])
-
-    def loss(self, module: nn.Module, vectors: tuple[Tensor, ...], items: Sequence[Pair]) -> Mapping[str, Tensor]:
-        questions, passages = vectors
+    def __call__(self, module: nn.Module, items: Sequence[Pair]) -> Tensor:
         golds = [gold for _, gold in items]
+        questions = module([question for question, _ in items])
+        passages = module([self._passages[gold[0]] for gold in golds])
         mask = gold_mask(golds, np.array([gold[0] for gold in golds]), questions.device)
-        return {"dpr": dpr_loss(questions @ passages.T, torch.arange(len(items), device=questions.device), mask)}
+        return dpr_loss(questions @ passages.T, torch.arange(len(items), device=questions.device), mask)

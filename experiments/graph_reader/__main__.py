@@ -12,7 +12,7 @@ from experiments.graph_reader.model import ReaderSettings
 from experiments.graph_reader.training import reader_examples, train_reader
 from langgraph_convcoa.datasets.read import load_dataset, load_part
 from langgraph_convcoa.datasets.splits import split_part
-from langgraph_convcoa.training.loop.trainer import TrainingSettings
+from langgraph_convcoa.training.trainer import TrainingSettings
 
 
 def main() -> None:
@@ -26,7 +26,6 @@ def main() -> None:
     parser.add_argument("--examples", type=int, help="questions to train on (default: all but those of the split dev)")
     parser.add_argument("--steps", type=int, help="steps of training (default: one pass over the examples)")
     parser.add_argument("--batch-size", type=int, default=4, help="questions in a step (default: 4)")
-    parser.add_argument("--chunk", type=int, help="questions read at a time: less memory, more time (default: all of a step)")
     parser.add_argument("--learning-rate", type=float, default=5e-4, help="highest learning rate (default: 0.0005)")
     parser.add_argument("--sample", type=int, default=300, help="questions of the split dev to answer (default: 300)")
     parser.add_argument("--seed", type=int, default=0, help="of all random draws (default: 0)")
@@ -42,10 +41,8 @@ def main() -> None:
     training = TrainingSettings(
         steps=given.steps,
         batch_size=given.batch_size,
-        chunk=given.chunk,
         learning_rate=given.learning_rate,
         seed=seed,
-        checkpoint_every=0,
     )
     found = []
     for graph in (False, True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from langchain_core.documents import Document
@@ -14,7 +14,7 @@ from experiments.graph_reader.text import ReaderText, ReaderTokenizer
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.progress import Progress
-from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
+from langgraph_convcoa.training.trainer import TrainingSettings, train
 
 MAX_ANSWER_WORDS = 8
 YES_NO = ("yes", "no")
@@ -81,14 +81,9 @@ def _with_neighbours(dataset: Dataset, gold: Sequence[int], passages: int, seed:
     return [dataset.corpus[place] for place in chosen]
 
 
-class AnswerLoss:
+def answer_loss(module: GraphReaderModel, items: Sequence[ReaderText]) -> Tensor:
     """Mean cross-entropy of the answers; the tokens of the prompt have none."""
-
-    def represent(self, module: GraphReaderModel, items: Sequence[ReaderText]) -> tuple[Tensor, ...]:
-        return (module.losses(items),)
-
-    def loss(self, module: GraphReaderModel, vectors: tuple[Tensor, ...], items: Sequence[ReaderText]) -> Mapping[str, Tensor]:
-        return {"answer": vectors[0].mean()}
+    return module.losses(items).mean()
 
 
 def train_reader(
@@ -107,7 +102,7 @@ def train_reader(
         model: A causal language model of Hugging Face, by name or folder.
         reader: Size of the reader.
         training: Length and learning rate.
-        device: "cpu", "cuda", ...; what accelerate finds when None.
+        device: "cpu", "cuda", ...; what is found when None.
         progress: A bar, a callback or nothing.
 
     Raises:
@@ -116,5 +111,5 @@ def train_reader(
     """
     module = GraphReaderModel.load(model, reader)
     items = [example.text(module.text, target=True) for example in examples]
-    train(module, AnswerLoss(), items, training, rates=_RATES, device=device, progress=progress)
+    train(module, answer_loss, items, training, rates=_RATES, device=device, progress=progress)
     return module

@@ -34,13 +34,11 @@ _COMMANDS = (
     "index",
     "train",
     "train-verifier",
-    "warm-start",
     "train-planner",
     "evaluate",
     "bench",
     "threads",
 )
-_FOLDERS = {"warm-start": "planner.", "train-planner": "planner."}
 # A garbage collection after so many new objects: with 700, as is usual, a command would spend a fifth of its start on them.
 _NEW_OBJECTS = 50_000
 
@@ -105,12 +103,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 add_removed(app, "train-reader", "python -m experiments.graph_reader")
+add_removed(app, "warm-start", "TRL's SFTTrainer on plans that earned their reward, as docs/guides/training.md shows")
 
 
 def _command(name: str) -> Any:
     """A command, or a group of them, from the module of its name."""
     home = name.replace("-", "_")
-    module = import_module(f"langgraph_convcoa.cli.{_FOLDERS.get(name, '')}{home}")
+    module = import_module(f"langgraph_convcoa.cli.{home}")
     if (commands := getattr(module, "app", None)) is not None:
         group = get_group(commands)
         group.name = name

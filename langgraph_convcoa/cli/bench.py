@@ -1,4 +1,4 @@
-"""`convcoa bench`: benchmarks of the retriever, its encoder and its training on this machine."""
+"""`convcoa bench`: benchmarks of the retriever, and its encoder on this machine."""
 
 from __future__ import annotations
 
@@ -8,51 +8,11 @@ from typing import Annotated
 import typer
 
 from langgraph_convcoa.cli.console import print_report
-from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, names_of, option
+from langgraph_convcoa.cli.options import AsJson, NoCache, Plot, add_removed, names_of, option
 from langgraph_convcoa.errors import InputError
 
 app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True, rich_markup_mode="rich")
-
-
-@app.command()
-def training(
-    data: Annotated[list[Path], typer.Argument(metavar="DATA...", help="Folders or files of conversations.")],
-    methods: Annotated[str, option("A,B", "head, query-encoder, dual-question, dual (both encoders).")] = "head,dual-question",
-    steps: Annotated[int, option("N", "Of each training.", min=1)] = 200,
-    batch: Annotated[int, option("N", "Examples a step.", min=1)] = 32,
-    evaluations: Annotated[int, option("N", "How often each is measured.", min=1)] = 10,
-    questions: Annotated[int, option("N", "At most so many questions of the dev parts.", min=1)] = 500,
-    distractors: Annotated[str | None, option("FILE:N", "More passages to search: the first N of a corpus file.")] = None,
-    seed: Annotated[int, option("S", "Of the order of the data.", min=0)] = 0,
-    as_json: AsJson = False,
-    no_cache: NoCache = False,
-) -> None:
-    """Train by several methods on the same data and measure each on the way: quality, time to reach it, memory.
-
-    The training parts are trained on, the development parts measured with.
-
-    [bold]Examples[/bold]
-      convcoa bench training data/abg_coqa data/or_sharc
-      convcoa bench training data/abg_coqa --methods head,query-encoder,dual-question,dual --steps 100 --json
-    """
-    from langgraph_convcoa.cli.documents import open_cache
-    from langgraph_convcoa.datasets.passages import load_distractors
-    from langgraph_convcoa.evaluation.bench.training_cost import training_cost
-    from langgraph_convcoa.training.data import load_training_data
-
-    report = training_cost(
-        load_training_data(data, part="train", invalid="skip"),
-        load_training_data(data, part="dev", distractors=load_distractors(distractors) if distractors else (), invalid="skip"),
-        methods=[{"tower": "query-encoder"}.get(name.strip(), name.strip()) for name in methods.split(",")],
-        steps=steps,
-        batch_size=batch,
-        evaluations=evaluations,
-        questions=questions,
-        seed=seed,
-        cache=None if no_cache else open_cache(),
-        progress=True,
-    )
-    print_report(report, as_json)
+add_removed(app, "training", "python -m experiments.bench training")
 
 
 @app.command()

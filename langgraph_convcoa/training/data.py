@@ -19,7 +19,7 @@ from langgraph_convcoa.errors import InputError
 _LOGGER = logging.getLogger(__name__)
 
 Invalid = Literal["error", "skip"]
-"""Whether queries that cannot be learned from raise an error, or are left out with a warning."""
+"""What happens to queries without a gold passage: an error, or a warning."""
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,20 @@ class TrainingExample:
     question: str
     history: tuple[tuple[str, str], ...] = ()  # Earlier pairs of question and answer, oldest first.
     gold: tuple[str, ...] = ()  # Ids of the documents that answer it, at least one, all of them in the data's passages.
-    rewrite: str = ""  # A form of the question that stands alone, empty where none is known.
+    rewrite: str = ""  # The question in full; empty if unknown.
     source: str = ""  # Name of the data set.
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Examples in the order of the files, and the passages that they are searched in, every id once."""
+    """Examples, and the passages to search, each id once."""
 
     examples: tuple[TrainingExample, ...]
     passages: tuple[Document, ...]
 
     @property
     def sources(self) -> dict[str, int]:
-        """How many examples each source has."""
+        """The number of examples of each source."""
         return dict(Counter(example.source for example in self.examples))
 
 
@@ -54,15 +54,15 @@ def load_training_data(
     distractors: Iterable[Document] = (),
     invalid: Invalid = "error",
 ) -> TrainingData:
-    """Read data sets of any known format and check them, so that no training starts on data that it cannot learn from.
+    """Read and check data sets of any known format.
 
-    A question that its data set marks as unanswerable and that has no gold passage is left out. Of each data set one part is
-    taken (`split_part`). `distractors` are more passages; those with an id or a text that is there already are not added. With
-    `invalid="skip"` queries without gold in the corpus are left out with one warning for each source that names the first.
+    One part of each data set is taken (`split_part`). Unanswerable questions without a gold passage are left out.
+    `distractors` are more passages, added if their id and text are new. With `invalid="skip"` queries without gold in the
+    corpus are left out, with a warning for each data set.
 
     Raises:
-        InputError: A file cannot be read, a part is empty, a query has no gold passage or one that is not in the corpus, or an
-            id is there twice; file and line are named.
+        InputError: A file cannot be read, a part is empty, a query has no gold passage in the corpus, or an id stands for two
+            texts; file and line are named.
     """
     examples: list[TrainingExample] = []
     passages: dict[str, Document] = {}
@@ -99,11 +99,9 @@ def load_training_data(
 
 
 def load_single_turn(path: str | Path, *, invalid: Invalid = "error") -> Dataset | None:
-    """The training part of questions without any history over passages with titles; None where there are conversations.
+    """The training part of single questions over titled passages; None if the data has conversations.
 
-    Raises:
-        InputError: The data cannot be read, a query has no gold passage or one that is not in the corpus, or the passages have
-            no titles: nothing says which belong together, so that no conversation can be made of them.
+    Raises InputError as `load_training_data`, and if no passage has a title.
     """
     dataset = load_dataset(path)
     if any(query.history for query in dataset.queries):
@@ -117,7 +115,7 @@ def load_single_turn(path: str | Path, *, invalid: Invalid = "error") -> Dataset
 
 
 def _checked(dataset: Dataset, invalid: Invalid) -> list[Query]:
-    """The queries that have a gold passage, all of whose gold passages are in the corpus and have text."""
+    """The queries with gold passages, all of them in the corpus."""
     ids = {str(document.id) for document in dataset.corpus if document.page_content.strip()}
     kept, unanswerable, bad = [], 0, []
     for query in dataset.queries:

@@ -13,14 +13,12 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from langgraph_convcoa.retrieval.memory_corpus import Memory, build_memory
-from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state, turn_text
-from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.query.query_text import QueryText
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 from langgraph_convcoa.training.data import TrainingData
-from langgraph_convcoa.training.losses import Ranked
 
 HISTORY_WEIGHT = 0.6
 """lambda of the untrained retriever."""
@@ -33,15 +31,14 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True)
 class EncodedExample:
-    """An example as numbers of rows and of memory sets, -1 where there is none."""
+    """An example as row numbers of vectors and numbers of memory sets; -1 for none."""
 
     question: int  # Row of its vector.
     turns: tuple[int, ...]  # Rows of the earlier turns' vectors, oldest first.
     rewrite: int  # Row of the vector of its rewrite.
     gold: tuple[int, ...]  # Memory sets that answer it, copies of their texts included.
-    positive: int = -1  # The one that the untrained retriever scores best for its rewrite, else in its conversation.
-    hard: tuple[int, ...] = ()  # Sets that the untrained retriever ranks best although they do not answer it.
-    encoded: int = -1  # Row of the query encoder's vector.
+    positive: int = -1  # The one with the best score of the untrained retriever.
+    hard: tuple[int, ...] = ()  # Wrong sets with the best scores of the untrained retriever.
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +50,6 @@ class EncodedData:
     texts: Vectors  # (t, d).
     memory: Memory
     states: Vectors  # State of each example in the untrained retriever, (n, d).
-    encoded: Vectors | None = None  # Vectors of a query encoder, (m, d), that the states are mixed with.
-    state_weight: float = 1.0  # g of the state with a query encoder (`mixed_states`).
-    gate: float = 0.0  # p of it.
 
     @property
     def patterns(self) -> Patterns:
@@ -65,12 +59,12 @@ class EncodedData:
 
 @dataclass(frozen=True)
 class QueryItem:
-    """A question in conversation as an encoder that is trained reads it; -1 where there is none."""
+    """A question in conversation as the query encoder reads it; -1 for none."""
 
     ids: tuple[int, ...]  # Token ids of the question and its turns.
     gold: tuple[int, ...] = ()  # Memory sets that answer it.
     positive: int = -1  # One of them.
-    hard: tuple[int, ...] = ()  # Sets that the untrained retriever ranks best although they do not answer it.
+    hard: tuple[int, ...] = ()  # Wrong sets with the best scores of the untrained retriever.
     state: int = -1  # Row of its example.
     target: int = -1  # Row of the vector of the question in full.
 
@@ -110,23 +104,6 @@ def encode_examples(
     return EncodedData(data, mined, texts, memory, states)
 
 
-def with_query_encoder(found: EncodedData, model: RetrieverModel, *, progress: Progress = False) -> EncodedData:
-    """The data with what a model's query encoder, which is not trained any more, makes of questions with a history."""
-    assert model.query_encoder is not None
-    rows = [row for row, example in enumerate(found.examples) if example.turns]
-    vectors = np.zeros((len(rows), found.texts.shape[1]), dtype=np.float32)
-    with track(progress, len(rows), "Reading") as advance:
-        for start in range(0, len(rows), _AT_ONCE):
-            part = [found.data.examples[row] for row in rows[start : start + _AT_ONCE]]
-            turns = [[(asked.strip(), answer.strip()) for asked, answer in one.history] for one in part]
-            questions = [one.question.strip() for one in part]
-            vectors[start : start + len(part)] = model.query_encoder.encode(questions, turns)
-            advance(len(part))
-    places = {row: place for place, row in enumerate(rows)}
-    examples = [replace(example, encoded=places.get(row, -1)) for row, example in enumerate(found.examples)]
-    return replace(found, examples=examples, encoded=vectors, state_weight=model.state_weight, gate=model.gate)
-
-
 def query_items(text: QueryText, found: EncodedData) -> list[QueryItem]:
     """The examples that have a gold passage, as token ids."""
     asked = found.data.examples
@@ -138,36 +115,13 @@ def query_items(text: QueryText, found: EncodedData) -> list[QueryItem]:
     ]
 
 
-def reciprocal_rank(
-    patterns: Patterns,
-    states: Vectors,
-    items: Sequence[Ranked],
-    *,
-    beta: float = 10.0,
-    passage_weight: float = 1.0,
-    weights: HopfieldWeights | None = None,
-) -> float:
-    """The mean reciprocal rank of the best gold memory set among all; beyond the hundredth it counts as not found."""
-    found = search(patterns, states, k=100, beta=beta, passage_weight=passage_weight, weights=weights)
-    ranks = [np.flatnonzero(np.isin(ranking.indices, item.gold)) for ranking, item in zip(found, items, strict=True)]
-    return float(np.mean([1 / (1 + rank[0]) if len(rank) else 0.0 for rank in ranks]))
-
-
 def fingerprint(*parts: object) -> str:
-    """A hash of what a training is of, for its checkpoint: encoder, data, settings.
-
-    Example:
-        >>> fingerprint("some/encoder", [("When?", ("p1",))])
-        '1b2f7ced216f6f8e'
-    """
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(repr(part).encode("utf-8", "replace"))
-    return digest.hexdigest()[:16]
+    """A hash of encoder and data, which must be equal when a training is resumed."""
+    return hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _gold_sets(memory: Memory) -> Callable[[Sequence[str]], tuple[int, ...]]:
-    """The memory sets of documents, and those of others with the same text: a copy of what answers is no negative."""
+    """The memory sets of documents, and of copies of their texts, which are no negatives."""
     sets: dict[str, list[int]] = {}
     copies: dict[str, list[int]] = {}
     for number, passage in enumerate(memory.passages):
@@ -190,7 +144,7 @@ def _best(patterns: Patterns, state: Vectors, sets: Sequence[int]) -> int:
 
 
 class AsQueries(DelegatingEncoder):
-    """Queries through the cache of patterns, apart from passages, which an encoder may encode in another way."""
+    """Queries for the cache of patterns; an encoder may encode passages differently."""
 
     @property
     def name(self) -> str:

@@ -1,13 +1,13 @@
-"""Training of a head on a frozen encoder: the conversation state and the association of the Hopfield layer.
+"""Training of a head: weights of the conversation state on vectors of a frozen encoder.
 
-It takes under a minute for thousands of conversations, and no index need be built again.
+It takes about a minute for thousands of conversations. No index need be built again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -22,8 +22,6 @@ from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
-from langgraph_convcoa.retrieval.query.query_encoder import fingerprint as weights_fingerprint
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.encoded import (
     HISTORY_BETA,
@@ -32,16 +30,15 @@ from langgraph_convcoa.training.encoded import (
     EncodedExample,
     encode_examples,
     fingerprint,
-    reciprocal_rank,
-    with_query_encoder,
 )
 from langgraph_convcoa.training.job import TrainingJob
-from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
-from langgraph_convcoa.training.losses import MemorySets, distillation_loss, gated_states, memory_scores, ranking_loss
+from langgraph_convcoa.training.losses import distillation_loss, ranking_loss
 from langgraph_convcoa.training.synthetic.conversations import with_synthetic
+from langgraph_convcoa.training.trainer import TrainingSettings, train, without_training
 
 HEAD_RATES = {"log_": 10.0, "gate": 5.0}
 """Single numbers and the gate need a higher learning rate than matrices."""
+_BETA = 10.0
 
 
 @dataclass(frozen=True)
@@ -51,18 +48,14 @@ class HeadSettings:
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(epochs=2, batch_size=64, learning_rate=1e-3, checkpoint_every=100)
     )
-    # Whether W_Q, W_K, W_V and beta are trained beside the conversation state. On sources that were not trained on they gave
-    # nothing, questions without a history lost by them, and a search takes three products in place of one.
-    association: bool = False
     distillation: float = 1.0  # Weight of the distillation from rewrites.
     identity: float = 1e-2  # Weight of the squared distance from the untrained weights.
-    negatives: int = 2  # Hard negatives of each example in a batch, drawn at random every time.
-    # How far the model is from the untrained retriever to the head as trained, which is 1 (weight averaging, Wortsman et al.
-    # 2022). Whole heads fell below the untrained retriever on sources that were left out of training; with a half only
-    # pacific was left out and measured.
+    negatives: int = 2  # Hard negatives of each example in a batch.
+    # Share of the way from the untrained to the trained weights (weight averaging, Wortsman et al. 2022). Whole heads fell
+    # below the untrained retriever on sources that were left out of training; with a half only pacific was measured so.
     share: float = 0.5
-    synthetic: int = 4_000  # Synthetic conversations that are made of the single-turn data.
-    single: int = 2_000  # Single-turn questions that are learned from as they are.
+    synthetic: int = 4_000  # Synthetic conversations, made of the single-turn data.
+    single: int = 2_000  # Single-turn questions that are learned as they are.
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
@@ -72,10 +65,7 @@ class HeadSettings:
 
 
 class HopfieldHead(nn.Module):
-    """W_Q, W_K, W_V and beta of the association, and lambda, beta_h, projections and gate of the conversation state.
-
-    It starts as the untrained retriever: identity matrices and an open gate. W_Q, W_K, W_V and beta are trained with
-    `association`; without them questions without a history stay as they were, and a search is as fast.
+    """Parameters of the conversation state: lambda, beta_h, projections and gate. It starts as the untrained retriever.
 
     Example:
         >>> head = HopfieldHead(2)
@@ -84,31 +74,14 @@ class HopfieldHead(nn.Module):
         [[0.8569999933242798, 0.5139999985694885]]
     """
 
-    def __init__(
-        self,
-        dimension: int,
-        *,
-        beta: float = 10.0,
-        history_weight: float = HISTORY_WEIGHT,
-        history_beta: float = HISTORY_BETA,
-        association: bool = True,
-    ) -> None:
+    def __init__(self, dimension: int, *, history_weight: float = HISTORY_WEIGHT, history_beta: float = HISTORY_BETA) -> None:
         super().__init__()
-        numbers = {"beta": beta, "history_weight": history_weight, "history_beta": history_beta}
-        for name, number in numbers.items():
-            if not 0 < number < math.inf:
-                raise InputError(f"{name} must be above 0 and finite for training to start from it, not {number}.")
-        # Logarithms, so that they stay above 0.
-        self.log_beta = nn.Parameter(torch.tensor(math.log(beta)))
+        self._start = {"history_weight": history_weight, "history_beta": history_beta}
+        # Logarithms stay above 0.
         self.log_history_weight = nn.Parameter(torch.tensor(math.log(history_weight)))
         self.log_history_beta = nn.Parameter(torch.tensor(math.log(history_beta)))
-        self.query, self.key, self.value = (nn.Parameter(torch.eye(dimension)) for _ in range(3))
         self.direct, self.association, self.history = (nn.Parameter(torch.eye(dimension)) for _ in range(3))
         self.gate = nn.Parameter(torch.zeros(3 * dimension + 2))
-        self.trains_association = association
-        self._start = numbers
-        for parameter in (self.query, self.key, self.value, self.log_beta):
-            parameter.requires_grad_(association)
 
     def states(self, questions: Tensor, turns: Tensor, mask: Tensor) -> Tensor:
         """The state of each question: (q, d) of questions (q, d), turns (q, t, d) and their mask (q, t)."""
@@ -122,57 +95,38 @@ class HopfieldHead(nn.Module):
         pulled = questions @ self.direct + self.log_history_weight.exp() * gate * (recalled @ self.history)
         return normalize(torch.where(mask.any(dim=-1, keepdim=True), pulled, questions), dim=-1)
 
-    def scores(self, states: Tensor, sets: MemorySets) -> Tensor:
-        """The score of every memory set for every state, (q, m)."""
-        trained = self.trains_association
-        return memory_scores(
-            states,
-            sets,
-            beta=self.log_beta.exp(),
-            association=states @ self.query @ self.key.T if trained else None,
-            readout=states @ (self.key @ self.value).T if trained else None,
-        )
-
     def distance(self) -> Tensor:
-        """How far the weights are from the untrained ones: the sum of squares."""
-        eye = torch.eye(len(self.query), device=self.query.device)
-        matrices = (self.query, self.key, self.value, self.direct, self.association, self.history)
+        """Squared distance of the weights from the untrained ones."""
+        eye = torch.eye(len(self.direct), device=self.direct.device)
+        matrices = (self.direct, self.association, self.history)
         return torch.stack([(matrix - eye).square().sum() for matrix in matrices]).sum() + self.gate.square().sum()
 
     def draw_back(self, share: float) -> None:
-        """Keep a share of the way from the untrained weights to the trained ones (Wortsman et al. 2022).
+        """Keep a share of the way from the untrained weights to the trained ones.
 
         Example:
             >>> head = HopfieldHead(2)
             >>> _ = nn.init.constant_(head.gate, 1.0)
             >>> head.draw_back(0.5)
-            >>> head.gate.unique().tolist(), head.query.tolist()
-            ([0.5], [[1.0, 0.0], [0.0, 1.0]])
+            >>> head.gate.unique().tolist()
+            [0.5]
         """
-        untrained = HopfieldHead(len(self.query), association=True, **self._start).to(self.query.device)
+        untrained = HopfieldHead(len(self.direct), **self._start).to(self.direct.device)
         with torch.no_grad():
             for parameter, start in zip(self.parameters(), untrained.parameters(), strict=True):
                 parameter.copy_(start + share * (parameter - start))
 
-    @property
-    def settings(self) -> dict[str, float]:
-        """The numbers as the retriever's settings."""
-        return {
-            "beta": self.log_beta.exp().item(),
+    def model(self, encoder: Encoder) -> RetrieverModel:
+        """The head as a model of the retriever."""
+        settings = {
+            "beta": _BETA,
             "passage_weight": 1.0,
             "history_weight": self.log_history_weight.exp().item(),
             "history_beta": self.log_history_beta.exp().item(),
         }
-
-    def weights(self) -> HopfieldWeights | None:
-        """W_Q, W_K and W_V for the retriever; None, the identity, where they are not trained."""
-        if not self.trains_association:
-            return None
-        return HopfieldWeights(*(_array(matrix) for matrix in (self.query, self.key, self.value)))
-
-    def state_weights(self) -> StateWeights:
-        """Projections and gate of the conversation state for the retriever."""
-        return StateWeights(*(_array(weight) for weight in (self.direct, self.association, self.history, self.gate)))
+        parameters = (self.direct, self.association, self.history, self.gate)
+        state = StateWeights(*(p.detach().cpu().numpy().astype(np.float32).copy() for p in parameters))
+        return RetrieverModel(encoder_identity(encoder.name), settings, state=state)
 
 
 @dataclass(frozen=True)
@@ -184,8 +138,23 @@ class HeadLoss:
     identity: float = 1e-3
     negatives: int = 3
 
-    def represent(self, module: HopfieldHead, items: Sequence[EncodedExample]) -> tuple[Tensor, ...]:
-        device = module.log_beta.device
+    def __call__(self, head: HopfieldHead, items: Sequence[EncodedExample]) -> Tensor:
+        states = self.states(head, items)
+        loss = self.identity * head.distance()
+        rows = [row for row, item in enumerate(items) if item.positive >= 0]
+        if rows:
+            ranked = [items[row] for row in rows]
+            dpr = ranking_loss(ranked, self.data.patterns, states[rows], negatives=self.negatives)
+            loss = loss + len(rows) / len(items) * dpr
+        rows = [row for row, item in enumerate(items) if item.rewrite >= 0]
+        if rows and self.distillation:
+            targets = torch.from_numpy(self.data.texts[[items[row].rewrite for row in rows]]).to(states.device)
+            loss = loss + self.distillation * len(rows) / len(items) * distillation_loss(states[rows], targets)
+        return loss
+
+    def states(self, head: HopfieldHead, items: Sequence[EncodedExample]) -> Tensor:
+        """The states of the questions, (q, d)."""
+        device = head.gate.device
         longest = max(1, *(len(item.turns) for item in items))
         turns = np.zeros((len(items), longest), dtype=np.int64)
         mask = np.zeros((len(items), longest), dtype=np.bool_)
@@ -195,34 +164,7 @@ class HeadLoss:
         texts = self.data.texts
         vectors = [texts[[item.question for item in items]], texts[turns], mask]
         questions, earlier, known = (torch.from_numpy(array).to(device) for array in vectors)
-        states = module.states(questions, earlier, known)
-        if self.data.encoded is None:
-            return (states,)
-        read = torch.tensor([item.encoded >= 0 for item in items], device=device).unsqueeze(-1)
-        encoded = torch.from_numpy(self.data.encoded[[item.encoded for item in items]]).to(device)
-        mixed = gated_states(encoded, questions, states, self.data.state_weight, self.data.gate)
-        return (torch.where(read, mixed, states),)
-
-    def loss(self, module: HopfieldHead, vectors: tuple[Tensor, ...], items: Sequence[EncodedExample]) -> Mapping[str, Tensor]:
-        (states,) = vectors
-        losses: dict[str, Tensor] = {}
-        rows = [row for row, item in enumerate(items) if item.positive >= 0]
-        if rows:
-            losses["dpr"] = (len(rows) / len(items)) * ranking_loss(
-                [items[row] for row in rows],
-                self.data.patterns,
-                lambda sets: module.scores(states[rows], sets),
-                negatives=self.negatives,
-                device=states.device,
-            )
-        rewritten = [row for row, item in enumerate(items) if item.rewrite >= 0]
-        if rewritten and self.distillation:
-            targets = torch.from_numpy(self.data.texts[[items[row].rewrite for row in rewritten]]).to(states.device)
-            share = self.distillation * len(rewritten) / len(items)
-            losses |= {name: share * part for name, part in distillation_loss(states[rewritten], targets).items()}
-        if self.identity:
-            losses["identity"] = self.identity * module.distance()
-        return losses
+        return head.states(questions, earlier, known)
 
 
 def train_head(
@@ -231,17 +173,21 @@ def train_head(
     single_turn: Sequence[Dataset] = (),
     encoder: Encoder | Embeddings | str | None = None,
     settings: HeadSettings | None = None,
-    start: RetrieverModel | None = None,
     job: TrainingJob | None = None,
 ) -> RetrieverModel:
-    """Train the conversation state, and W_Q, W_K, W_V and beta where asked for, on frozen vectors.
+    """Train the conversation state on frozen vectors: the DPR loss over memory sets, and distillation from rewrites.
 
-    The loss is the DPR loss over memory sets, with distillation where a question's rewrite is known.
+    Args:
+        data: Conversations with gold passages or rewrites.
+        single_turn: Single questions over titled passages: synthetic conversations are made of them, some of which leave
+            their topic. Without them a head learns that the history is always right.
+        encoder: The frozen encoder.
+        settings: Weights of the loss, and length of the training.
+        job: Where the model goes, and how the training runs.
 
-    Examples without gold passages are distilled from their rewrites. Synthetic conversations made of `single_turn`, some of
-    which leave their topic, keep the head from leaning on the history. With `start`, a model of this encoder, the head is
-    trained with what that model's query encoder makes of each question, and saved with it. Raises InputError and
-    RetrievalError as `train_query_encoder` does.
+    Raises:
+        InputError: There is nothing to learn from, or an unfinished training is there that shall not be resumed.
+        RetrievalError: The model or a checkpoint cannot be read or written.
 
     Example:
         >>> from langchain_core.documents import Document
@@ -255,54 +201,22 @@ def train_head(
         (8, ['beta', 'history_beta', 'history_weight', 'passage_weight'])
     """
     chosen, kept, job = settings or HeadSettings(), as_encoder(encoder), job or TrainingJob()
-    if start is not None:
-        start.check_encoder(kept)
-        if start.encoder_folder is not None:
-            raise InputError(f"The model {start.source} has an encoder of its own: a head on it is not kept with it.")
-        if start.query_encoder is None:
-            raise InputError(f"The model {start.source} has no query encoder that a head could stand on; name one that has.")
     job.check()
     real = data
     data = with_synthetic(data, single_turn, synthetic=chosen.synthetic, single=chosen.single, seed=chosen.training.seed)
     if not any(example.gold or example.rewrite for example in data.examples):
         raise InputError("There is nothing to train on: no example has a gold passage or a rewrite.")
-    head = HopfieldHead(kept.dimension, association=chosen.association)
+    head = HopfieldHead(kept.dimension)
     found = encode_examples(data, kept, cache=job.cache, progress=job.progress)
-    stands_on: object = None
-    if start is not None and start.query_encoder is not None:
-        found = with_query_encoder(found, start, progress=job.progress)
-        stands_on = start.state_weight, start.gate, weights_fingerprint(start.query_encoder.differences.tensors)
     texts = [(example.question, example.history, example.gold, example.rewrite) for example in data.examples]
     train(
         head,
         HeadLoss(found, chosen.distillation, chosen.identity, chosen.negatives),
         [example for example in found.examples if example.positive >= 0 or example.rewrite >= 0],
         chosen.training,
-        fingerprint=fingerprint(kept.name, replace(chosen, training=TrainingSettings()), stands_on, texts),
+        about=without_training(chosen) | {"data": fingerprint(kept.name, texts)},
         rates=HEAD_RATES,
         **job.options,
     )
     head.draw_back(chosen.share)
-    model = head_model(head, kept)
-    if start is not None:
-        model = replace(model, query_encoder=start.query_encoder, state_weight=start.state_weight, gate=start.gate)
-    return job.finish(model, real, single_turn)
-
-
-def head_model(head: HopfieldHead, encoder: Encoder) -> RetrieverModel:
-    """The model of a trained head."""
-    return RetrieverModel(encoder_identity(encoder.name), head.settings, head.weights(), head.state_weights())
-
-
-def reciprocal_rank_of_head(head: HopfieldHead, found: EncodedData) -> float:
-    """The mean reciprocal rank of the best gold passage by the head's own scores, of the examples that have one."""
-    asked = [example for example in found.examples if example.gold]
-    if not asked:
-        raise InputError("No example has a gold passage in its corpus.")
-    with torch.no_grad():
-        states = HeadLoss(found).represent(head, asked)[0].cpu().numpy()
-    return reciprocal_rank(found.patterns, states, asked, beta=head.settings["beta"], weights=head.weights())
-
-
-def _array(parameter: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    return parameter.detach().cpu().numpy().astype(np.float32).copy()
+    return job.finish(head.model(kept), real, single_turn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,11 +15,11 @@ from langgraph_convcoa.hopfield.sparsity import associate
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 SCALE = 20.0
-"""Of scores of unit vectors before the softmax of a contrast, whose temperature is 1/20."""
+"""Factor of scores of unit vectors before a softmax (a temperature of 1/20)."""
 
 
 class Ranked(Protocol):
-    """A question by the memory sets that answer it, one of them, and sets that do not."""
+    """A question: the memory sets that answer it, one of them, and sets that do not."""
 
     @property
     def gold(self) -> Sequence[int]: ...
@@ -31,7 +31,7 @@ class Ranked(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class MemorySets:
-    """M memory sets of unequal sizes, laid out side by side.
+    """M memory sets of unequal sizes, padded to one size.
 
     Example:
         >>> sets = MemorySets.of(Patterns(np.eye(5, dtype=np.float32), np.array([0, 2, 5])), np.array([1, 0]))
@@ -40,7 +40,7 @@ class MemorySets:
     """
 
     whole: Tensor  # (m, d), the whole-passage pattern y_0 of each.
-    windows: Tensor  # (m, w, d), the windows Y of each; what is beyond a set's size is anything.
+    windows: Tensor  # (m, w, d), the windows Y of each; the padding has any values.
     mask: Tensor  # (m, w), True where there is a window; at least one a set.
 
     @classmethod
@@ -61,41 +61,20 @@ class MemorySets:
         return cls(rows[starts], rows[places], mask)
 
 
-def memory_scores(
-    states: Tensor,
-    sets: MemorySets,
-    *,
-    beta: float | Tensor = 10.0,
-    passage_weight: float | Tensor = 1.0,
-    association: Tensor | None = None,
-    readout: Tensor | None = None,
-) -> Tensor:
-    """The scores (q, m) of memory sets for states (q, d), w <x, y_0> + sum_j sparsemax(beta a)_j b_j, with a gradient.
+def memory_scores(states: Tensor, sets: MemorySets, *, beta: float = 10.0) -> Tensor:
+    """The scores (q, m) of memory sets for states (q, d), with a gradient; retrieval ranks by the same scores.
 
-    It is what retrieval ranks by. a are the products of the windows with `association`, X W_Q W_K^T, and b those with
-    `readout`, X (W_K W_V)^T, both (q, d) and the states when None.
-
-    Example:
-        >>> sets = MemorySets(torch.eye(2), torch.eye(2).view(2, 1, 2), torch.ones(2, 1, dtype=torch.bool))
-        >>> memory_scores(torch.tensor([[0.6, 0.8]]), sets).tolist()
-        [[1.2000000476837158, 1.600000023841858]]
+    score(x, Y) = <x, y_0> + sum_j sparsemax(beta <x, y_j>)_j <x, y_j>.
     """
-    products = torch.einsum("qd,mwd->qmw", states if readout is None else readout, sets.windows)
-    asked = states if association is None else association
-    likeness = products if association is readout else torch.einsum("qd,mwd->qmw", asked, sets.windows)
-    weights = associate(likeness, beta=beta, mask=sets.mask)
-    return passage_weight * (states @ sets.whole.T) + (weights * products).sum(dim=-1)
+    products = torch.einsum("qd,mwd->qmw", states, sets.windows)
+    weights = associate(products, beta=beta, mask=sets.mask)
+    return states @ sets.whole.T + (weights * products).sum(dim=-1)
 
 
 def gated_states(encoded: Tensor, questions: Tensor, states: Tensor, state_weight: float, gate: float) -> Tensor:
-    """normalise((1 - <t, x>)^p t + g s), the state of a model with a query encoder, with a gradient (`mixed_states`).
+    """`mixed_states` with a gradient: normalise((1 - <t, x>)^p t + g s), the state of a model with a query encoder.
 
-    t, x and s are the vectors `encoded`, `questions` and `states`, (n, d) of length one, g `state_weight` and p `gate`.
-
-    Example:
-        >>> t, s = torch.eye(2)[:1], torch.eye(2)[1:]
-        >>> gated_states(t, t, s, 0.1, 2.0).round(decimals=3).tolist(), gated_states(t, t, s, 0.0, 0.0).tolist()
-        ([[0.0, 1.0]], [[1.0, 0.0]])
+    t, x and s are the vectors `encoded`, `questions` and `states`, (n, d) of length one; g is `state_weight`, p is `gate`.
     """
     weights: Tensor | float = 1.0
     if gate:
@@ -107,8 +86,16 @@ def gated_states(encoded: Tensor, questions: Tensor, states: Tensor, state_weigh
 def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None, *, scale: float | Tensor = SCALE) -> Tensor:
     """Negative log-likelihood of each query's positive among its positive, hard negatives and the batch's other sets.
 
-    Karpukhin et al. 2020, over memory sets (Pan et al. 2024b, section 4). Of the scores (q, m) `positives` (q,) names each
-    query's column; where `also_gold` (q, m) is True a set is no negative of that query. The mean over the queries, 0 of none.
+    Karpukhin et al. 2020, over memory sets (Pan et al. 2024b, section 4).
+
+    Args:
+        scores: (q, m).
+        positives: (q,), the column of each query's positive.
+        also_gold: (q, m), True where a set also answers the query: it is no negative.
+        scale: Factor of the scores.
+
+    Returns:
+        The mean over the queries; 0 for none.
 
     Example:
         >>> scores = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -126,67 +113,39 @@ def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None,
     return torch.nn.functional.cross_entropy(logits, positives)
 
 
-def draw_sets(items: Sequence[Ranked], negatives: int) -> list[list[int]]:
-    """The memory sets that each question brings into a batch: its positive, then hard negatives, drawn at random every time.
-
-    They are drawn with torch's random numbers, which a resumed run and the second pass of gradient caching have again.
-    """
-    return [
-        [item.positive, *(item.hard[place] for place in torch.randperm(len(item.hard))[:negatives].tolist())] for item in items
-    ]
-
-
-def targets_among(
-    items: Sequence[Ranked], sets: npt.NDArray[np.int64], device: str | torch.device = "cpu"
-) -> tuple[Tensor, Tensor]:
-    """Of m memory sets, ascending: the number of each question's positive (q,), and which sets are gold for it (q, m).
-
-    Example:
-        >>> from types import SimpleNamespace as Item
-        >>> targets_among([Item(gold=(4, 9), positive=4, hard=())], np.array([2, 4, 9]))
-        (tensor([1]), tensor([[False,  True,  True]]))
-    """
-    positives = np.searchsorted(sets, [item.positive for item in items])
-    return torch.from_numpy(positives).to(device), gold_mask([item.gold for item in items], sets, device)
-
-
 def gold_mask(golds: Sequence[Sequence[int]], numbers: npt.NDArray[np.int64], device: str | torch.device = "cpu") -> Tensor:
-    """Which of m numbers are gold for each of q questions, (q, m)."""
+    """True where a number (m,) is gold for a question (q,): (q, m)."""
     return torch.from_numpy(np.stack([np.isin(numbers, gold) for gold in golds])).to(device)
 
 
 def ranking_loss(
-    items: Sequence[Ranked],
-    patterns: Patterns,
-    score: Callable[[MemorySets], Tensor],
-    *,
-    negatives: int,
-    scale: float = SCALE,
-    device: str | torch.device = "cpu",
+    items: Sequence[Ranked], patterns: Patterns, states: Tensor, *, negatives: int, scale: float = SCALE
 ) -> Tensor:
-    """The DPR loss of questions over stored patterns: their positives and some hard negatives of each, every set once."""
-    sets = np.unique(np.concatenate([np.array(drawn, dtype=np.int64) for drawn in draw_sets(items, negatives)]))
-    positives, gold = targets_among(items, sets, device)
-    return dpr_loss(score(MemorySets.of(patterns, sets, device)), positives, gold, scale=scale)
+    """The DPR loss of questions with states (q, d) over their positives and some hard negatives of each, every set once.
+
+    The negatives are drawn in each batch with torch's random numbers.
+    """
+    drawn = [[item.positive, *(item.hard[n] for n in torch.randperm(len(item.hard))[:negatives].tolist())] for item in items]
+    sets = np.unique(np.concatenate([np.array(numbers, dtype=np.int64) for numbers in drawn]))
+    positives = torch.from_numpy(np.searchsorted(sets, [item.positive for item in items])).to(states.device)
+    scores = memory_scores(states, MemorySets.of(patterns, sets, states.device))
+    return dpr_loss(scores, positives, gold_mask([item.gold for item in items], sets, states.device), scale=scale)
 
 
-def distillation_loss(states: Tensor, targets: Tensor, *, contrast: float = 1.0, scale: float = SCALE) -> dict[str, Tensor]:
-    """How far the states of questions in conversation are from the vectors of the questions that stand alone, both (q, d).
+def distillation_loss(
+    states: Tensor, targets: Tensor, *, cosine: float = 1.0, contrast: float = 1.0, scale: float = SCALE
+) -> Tensor:
+    """Distance of the states of questions in conversation from the vectors of the same questions in full, both (q, d).
 
-    "cosine" is one minus the cosine of the two; "contrast", unless its weight is 0, the negative log-likelihood of a state's
-    own target among those of the batch, where equal targets are no negatives of each other. No gradient goes to the targets.
-
-    Example:
-        >>> losses = distillation_loss(torch.eye(2), torch.eye(2), scale=1.0)
-        >>> {name: round(loss.item(), 4) for name, loss in losses.items()}
-        {'cosine': 0.0, 'contrast': 0.3133}
+    The sum of one minus the cosine, and of the negative log-likelihood of a state's own target among those of the batch; equal
+    targets are no negatives of each other. The targets get no gradient.
     """
     if not len(states):
-        return {"cosine": states.sum()}
+        return states.sum()
     targets = targets.detach()
-    losses = {"cosine": (1 - (states * targets).sum(dim=-1)).mean()}
+    loss = cosine * (1 - (states * targets).sum(dim=-1)).mean()
     if contrast:
         alike = targets @ targets.T > 1 - 1e-5
         numbers = torch.arange(len(states), device=states.device)
-        losses["contrast"] = contrast * dpr_loss(states @ targets.T, numbers, alike, scale=scale)
-    return losses
+        loss = loss + contrast * dpr_loss(states @ targets.T, numbers, alike, scale=scale)
+    return loss

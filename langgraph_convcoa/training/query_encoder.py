@@ -1,13 +1,13 @@
-"""Training of a query encoder on synthetic and real conversations: the recipe of the default model.
+"""Training of a query encoder on synthetic and real conversations, as the default model was trained.
 
-The passages' patterns stay those of the frozen encoder. For a synthetic conversation, or where people wrote a rewrite, the
-query encoder learns the frozen encoder's vector of the question in full. Where only the passage is known that answers a
-question, the DPR loss goes through the same state and the same score that retrieval uses.
+The passages' patterns stay those of the frozen encoder. For a synthetic conversation or a question with a rewrite, the query
+encoder learns the frozen encoder's vector of the question in full. If only the gold passage is known, the DPR loss is computed
+from the state and the score that retrieval uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,9 +28,9 @@ from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from langgraph_convcoa.training.encoded import AsQueries, EncodedData, QueryItem, encode_examples, fingerprint, query_items
 from langgraph_convcoa.training.job import TrainingJob
-from langgraph_convcoa.training.loop.trainer import Batches, TrainingSettings, train
-from langgraph_convcoa.training.losses import distillation_loss, gated_states, memory_scores, ranking_loss
+from langgraph_convcoa.training.losses import distillation_loss, gated_states, ranking_loss
 from langgraph_convcoa.training.synthetic.conversations import synthetic_conversations
+from langgraph_convcoa.training.trainer import Batches, TrainingSettings, train, without_training
 
 _BUCKET = 16
 
@@ -39,14 +39,14 @@ _BUCKET = 16
 class QueryEncoderSettings:
     """Settings of a query encoder's training, chosen on conversations that are not reported on.
 
-    Its epochs count the questions to distil. With a query encoder that only distilled on synthetic conversations, g and p
-    were chosen on four sources it had not seen: MRR 0.616; without a gate and with g = 0.5 0.596; untrained 0.574.
+    An epoch sees every question to distil once. g and p were chosen with a query encoder that was only distilled, on four
+    sources that it had not seen: MRR 0.616; without a gate and with g = 0.5 0.596; untrained 0.574.
     """
 
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(batch_size=48, learning_rate=1e-4, weight_decay=0.01, checkpoint_every=50)
     )
-    synthetic: int = 6_000  # Synthetic conversations that are made of the single-turn data.
+    synthetic: int = 6_000  # Synthetic conversations, made of the single-turn data.
     distilled_first: float = 0.5  # Share of the steps that only distil; the others mix in real conversations. 1: no DPR loss.
     state_weight: float = 0.1  # g of the state (`mixed_states`), in the DPR loss and in the model.
     gate: float = 2.0  # p of it.
@@ -55,58 +55,48 @@ class QueryEncoderSettings:
 
 @dataclass(frozen=True)
 class QueryEncoderLoss:
-    """Distillation where a question in full is known, and the DPR loss where a gold passage is."""
+    """Distillation where a question in full is known, and the DPR loss where a gold passage is known."""
 
     targets: Vectors  # (t, d), vectors of questions in full from the frozen encoder.
-    data: EncodedData | None = None  # The conversations whose gold passages are known; None where there are none.
-    state_weight: float = 1.0  # g of the state that the DPR loss is computed with (`gated_states`).
+    data: EncodedData | None = None  # Conversations with gold passages; None if there are none.
+    state_weight: float = 1.0  # g of the state in the DPR loss (`gated_states`).
     gate: float = 0.0  # p of it.
     distillation: float = 3.0  # Weight of one minus the cosine.
     contrast: float = 0.1  # Weight of the contrast with the other targets of the batch.
     scale: float = 10.0  # Of the scores in the DPR loss; they are sums of two cosines.
-    negatives: int = 2  # Hard negatives of each question that a batch is given, drawn at random every time.
+    negatives: int = 2  # Hard negatives of each question in a batch.
 
-    def represent(self, module: QueryEncoderModule, items: Sequence[QueryItem]) -> tuple[Tensor, ...]:
-        return (module([item.ids for item in items]),)
-
-    def loss(
-        self, module: QueryEncoderModule, vectors: tuple[Tensor, ...], items: Sequence[QueryItem]
-    ) -> Mapping[str, Tensor]:
-        (found,) = vectors
-        losses: dict[str, Tensor] = {}
+    def __call__(self, module: QueryEncoderModule, items: Sequence[QueryItem]) -> Tensor:
+        found: Tensor = module([item.ids for item in items])
+        # A batch of neither kind has a loss of 0.
+        loss = found.sum() * 0.0
         rows = [row for row, item in enumerate(items) if item.target >= 0]
         if rows:
             targets = torch.from_numpy(self.targets[[items[row].target for row in rows]]).to(found.device)
-            losses |= distillation_loss(found[rows], targets, contrast=self.contrast)
-            losses["cosine"] = self.distillation * losses["cosine"]
+            loss = loss + distillation_loss(found[rows], targets, cosine=self.distillation, contrast=self.contrast)
         rows = [row for row, item in enumerate(items) if item.positive >= 0]
         if rows and self.data is not None:
-            losses["dpr"] = self._dpr(found[rows], [items[row] for row in rows], self.data)
-        # A batch without either teaches nothing, but is no error.
-        return losses or {"nothing": found.sum() * 0.0}
+            ranked = [items[row] for row in rows]
+            states = self._states(found[rows], [item.state for item in ranked], self.data)
+            loss = loss + ranking_loss(ranked, self.data.patterns, states, negatives=self.negatives, scale=self.scale)
+        return loss
 
-    def _dpr(self, found: Tensor, items: Sequence[QueryItem], data: EncodedData) -> Tensor:
-        rows = [item.state for item in items]
+    def _states(self, found: Tensor, rows: Sequence[int], data: EncodedData) -> Tensor:
         states = torch.from_numpy(data.states[rows]).to(found.device)
         questions = torch.from_numpy(data.texts[[data.examples[row].question for row in rows]]).to(found.device)
-        mixed = gated_states(found, questions, states, self.state_weight, self.gate)
-        return ranking_loss(
-            items,
-            data.patterns,
-            lambda sets: memory_scores(mixed, sets),
-            negatives=self.negatives,
-            scale=self.scale,
-            device=found.device,
-        )
+        return gated_states(found, questions, states, self.state_weight, self.gate)
 
 
 def mixed_batches(
     items: Sequence[QueryItem], size: int, *, distilled_first: float = 0.5, steps: int | None = None
 ) -> tuple[Batches, int]:
-    """Batches of questions of about one length: first of those to distil, then half of these and half with gold passages.
+    """Batches of questions of similar lengths: first questions to distil, then half of these and half with gold passages.
 
-    An epoch, whose number of batches is returned too, sees every question to distil once, or where there are none, every
-    question with a gold passage; where fewer `steps` are wanted, it is as short, in the same shares.
+    An epoch sees every question to distil once, or if there are none, every question with a gold passage. With fewer `steps`
+    it is shorter, in the same shares.
+
+    Returns:
+        The batches, and their number in an epoch.
     """
     plain = [number for number, item in enumerate(items) if item.positive < 0]
     gold = [number for number, item in enumerate(items) if item.positive >= 0]
@@ -135,7 +125,7 @@ def mixed_batches(
 
 
 def _bucketed(items: Sequence[QueryItem], numbers: Sequence[int], size: int, random: np.random.Generator) -> list[list[int]]:
-    """The numbers in batches of one length each, in an order that is drawn: less padding is computed."""
+    """Batches of questions of similar lengths, in random order: they need less padding."""
     drawn = random.permutation(np.asarray(numbers, dtype=np.int64)).tolist()
     batches: list[list[int]] = []
     for start in range(0, len(drawn), size * _BUCKET):
@@ -153,17 +143,22 @@ def train_query_encoder(
     start: RetrieverModel | None = None,
     job: TrainingJob | None = None,
 ) -> RetrieverModel:
-    """Train a query encoder: distillation on synthetic conversations and on rewrites, and the DPR loss on real ones.
+    """Train a query encoder: distillation on synthetic conversations and rewrites, and the DPR loss on real conversations.
 
-    Of the real conversations in `data` those with a rewrite are distilled, those with a gold passage have the DPR loss;
-    questions without a history are left to the encoder. Synthetic conversations are made of `single_turn`. `encoder`, a
-    sentence-transformers model, stays as it is; `start` is a model of the same encoder whose query encoder is trained further.
+    Args:
+        data: Conversations: those with a rewrite are distilled, those with a gold passage have the DPR loss. Questions
+            without a history are left to the encoder.
+        single_turn: Single questions over titled passages, of which synthetic conversations are made.
+        encoder: A sentence-transformers model, which stays as it is.
+        settings: Weights of the loss, and length of the training.
+        start: A model of the same encoder whose query encoder is trained further.
+        job: Where the model goes, and how the training runs.
 
     Raises:
         InputError: There is nothing to learn from, the encoder has no transformer to copy, or an unfinished training is there
-            and not to be resumed.
-        RetrievalError: `start` is of another encoder or reads differently, the vectors cannot be used, or the model or a
-            checkpoint cannot be read or written.
+            that shall not be resumed.
+        RetrievalError: `start` is of another encoder or reads differently, or the model or a checkpoint cannot be read or
+            written.
     """
     chosen, kept, job = settings or QueryEncoderSettings(), as_encoder(encoder), job or TrainingJob()
     if not isinstance(kept, SentenceTransformerEncoder):
@@ -172,18 +167,8 @@ def train_query_encoder(
         )
     if data is None and not single_turn:
         raise InputError("There is nothing to train on: name conversations, or questions over titled articles.")
-    if start is not None and start.query_encoder is None:
-        raise InputError(f"The model {start.source} has no query encoder to start from; name one that has.")
     job.check()
-    module = QueryEncoderModule.of(kept.model_name, chosen.reading, device="cpu")
-    if start is not None and start.query_encoder is not None:
-        trained = start.query_encoder
-        if (trained.differences.base_hash, trained.reading) != (weights_fingerprint(arrays(module.learned())), chosen.reading):
-            raise RetrievalError(
-                f"The query encoder of the model {start.source} is of another encoder, or reads differently: "
-                "its training cannot be continued with this one."
-            )
-        trained.differences.add_to(module.learned(), kept.model_name)
+    module = _module(kept, chosen.reading, start)
     distilled = _distilled(data, single_turn, chosen)
     targets = {target: row for row, target in enumerate(dict.fromkeys(one.rewrite.strip() for one in distilled))}
     vectors = encode_texts(AsQueries(kept), list(targets), job.cache, job.progress)
@@ -197,14 +182,13 @@ def train_query_encoder(
     batches, steps = mixed_batches(items, training.batch_size, distilled_first=chosen.distilled_first, steps=training.steps)
     if training.steps is None:
         training = replace(training, steps=steps * training.epochs)
-    # The settings of the training are compared one by one when it is resumed.
-    told = replace(chosen, training=TrainingSettings())
     train(
         module,
         QueryEncoderLoss(vectors, found, chosen.state_weight, chosen.gate),
         items,
         training,
-        fingerprint=fingerprint(kept.name, told, weights_fingerprint(arrays(module.learned())), items),
+        about=without_training(chosen)
+        | {"data": fingerprint(kept.name, weights_fingerprint(arrays(module.learned())), items)},
         batches=batches,
         **job.options,
     )
@@ -215,6 +199,23 @@ def train_query_encoder(
         gate=chosen.gate,
     )
     return job.finish(model, data, single_turn)
+
+
+def _module(encoder: SentenceTransformerEncoder, reading: Reading, start: RetrieverModel | None) -> QueryEncoderModule:
+    """The query encoder to train: a copy of the encoder, or that of another model."""
+    module = QueryEncoderModule.of(encoder.model_name, reading, device="cpu")
+    if start is None:
+        return module
+    trained = start.query_encoder
+    if trained is None:
+        raise InputError(f"The model {start.source} has no query encoder to start from; name one that has.")
+    if (trained.differences.base_hash, trained.reading) != (weights_fingerprint(arrays(module.learned())), reading):
+        raise RetrievalError(
+            f"The query encoder of the model {start.source} is of another encoder, or reads differently: "
+            "its training cannot be continued with this one."
+        )
+    trained.differences.add_to(module.learned(), encoder.model_name)
+    return module
 
 
 def _distilled(

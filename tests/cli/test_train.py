@@ -68,21 +68,17 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["talks", "--head", "--full"], "cannot be used together"),
-        (["talks", "--head", "--distil-only"], "query encoder"),
-        (["talks", "--dual-question", "--head"], "takes no other kind of training"),
-        (["single", "--dual-question"], "--dual-question learns from conversations alone: leave it out"),
+        (["talks", "--full"], "--full was removed: leave it out to train a query encoder"),
+        (["talks", "--dual-question"], "--dual-question was removed: leave it out"),
+        (["talks", "--chunk", "2"], "--chunk was removed: use a smaller --batch-size"),
+        (["talks", "--head", "--distil-only"], "leave out --head"),
         (["talks", "--start", "nothing"], "holds no model"),
-        (["talks", "--head", "--start", "nothing"], "holds no model"),
-        (["talks", "--full", "--start", "nothing"], "--start"),
+        (["talks", "--head", "--start", "nothing"], "leave out --head"),
         (["single", "--head"], "name at least one folder"),
         (["missing"], "does not exist"),
         (["bad"], "queries.jsonl, line 1"),
         (["untitled"], "without a title"),
         (["lacking"], "queries.jsonl, line 2: the corpus has no passage"),
-        (["talks", "--full", "--made", "3"], "--synthetic"),
-        (["talks", "--full", "--encoder-dtype", "float32"], "--encoder-dtype"),
-        (["single", "--full"], "leave it out"),
         (["talks", "--device", "nowhere"], "--device nowhere cannot be used"),
         (["talks", "--out", "talks/queries.jsonl/model"], "cannot be written"),
         (["talks", "--out", "."], "name a folder inside it"),
@@ -115,10 +111,10 @@ def test_bad_input_is_one_line_before_anything_is_trained(
 def test_the_card_gives_a_command_that_can_be_run_again(folder: Path) -> None:
     (folder / "talks").rename(folder / "my talks")
     out = folder / "model"
-    given = [str(folder / "my talks"), str(folder / "single"), "--out", str(out), "--head", "--made", "7", "--chunk", "2"]
+    given = [str(folder / "my talks"), str(folder / "single"), "--out", str(out), "--head", "--made", "7", "--seed", "2"]
     assert run(folder, *given, "--steps", "1", "--batch-size", "4", "--encoder-dtype", "float32").exit_code == 0
     command = next(line for line in (out / "README.md").read_text().splitlines() if "convcoa train" in line)
     words = shlex.split(command)
     assert str(folder / "my talks") in words
-    for option in ("--synthetic 7", "--chunk 2", "--encoder-dtype float32"):
+    for option in ("--synthetic 7", "--seed 2", "--encoder-dtype float32"):
         assert option in command

@@ -21,17 +21,10 @@ from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from langgraph_convcoa.training.encoded import encode_examples
-from langgraph_convcoa.training.head import (
-    HeadLoss,
-    HeadSettings,
-    HopfieldHead,
-    head_model,
-    reciprocal_rank_of_head,
-    train_head,
-)
+from langgraph_convcoa.training.head import HeadLoss, HeadSettings, HopfieldHead, train_head
 from langgraph_convcoa.training.job import TrainingJob
-from langgraph_convcoa.training.loop.trainer import TrainingSettings
-from langgraph_convcoa.training.losses import MemorySets
+from langgraph_convcoa.training.losses import MemorySets, distillation_loss, dpr_loss, memory_scores
+from langgraph_convcoa.training.trainer import TrainingSettings
 from tests.fake_encoder import DIMENSION, WordEncoder
 
 pytest.importorskip("accelerate")
@@ -75,7 +68,7 @@ def data(topics: tuple[str, ...] = TOPICS) -> TrainingData:
 
 def small(**changes: object) -> HeadSettings:
     training = TrainingSettings(epochs=15, batch_size=8, learning_rate=3e-3, checkpoint_every=5)
-    return replace(HeadSettings(training=training, association=True, identity=1e-3, share=1.0), **changes)
+    return replace(HeadSettings(training=training, identity=1e-3, share=1.0), **changes)
 
 
 @settings(deadline=None, max_examples=30)
@@ -95,14 +88,16 @@ def test_the_states_in_training_are_those_in_retrieval(turns: int, seed: int, we
     with torch.no_grad():
         for parameter in (head.direct, head.association, head.history, head.gate):
             parameter.add_(torch.from_numpy(random.normal(scale=0.3, size=tuple(parameter.shape)).astype(np.float32)))
-    trained = head.state_weights().state(x, history, head.settings["history_weight"], head.settings["history_beta"])
+    model = head.model(FakeEncoder())
+    assert model.state is not None
+    trained = model.state.state(x, history, model.settings["history_weight"], model.settings["history_beta"])
     np.testing.assert_allclose(head.states(*inputs).detach().numpy()[0], trained, atol=1e-5)
 
 
 def test_a_new_head_ranks_as_the_untrained_retriever_does() -> None:
     encoder, examples = FakeEncoder(), data()
     untrained = HopfieldRetriever.from_documents(examples.passages, encoder=encoder, model="untrained", lexical_weight=0)
-    model = head_model(HopfieldHead(encoder.dimension), encoder)
+    model = HopfieldHead(encoder.dimension).model(encoder)
     assert model.settings["history_weight"] == pytest.approx(untrained.history_weight)
     started = HopfieldRetriever.from_documents(examples.passages, encoder=encoder, model=model, lexical_weight=0)
     questions, histories = [e.question for e in examples.examples], [e.history for e in examples.examples]
@@ -130,53 +125,33 @@ def test_training_ranks_new_conversations_better_and_the_saved_model_does_so_in_
     assert [path.name for path in tmp_path.iterdir()] == ["model"], "what is done needs no checkpoint"
 
 
-def test_the_measure_on_the_way_is_that_of_the_retriever() -> None:
-    encoder, examples = FakeEncoder(), data()
-    found = encode_examples(examples, encoder)
-    torch.manual_seed(0)
-    head = HopfieldHead(encoder.dimension)
-    with torch.no_grad():
-        for parameter in head.parameters():
-            parameter.add_(0.05 * torch.randn(parameter.shape))
-    retriever = HopfieldRetriever.from_documents(
-        examples.passages, encoder=encoder, model=head_model(head, encoder), lexical_weight=0, k=100
-    )
-    hits = retriever.search_batch([e.question for e in examples.examples], [e.history for e in examples.examples])
-    ranks = [
-        next(1 / rank for rank, (identity, _) in enumerate(ranked, 1) if identity in example.gold)
-        for ranked, example in zip(hits, examples.examples, strict=True)
-    ]
-    assert reciprocal_rank_of_head(head, found) == pytest.approx(np.mean(ranks), abs=1e-9)
-
-
-def test_an_interrupted_head_ends_as_one_that_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_head_ends_as_one_that_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = FakeEncoder()
     whole = train_head(data(), encoder=encoder, settings=small(), job=CPU)
     steps = itertools.count()
-    plain = HeadLoss.loss
+    plain = HeadLoss.__call__
 
     def stopped(self: HeadLoss, *arguments: object) -> object:
         if next(steps) == 7:
             raise RuntimeError("killed")
         return plain(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(HeadLoss, "loss", stopped)
-    with pytest.raises(RuntimeError, match="killed"):
-        train_head(data(), encoder=encoder, settings=small(), job=TrainingJob(tmp_path / "model", device="cpu"))
-    monkeypatch.undo()
-    assert [file.name for file in tmp_path.iterdir()] == ["model.training.safetensors"]
-    with pytest.raises(InputError, match=r"model\.training\.safetensors holds an unfinished training"):
-        train_head(data(), encoder=encoder, settings=small(), job=TrainingJob(tmp_path / "model", device="cpu"))
+    job = TrainingJob(tmp_path / "model", device="cpu")
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+        patch.setattr(HeadLoss, "__call__", stopped)
+        train_head(data(), encoder=encoder, settings=small(), job=job)
+    assert [file.name for file in tmp_path.iterdir()] == ["model.training"]
+    with pytest.raises(InputError, match=r"model\.training holds an unfinished training"):
+        train_head(data(), encoder=encoder, settings=small(), job=job)
+    again = replace(job, resume=True)
+    with pytest.raises(InputError, match=r"started with identity = 0\.001, not 0\.5"):
+        train_head(data(), encoder=encoder, settings=small(identity=0.5), job=again)
     with pytest.raises(InputError, match="started with data"):
-        train_head(data(), encoder=encoder, settings=small(identity=0.5), job=TrainingJob(tmp_path / "model", True, "cpu"))
-    resumed = train_head(data(), encoder=encoder, settings=small(), job=TrainingJob(tmp_path / "model", True, "cpu"))
-    assert whole.weights is not None
-    assert resumed.weights is not None
+        train_head(data(TOPICS[::-1]), encoder=encoder, settings=small(), job=again)
+    resumed = train_head(data(), encoder=encoder, settings=small(), job=again)
     assert whole.state is not None
     assert resumed.state is not None
     assert whole.settings == resumed.settings
-    for name in ("query", "key", "value"):
-        assert np.array_equal(getattr(whole.weights, name), getattr(resumed.weights, name))
     for name in ("direct", "association", "history", "gate"):
         assert np.array_equal(getattr(whole.state, name), getattr(resumed.state, name))
 
@@ -199,12 +174,10 @@ def test_the_gradient_of_the_heads_whole_loss_is_that_of_differences() -> None:
                 self.head = head
 
             def forward(self) -> torch.Tensor:
-                from langgraph_convcoa.training.losses import distillation_loss, dpr_loss
-
                 states = head.states(questions, turns, mask)
-                scores = head.scores(states, sets)
                 distilled = distillation_loss(states, rows[:2], scale=2.0)
-                return dpr_loss(scores, torch.tensor([0, 1]), scale=2.0) + sum(distilled.values()) + 0.1 * head.distance()
+                dpr = dpr_loss(memory_scores(states, sets), torch.tensor([0, 1]), scale=2.0)
+                return dpr + distilled + 0.1 * head.distance()
 
         given = {f"head.{name}": weight for name, weight in zip(names, weights, strict=True)}
         found: torch.Tensor = torch.func.functional_call(Whole(), given, ())
@@ -248,8 +221,6 @@ def test_what_a_head_cannot_learn_from_is_told_before_anything_is_encoded() -> N
     bare = TrainingData((TrainingExample("Who?"),), data().passages)
     with pytest.raises(InputError, match="no example has a gold passage or a rewrite"):
         train_head(bare, encoder=Broken(), job=CPU)
-    with pytest.raises(InputError, match="history_weight must be above 0"):
-        HopfieldHead(3, history_weight=0.0)
 
 
 def test_a_share_of_the_way_is_between_the_untrained_and_the_trained_head() -> None:
@@ -259,14 +230,15 @@ def test_a_share_of_the_way_is_between_the_untrained_and_the_trained_head() -> N
     assert half.state is not None
     np.testing.assert_allclose(half.state.direct, (whole.state.direct + np.eye(48)) / 2, atol=1e-6)
     np.testing.assert_allclose(half.state.gate, whole.state.gate / 2, atol=1e-6)
-    assert half.settings["beta"] == pytest.approx((10 * whole.settings["beta"]) ** 0.5, rel=1e-5)
+    weights = [model.settings["history_weight"] for model in (whole, half)]
+    assert weights[1] == pytest.approx((0.6 * weights[0]) ** 0.5, rel=1e-5)
     with pytest.raises(InputError, match="share must be above 0 and at most 1, not 0"):
         HeadSettings(share=0)
 
 
-def test_without_the_association_a_question_without_a_history_ranks_as_before() -> None:
+def test_a_question_without_a_history_ranks_as_before() -> None:
     encoder, examples = FakeEncoder(), data()
-    model = train_head(examples, encoder=encoder, settings=small(association=False), job=CPU)
+    model = train_head(examples, encoder=encoder, settings=small(), job=CPU)
     assert model.weights is None
     assert model.settings["beta"] == pytest.approx(10)
     assert model.state is not None

@@ -24,11 +24,10 @@ from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.encoded import EncodedData, EncodedExample, QueryItem, encode_examples, with_query_encoder
-from langgraph_convcoa.training.head import HeadSettings, HopfieldHead, reciprocal_rank_of_head, train_head
+from langgraph_convcoa.training.encoded import EncodedData, EncodedExample, QueryItem
 from langgraph_convcoa.training.job import TrainingJob
-from langgraph_convcoa.training.loop.trainer import TrainingSettings
 from langgraph_convcoa.training.query_encoder import QueryEncoderLoss, QueryEncoderSettings, mixed_batches, train_query_encoder
+from langgraph_convcoa.training.trainer import TrainingSettings
 from tests.retrieval.conftest import BagOfWords
 from tests.retrieval.tiny_bert import save_tiny_bert
 
@@ -91,11 +90,12 @@ def test_the_loss_is_that_of_the_scores_that_retrieval_uses(base: str, gate: flo
     loss = QueryEncoderLoss(
         rows[:2], data, state_weight=0.5, gate=gate, distillation=2.0, contrast=0.0, scale=5.0, negatives=1
     )
-    (vectors,) = loss.represent(module, items)
-    found = loss.loss(module, (vectors,), items)
-    assert found["cosine"].item() == pytest.approx(2 * (1 - float(vectors[0].detach() @ torch.from_numpy(rows[1]))), abs=1e-5)
+    vectors = module([item.ids for item in items]).detach()
+    distilled = 2 * (1 - float(vectors[0] @ torch.from_numpy(rows[1])))
+    assert loss(module, items[:1]).item() == pytest.approx(distilled, abs=1e-5)
+    assert loss(module, [QueryItem((2, 5, 3))]).item() == 0
     expected = []
-    for vector, item in zip(vectors[1:].detach(), items[1:], strict=True):
+    for vector, item in zip(vectors[1:], items[1:], strict=True):
         weight = (1 - float(vector @ torch.from_numpy(rows[4 + item.state]))) ** gate
         x = normalize(weight * vector + 0.5 * torch.from_numpy(data.states[item.state]), dim=-1)
         scores = []
@@ -106,8 +106,9 @@ def test_the_loss_is_that_of_the_scores_that_retrieval_uses(base: str, gate: flo
         # Another set that is gold too is no negative.
         kept = [number for number in range(3) if number == item.positive or number not in item.gold]
         expected.append(-torch.log_softmax(5 * torch.stack([scores[number] for number in kept]), 0)[kept.index(item.positive)])
-    assert found["dpr"].item() == pytest.approx(float(torch.stack(expected).mean()), abs=1e-4)
-    sum(found.values()).backward()
+    found = loss(module, items)
+    assert found.item() == pytest.approx(distilled + float(torch.stack(expected).mean()), abs=1e-4)
+    found.backward()
     gradients = [p.grad for p in module.parameters() if p.requires_grad]
     assert any(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients)
     assert all(p.grad is None for name, p in module.transformer.named_parameters() if name.startswith("embeddings."))
@@ -159,7 +160,7 @@ def test_a_stopped_training_goes_on_to_the_same_model(base: str, tmp_path: Path,
     train_query_encoder(conversations(), job=TrainingJob(tmp_path / "whole", device="cpu"), **arguments)
     parts = TrainingJob(tmp_path / "parts", device="cpu")
     calls = 0
-    original = QueryEncoderLoss.loss
+    original = QueryEncoderLoss.__call__
 
     def stopping(self: QueryEncoderLoss, *given: object) -> object:
         nonlocal calls
@@ -168,7 +169,7 @@ def test_a_stopped_training_goes_on_to_the_same_model(base: str, tmp_path: Path,
             raise OSError("the power fails")
         return original(self, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(QueryEncoderLoss, "loss", stopping)
+    monkeypatch.setattr(QueryEncoderLoss, "__call__", stopping)
     with pytest.raises(OSError, match="power"):
         train_query_encoder(conversations(), job=parts, **arguments)
     with pytest.raises(InputError, match="--resume"):
@@ -196,41 +197,6 @@ def test_a_training_goes_on_from_another_query_encoder(base: str) -> None:
     with torch.no_grad():
         plain = untrained(untrained.text.ids(["what is the river"], talk)).numpy()
     assert np.abs(before - plain).max() > 0.01
-
-
-def test_a_head_on_a_query_encoder_learns_with_it_and_ranks_as_the_saved_model_does(base: str, tmp_path: Path) -> None:
-    encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
-    data = conversations()
-    given = dataclasses.replace(chosen(), state_weight=0.7, gate=1.5)
-    query_encoder = train_query_encoder(data, single_turn=[single_turn()], encoder=encoder, settings=given, job=CPU)
-    assert (query_encoder.state_weight, query_encoder.gate) == (0.7, 1.5)
-    training = TrainingSettings(epochs=20, batch_size=16, learning_rate=3e-3, checkpoint_every=0)
-    settings = HeadSettings(training=training, identity=1e-3, share=1.0)
-    job = TrainingJob(tmp_path / "m", device="cpu")
-    train_head(data, encoder=encoder, settings=settings, start=query_encoder, job=job)
-    model = RetrieverModel.load(tmp_path / "m")
-    assert model.query_encoder is not None
-    assert query_encoder.query_encoder is not None
-    assert model.state is not None
-    before, after = query_encoder.query_encoder.differences.tensors, model.query_encoder.differences.tensors
-    assert all(np.array_equal(before[name], after[name]) for name in before), "the query encoder stays as it is"
-    assert (model.state_weight, model.gate) == (0.7, 1.5)
-    head = HopfieldHead(encoder.dimension, association=False)
-    with torch.no_grad():
-        for name in ("direct", "association", "history", "gate"):
-            getattr(head, name).copy_(torch.from_numpy(getattr(model.state, name)))
-        head.log_history_weight.fill_(np.log(model.settings["history_weight"]))
-        head.log_history_beta.fill_(np.log(model.settings["history_beta"]))
-    found = with_query_encoder(encode_examples(data, encoder), model)
-    assert reciprocal_rank_of_head(head, found) == pytest.approx(_rank(data, encoder, model), abs=1e-6)
-    assert _rank(data, encoder, model) > _rank(data, encoder, query_encoder) + 0.02
-
-
-def _rank(data: TrainingData, encoder: SentenceTransformerEncoder, model: RetrieverModel) -> float:
-    retriever = HopfieldRetriever.from_documents(data.passages, encoder=encoder, model=model, lexical_weight=0, k=100)
-    hits = retriever.search_batch([one.question for one in data.examples], [one.history for one in data.examples])
-    ranks = [[i for i, _ in found].index(one.gold[0]) for found, one in zip(hits, data.examples, strict=True)]
-    return float(np.mean([1 / (1 + rank) for rank in ranks]))
 
 
 def test_what_cannot_be_trained_on(base: str, tmp_path: Path) -> None:

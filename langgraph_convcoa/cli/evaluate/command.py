@@ -1,6 +1,6 @@
 """`convcoa evaluate`: the measurements of retrieval and verification.
 
-`qa` has those of answers, `planner` those of planners, `blind` people's judgements of them.
+`qa` has those of answers, `blind` people's judgements of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import typer
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
 from langgraph_convcoa.cli.evaluate.blind import blind, blind_score
-from langgraph_convcoa.cli.evaluate.planner import planner
 from langgraph_convcoa.cli.evaluate.qa import METHODS_HELP, qa
 from langgraph_convcoa.cli.options import AsJson, NoCache, add_removed, names_of, option
 from langgraph_convcoa.evaluation.retrieval.methods import METHODS, READERS
@@ -114,9 +113,9 @@ def retrieval(
 # The help lists the commands in the order in which they are added.
 app.command(epilog=RETRIEVAL_HELP)(retrieval)
 app.command(epilog=METHODS_HELP)(qa)
-app.command()(planner)
 app.command()(blind)
 app.command("blind-score")(blind_score)
+add_removed(app, "planner", "python -m experiments.planner")
 add_removed(app, "reader", "python -m experiments.graph_reader")
 add_removed(app, "costs", "python -m experiments.costs")
 add_removed(app, "memory", "python -m experiments.memory")

@@ -23,7 +23,7 @@ from langgraph_convcoa.evaluation.runs.failures import PATIENCE, Patience, failu
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.retrieval.progress import Progress, track
-from langgraph_convcoa.training.loop.interruption import interruptions
+from langgraph_convcoa.training.interruption import interruptions
 
 Measure = Callable[[str, tuple[str, ...], str], Awaitable[dict[str, float]]]
 """Measures an answer, given the question, the right answers and the answer."""

@@ -1,7 +1,7 @@
-"""Synthetic conversations, made by rule from single-turn questions over titled articles.
+"""Synthetic conversations, made by the rules of `ellipsis` from single-turn questions over titled articles.
 
-A conversation is a few earlier questions of one article with their answers and a question that leans on them; its rewrite is
-the same question in full. No model writes anything: the rules are in `ellipsis`.
+A conversation has a few earlier questions of one article with their answers, and a question that needs them; its rewrite is
+the same question in full.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Turn = tuple[str, str]
 _TURNS = (1, 2, 3, 4, 5)
 _TURN_WEIGHTS = (0.35, 0.28, 0.2, 0.11, 0.06)
 _NEAR = 12
-"""How many questions back in its article a question's earlier turns come from."""
+"""Earlier turns come from this many questions before, in the article."""
 _UNNAMED = 0.25
 _LONG_ANSWER = 0.4
 _NO_ANSWER = 0.1
@@ -72,26 +72,21 @@ class _Article:
 
 
 def synthetic_conversations(dataset: Dataset, count: int, *, seed: int = 0) -> list[TrainingExample]:
-    """Conversations made from the single-turn questions, in the order of their articles, of a data set with titled passages.
+    """Conversations made from single-turn questions over titled passages.
 
-    The rewrite of each is the question in full: what a reader who has not seen the history understands. About a quarter of
-    the questions need nothing of the history: half of these stay with its topic, the others leave it. A question that the data
-    does not have has no gold passage.
-
-    Raises:
-        InputError: No passage has a title, fewer than two articles have questions, or count is below 1.
+    About a quarter of the questions do not need the history: half of these stay with its topic, the others leave it. Questions
+    that are not in the data have no gold passage. Raises InputError if fewer than two titled articles have questions.
     """
     if count < 1:
         raise InputError(f"The number of conversations to make must be at least 1, not {count}.")
     articles = _articles(dataset)
     if len(articles) < 2:
         raise InputError(
-            f"{dataset.name} has questions on {len(articles)} titled article(s); making conversations needs at least two, "
-            "so give `title` to the passages of its corpus."
+            f"{dataset.name} has questions on {len(articles)} titled article(s); conversations need at least two: give "
+            "`title` to the passages of its corpus."
         )
     rng = random.Random(seed)  # noqa: S311 - not for secrets
     places = [(article, place) for article in articles for place in range(1, len(article.questions))]
-    # A question that does not name its topic has less to leave out.
     named = [article.topic.named(article.questions[place].question) is not None for article, place in places]
     examples: list[TrainingExample] = []
     while len(examples) < count:
@@ -172,7 +167,7 @@ def _example(article: _Article, place: int, articles: Sequence[_Article], rng: r
 
 
 def _leaning(question: str, topic: Topic, history: Sequence[Turn], rng: random.Random) -> str:
-    """The question without the name of its topic, in one of the ways that it allows."""
+    """The question without the name of its topic, in one of the possible ways."""
     said = " ".join(part for turn in history for part in turn)
     ways = [pronoun(question, topic), pronoun(question, topic), dropped(question, topic), definite(question, topic)]
     possible = [way for way in ways if way is not None]
@@ -196,7 +191,7 @@ def _history(article: _Article, place: int, rng: random.Random) -> list[Turn]:
 
 
 def _named_turns(article: _Article, history: Sequence[Turn], rng: random.Random) -> list[Turn]:
-    """The turns, the topic named in one of them, later ones often leaning on it themselves."""
+    """The turns, with the topic named in the first of them and often left out in later ones."""
     turns = list(history)
     if not any(article.topic.named(question) for question, _ in turns):
         naming = [query for query in article.questions if article.topic.named(query.question)]
@@ -217,7 +212,7 @@ def _named_turns(article: _Article, history: Sequence[Turn], rng: random.Random)
 
 
 def _answer(query: Query, article: _Article, rng: random.Random) -> str:
-    """The answer as a span, as the sentences around it, as a chat model would give it, or none."""
+    """The answer as a span, as the sentences around it, or empty."""
     draw = rng.random()
     if draw < _NO_ANSWER:
         return ""
@@ -232,7 +227,7 @@ def _answer(query: Query, article: _Article, rng: random.Random) -> str:
 
 
 def _styled(example: TrainingExample, rng: random.Random) -> TrainingExample:
-    """The question as people type: often in small letters, often without its mark."""
+    """The question as people type it: often in lower case, often without a question mark."""
     question = example.question
     if rng.random() < 0.3:
         question = question.lower()
@@ -246,8 +241,8 @@ def with_synthetic(
 ) -> TrainingData:
     """The data with synthetic conversations, and with some single-turn questions as they are.
 
-    All turns of a real conversation often share one passage, so that a head trained on these alone learns that the history is
-    always right. Raises InputError where a passage id stands for two texts.
+    The turns of a real conversation often share one passage: a head trained on these alone learns that the history is always
+    right. Raises InputError if a passage id stands for two texts.
     """
     examples = list(data.examples)
     passages = {str(passage.id): passage for passage in data.passages}

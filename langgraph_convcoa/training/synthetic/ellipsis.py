@@ -1,4 +1,4 @@
-"""Ellipsis and pronouns in questions: the rules that make a question lean on the turns before it."""
+"""Rules that leave out of a question what the turns before it say."""
 
 from __future__ import annotations
 
@@ -36,20 +36,14 @@ _CAPITALISED = re.compile(r"(?<=[a-z,] )[A-Z][\w'-]+(?: (?:of |the |de |and )?[A
 class Topic:
     """The subject of an article, and how a question may refer to it."""
 
-    name: str  # The title without what stands in brackets.
+    name: str  # The title without the text in brackets.
     aliases: tuple[str, ...]  # Ways in which a question names it, the longest first.
     subject: str  # The pronoun that stands for it: he, she, it or they.
-    kind: str  # A noun for it, such as "singer"; empty where none is known.
+    kind: str  # A noun for it, such as "singer"; may be empty.
 
     @classmethod
     def of(cls, title: str, passages: Sequence[str]) -> Topic:
-        """The topic of an article, its pronoun and its noun taken from its own text.
-
-        Example:
-            >>> topic = Topic.of("Ada Lovelace", ["Ada Lovelace was an English mathematician. She wrote notes."])
-            >>> topic.subject, topic.kind
-            ('she', 'mathematician')
-        """
+        """The topic of an article, its pronoun and its noun taken from its own text."""
         title = unquote(title)
         name = re.sub(r"\s*\(.*?\)\s*", " ", title).strip() or title
         counts = Counter(_CLASS[match.lower()] for text in passages[:20] for match in _PRONOUN_WORDS.findall(text))
@@ -84,13 +78,7 @@ def plain(text: str) -> str:
 
 
 def pronoun(question: str, topic: Topic) -> str | None:
-    """The question with a pronoun in the topic's place, or None where it does not name the topic.
-
-    Example:
-        >>> topic = Topic("Ada Lovelace", ("Ada Lovelace", "Ada"), "she", "mathematician")
-        >>> pronoun("Where was Ada Lovelace born?", topic), pronoun("What was Ada's first book?", topic)
-        ('Where was she born?', 'What was her first book?')
-    """
+    """The question with a pronoun instead of the topic, or None if it does not name the topic."""
     found = topic.named(question)
     if found is None:
         return None
@@ -110,12 +98,7 @@ def pronoun(question: str, topic: Topic) -> str | None:
 
 
 def dropped(question: str, topic: Topic) -> str | None:
-    """The question without the phrase that names the topic, or None where there is no such phrase at its end.
-
-    Example:
-        >>> dropped("What is the capital of France?", Topic("France", ("France",), "it", "country"))
-        'What is the capital?'
-    """
+    """The question without the prepositional phrase of the topic, or None if it has none."""
     found = topic.named(question)
     if found is None:
         return None
@@ -127,7 +110,7 @@ def dropped(question: str, topic: Topic) -> str | None:
 
 
 def definite(question: str, topic: Topic) -> str | None:
-    """The question with "the city", "this singer" in the topic's place, or None where there is no noun for it."""
+    """The question with "the city" or "the singer" instead of the topic, or None without a noun for it."""
     found = topic.named(question)
     if found is None or not topic.kind:
         return None
@@ -136,7 +119,7 @@ def definite(question: str, topic: Topic) -> str | None:
 
 
 def entity_pronoun(question: str, earlier: str, rng: random.Random) -> str | None:
-    """The question with "it", "that" or "they" for a name that the turns before hold too, or None where there is none."""
+    """The question with "it", "that" or "they" instead of a name of the turns before, or None if there is none."""
     shared = [match for match in _CAPITALISED.finditer(question) if match.group() in earlier]
     if not shared:
         return None
@@ -145,12 +128,7 @@ def entity_pronoun(question: str, earlier: str, rng: random.Random) -> str | Non
 
 
 def other_question_word(question: str, rng: random.Random) -> tuple[str, str] | None:
-    """A question of one word that follows this one, and that question in full.
-
-    Example:
-        >>> other_question_word("When did she leave Paris?", random.Random(0))
-        ('Why was that?', 'Why did she leave Paris?')
-    """
+    """A following question of one word, such as "Why?", and that question in full."""
     if _AUXILIARY.match(question) is None:
         return None
     first, rest = question.split(maxsplit=1)
@@ -160,12 +138,7 @@ def other_question_word(question: str, rng: random.Random) -> tuple[str, str] | 
 
 
 def other_year(question: str, rng: random.Random) -> tuple[str, str] | None:
-    """A question for another year that follows this one, and that question in full.
-
-    Example:
-        >>> other_year("How many lived there in 1990?", random.Random(1))
-        ('How about that in 1988?', 'How many lived there in 1988?')
-    """
+    """A following question about another year, and that question in full."""
     found = _YEAR.search(question)
     if found is None:
         return None

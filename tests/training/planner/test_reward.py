@@ -20,9 +20,9 @@ from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.parsing import parse_chain
 from langgraph_convcoa.training.planner.reward import (
     RewardSettings,
+    TurnReward,
     Verdict,
     fault_of,
-    malformed_reward,
     match_of,
     mean_figures,
     reward_of,
@@ -92,13 +92,12 @@ def test_the_weights_are_arguments() -> None:
     settings = RewardSettings(final=2, kept=1, hallucinated=-3, retrieval=0.5, malformed=-20)
     items = output_of(("g", "kept"), ("g", "unsupported"), retrievals=2)
     assert reward_of(plan_of("g", "g"), items, 0.5, settings).total == pytest.approx(2 * 0.5 + (1 - 3) / 2 - 1)
-    assert malformed_reward("no JSON", settings).total == -20
 
 
-@given(st.lists(st.tuples(st.sampled_from(["", "g"]), st.sampled_from(get_args(Status))), max_size=6), st.integers(0, 12))
+@given(st.lists(st.tuples(st.sampled_from(["", "g"]), st.sampled_from(get_args(Status))), max_size=6), st.integers(0, 19))
 def test_a_malformed_plan_earns_less_than_any_that_is_played(items: list[tuple[str, str]], retrievals: int) -> None:
     played = reward_of(plan_of(*(guess for guess, _ in items)), output_of(*items, retrievals=retrievals), 0)
-    assert malformed_reward("no JSON").total < played.total
+    assert RewardSettings().malformed < played.total
 
 
 STEP = json.loads(plan_of(""))["chain"][0]
@@ -131,7 +130,7 @@ STEP = json.loads(plan_of(""))["chain"][0]
         (plan_of("", chain=[STEP, STEP | {"sub": "question 0? "}]), "a sub-question is repeated"),
         (plan_of(chain=[{name: STEP[name] for name in STEP if name != "sub"}]), "a step has no sub"),
         (plan_of(*"1234567"), "7 sub-questions, more than 6"),
-        ('{"optimized_question": "a", "chain": [], "chain": [], "final_answer": ""}', "a field stands there twice"),
+        ('{"optimized_question": "a", "chain": [], "chain": [], "final_answer": ""}', "no JSON"),
     ],
 )
 def test_the_form_of_a_plan_is_read_strictly(plan: str, fault: str) -> None:
@@ -181,7 +180,7 @@ async def test_a_judge_and_a_reward_of_ones_own_join_plain_or_async() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "1"])
 async def test_a_reward_that_is_no_number_is_an_error(value: Any) -> None:
     own = RewardSettings(own=lambda *_: value)
-    with pytest.raises(InputError, match="further reward must return a finite number"):
+    with pytest.raises(InputError, match="own reward must return a finite number"):
         await turn_reward(plan_of("g"), output_of(("g", "kept")), "When?", ["1982"], own)
     judge = RewardSettings(match=lambda *_: value)
     with pytest.raises(InputError, match="judge must return a finite number"):
@@ -193,7 +192,7 @@ async def test_a_question_without_an_answer_is_an_error() -> None:
         await turn_reward(plan_of("g"), output_of(("g", "kept")), "When?", [" "])
 
 
-@pytest.mark.parametrize("wrong", [{"retrieval": float("nan")}, {"match": "rouge"}, {"malformed": -1.6}, {"retrieval": 0.2}])
+@pytest.mark.parametrize("wrong", [{"retrieval": float("nan")}, {"match": "rouge"}, {"malformed": -1.9}, {"retrieval": 0.2}])
 def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         RewardSettings(**wrong)
@@ -201,7 +200,7 @@ def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_means_and_rates_over_turns() -> None:
     one = reward_of(plan_of("g", ""), output_of(("g", "kept"), ("", "filled"), retrievals=2), 1)
-    means = mean_figures([one, malformed_reward("no JSON")])
+    means = mean_figures([one, TurnReward(penalty=-2.0, fault="no JSON")])
     assert means["reward"] == pytest.approx((1 + 0.25 - 0.1 - 2) / 2)
     assert (means["malformed"], means["n"], means["declined_rate"], means["kept_rate"]) == (0.5, 1, 0.5, 0.5)
     assert mean_figures([]) == {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from langgraph_convcoa.training.loop.interruption import interruptions
+from langgraph_convcoa.training.interruption import interruptions
 
 
 @pytest.fixture(autouse=True)

@@ -6,13 +6,18 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
+from transformers import TrainerCallback
 
+from experiments.bench.dual_encoder import DualEncoder, DualLoss, encode_ids
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
+from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
@@ -20,18 +25,18 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.conversation_state import mixed_states
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 from langgraph_convcoa.retrieval.query.query_text import Reading
+from langgraph_convcoa.retrieval.scoring.topk import search
 from langgraph_convcoa.training.data import TrainingData
-from langgraph_convcoa.training.dual_encoder import DualEncoder, DualLoss, encode_ids, reciprocal_rank_of_dual
-from langgraph_convcoa.training.encoded import EncodedData, QueryItem, encode_examples, query_items, reciprocal_rank
-from langgraph_convcoa.training.head import HEAD_RATES, HeadLoss, HeadSettings, HopfieldHead, reciprocal_rank_of_head
-from langgraph_convcoa.training.loop.checkpoints import trained_parameters
-from langgraph_convcoa.training.loop.trainer import TrainingSettings, train
+from langgraph_convcoa.training.encoded import EncodedData, QueryItem, encode_examples, query_items
+from langgraph_convcoa.training.head import HEAD_RATES, HeadLoss, HeadSettings, HopfieldHead
+from langgraph_convcoa.training.losses import Ranked
 from langgraph_convcoa.training.query_encoder import QueryEncoderLoss
+from langgraph_convcoa.training.trainer import TrainingSettings, train
 
 METHODS = ("head", "query-encoder", "dual-question", "dual")
-"""head: the conversation state, and W_Q, W_K, W_V and beta, on frozen vectors. query-encoder: a query encoder, with the DPR
-loss through the Hopfield layer and the conversation state. dual-question: a plain dual encoder whose question encoder is
-trained, with dot products of single vectors; dual: the same with both encoders trained."""
+"""head: the conversation state, on frozen vectors. query-encoder: a query encoder, with the DPR loss of the scores that
+retrieval uses. dual-question: a plain dual encoder whose question encoder is trained, with dot products of single vectors.
+dual: the same with both encoders trained."""
 
 _RATES = {"head": 5e-4, "query-encoder": 1e-4, "dual-question": 1e-4, "dual": 1e-4}
 
@@ -110,20 +115,14 @@ def training_cost(
     kept = as_encoder(encoder)
     if not isinstance(kept, SentenceTransformerEncoder):
         raise InputError(f"Trainings are compared with a sentence-transformers model, not with {kept!r}.")
-    settings = TrainingSettings(
-        steps=steps,
-        batch_size=batch_size,
-        seed=seed,
-        checkpoint_every=0,
-        evaluate_every=max(1, steps // evaluations),
-    )
+    settings = TrainingSettings(steps=steps, batch_size=batch_size, seed=seed)
     found, measured = (
         encode_examples(part, kept, cache=cache, progress=progress) for part in (data, _drawn(dev, questions, seed))
     )
     usable, asked = (sum(example.positive >= 0 for example in part.examples) for part in (found, measured))
     if not usable or not asked:
         raise InputError("No example has a gold passage; there is nothing to train on or to measure with.")
-    run = _Comparison(kept.model_name, found, measured, settings, progress)
+    run = _Comparison(kept.model_name, found, measured, settings, max(1, steps // evaluations), progress)
     costs = {name: run.of(name) for name in dict.fromkeys(methods)}
     target = min(cost.best for cost in costs.values())
     for name, cost in costs.items():
@@ -138,6 +137,7 @@ class _Comparison:
     found: EncodedData
     measured: EncodedData
     settings: TrainingSettings
+    every: int
     progress: Progress
 
     def of(self, name: str) -> MethodCost:
@@ -145,8 +145,7 @@ class _Comparison:
             head, chosen = HopfieldHead(self.found.patterns.d), HeadSettings()
             learned = [example for example in self.found.examples if example.positive >= 0]
             head_loss = HeadLoss(self.found, 0.0, chosen.identity, chosen.negatives)
-            rank = partial(reciprocal_rank_of_head, head, self.measured)
-            return self._cost(name, head, head_loss, learned, rank, HEAD_RATES)
+            return self._cost(name, head, head_loss, learned, partial(self._rank_of_head, head), HEAD_RATES)
         if name == "query-encoder":
             module = QueryEncoderModule.of(self.base, Reading(), device="cpu")
             items, asked = (query_items(module.text, part) for part in (self.found, self.measured))
@@ -154,12 +153,23 @@ class _Comparison:
             return self._cost(name, module, loss, items, partial(self._rank, module, asked))
         dual = DualEncoder(self.base, both=name == "dual")
         items, asked = (query_items(dual.question.text, part) for part in (self.found, self.measured))
-        rank = partial(reciprocal_rank_of_dual, dual, DualLoss(self.measured), asked)
+        rank = partial(DualLoss(self.measured).reciprocal_rank, dual, asked)
         return self._cost(name, dual, DualLoss(self.found), items, rank)
+
+    def _rank_of_head(self, head: HopfieldHead) -> float:
+        asked = [example for example in self.measured.examples if example.positive >= 0]
+        with torch.no_grad():
+            return self._reciprocal_rank(HeadLoss(self.measured).states(head, asked).cpu().numpy(), asked)
 
     def _rank(self, module: QueryEncoderModule, asked: Sequence[QueryItem]) -> float:
         encoded, states = encode_ids(module, [item.ids for item in asked]), self.measured.states[[q.state for q in asked]]
-        return reciprocal_rank(self.measured.patterns, mixed_states(encoded, encoded, states, 1.0, 0.0), asked)
+        return self._reciprocal_rank(mixed_states(encoded, encoded, states, 1.0, 0.0), asked)
+
+    def _reciprocal_rank(self, states: Vectors, items: Sequence[Ranked]) -> float:
+        """The mean reciprocal rank of the best gold memory set; 0 beyond the hundredth."""
+        found = search(self.measured.patterns, states, k=100)
+        ranks = [np.flatnonzero(np.isin(ranking.indices, item.gold)) for ranking, item in zip(found, items, strict=True)]
+        return float(np.mean([1 / (1 + rank[0]) if len(rank) else 0.0 for rank in ranks]))
 
     def _cost(
         self,
@@ -170,12 +180,31 @@ class _Comparison:
         measure: Callable[[], float],
         rates: dict[str, float] | None = None,
     ) -> MethodCost:
-        start = measure()
+        start, clock = measure(), _Clock(module, measure, self.every)
         settings = replace(self.settings, learning_rate=_RATES[name])
-        report = train(module, loss, items, settings, rates=rates, evaluate=lambda _module: measure(), progress=self.progress)
-        best = max(start, *(score for *_, score in report.evaluations))
-        parameters = sum(parameter.numel() for parameter in trained_parameters(module).values())
-        return MethodCost(start, best, report.seconds, 0.0, parameters, _peak_mb(), report.evaluations)
+        train(module, loss, items, settings, rates=rates, callbacks=[clock], progress=self.progress)
+        best = max(start, *(score for *_, score in clock.evaluations))
+        parameters = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+        return MethodCost(start, best, clock.seconds, 0.0, parameters, _peak_mb(), clock.evaluations)
+
+
+class _Clock(TrainerCallback):
+    """Measures a module on the way, and counts the seconds of the steps alone."""
+
+    def __init__(self, module: nn.Module, measure: Callable[[], float], every: int) -> None:
+        self.module, self.measure, self.every = module, measure, every
+        self.seconds = self.begin = 0.0
+        self.evaluations: list[tuple[int, float, float]] = []
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.begin = perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.seconds += perf_counter() - self.begin
+        if state.global_step % self.every == 0 or state.global_step == state.max_steps:
+            self.module.eval()
+            self.evaluations.append((state.global_step, self.seconds, self.measure()))
+            self.module.train()
 
 
 def _drawn(dev: TrainingData, questions: int | None, seed: int) -> TrainingData:

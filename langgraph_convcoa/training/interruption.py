@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, held back until the step under way is finished."""
+"""Ctrl-C and SIGTERM, held back until the current step is finished."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def interruptions() -> Iterator[Callable[[], bool]]:
-    """Hold back Ctrl-C and SIGTERM, so that a step and its checkpoint are whole; the value given says whether one has come.
+    """Hold back Ctrl-C and SIGTERM; the value is a function that says whether one has come.
 
-    At the end of the context the signal is raised again, and does what it would have done; where that returns,
-    KeyboardInterrupt is raised, since what was under way is not finished. A second one is not held back, nor are signals that
-    are ignored, as under nohup. Outside of the main thread, where no signal arrives, nothing is held back.
+    At the end of the context the signal is raised again, then KeyboardInterrupt. A second signal is not held back, nor are
+    ignored signals (nohup), and nothing is outside of the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -11,25 +11,15 @@ import pytest
 import torch
 from langchain_core.documents import Document
 from rich.console import Console
-from typer.testing import CliRunner
 
-from langgraph_convcoa.datasets.queries import Dataset, Query
+from experiments.bench import training as module
+from experiments.bench.__main__ import main
+from experiments.bench.dual_encoder import DualEncoder, DualLoss
+from experiments.bench.training import METHODS, training_cost
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.bench.training_cost import METHODS, training_cost
-from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.dual_encoder import (
-    DualEncoder,
-    DualLoss,
-    DualQuestionSettings,
-    reciprocal_rank_of_dual,
-    train_dual_question,
-)
 from langgraph_convcoa.training.encoded import EncodedData, encode_examples, query_items
-from langgraph_convcoa.training.job import TrainingJob
-from langgraph_convcoa.training.loop.gradient_cache import backward
-from langgraph_convcoa.training.loop.trainer import TrainingSettings
 from tests.retrieval.tiny_bert import save_tiny_bert
 
 pytest.importorskip("accelerate")
@@ -57,26 +47,6 @@ def encoded(encoder: SentenceTransformerEncoder) -> EncodedData:
     return encode_examples(data(), encoder)
 
 
-@pytest.mark.parametrize("both", [False, True])
-def test_gradient_caching_gives_the_gradient_of_the_whole_batch(
-    encoder: SentenceTransformerEncoder, encoded: EncodedData, both: bool
-) -> None:
-    plain, cached = (DualEncoder(encoder.model_name, both=both).double() for _ in range(2))
-    # All negatives, since parts of a batch draw others.
-    loss = DualLoss(encoded, negatives=99)
-    items = query_items(plain.question.text, encoded)[:5]
-    first, second = backward(plain, loss, items), backward(cached, loss, items, chunk=2)
-    assert first == pytest.approx(second, rel=1e-6)
-    learned = 0
-    for (name, a), b in zip(plain.named_parameters(), cached.parameters(), strict=True):
-        if a.grad is None:
-            assert b.grad is None
-            continue
-        learned += name.startswith("passage.")
-        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-7)
-    assert bool(learned) == both
-
-
 def test_a_passage_is_one_vector_and_ranks_by_its_product(encoder: SentenceTransformerEncoder, encoded: EncodedData) -> None:
     dual = DualEncoder(encoder.model_name)
     items, loss = query_items(dual.question.text, encoded), DualLoss(encoded)
@@ -87,10 +57,10 @@ def test_a_passage_is_one_vector_and_ranks_by_its_product(encoder: SentenceTrans
     for state, item in zip(states, items, strict=True):
         ranked = np.argsort(-(whole @ state)).tolist()
         expected.append(1 / (1 + min(ranked.index(number) for number in item.gold)))
-    assert reciprocal_rank_of_dual(dual, loss, items) == pytest.approx(np.mean(expected), abs=1e-6)
+    assert loss.reciprocal_rank(dual, items) == pytest.approx(np.mean(expected), abs=1e-6)
     # Untrained towers of one encoder: the passage tower's vectors are the stored ones.
     both = DualEncoder(encoder.model_name, both=True)
-    assert reciprocal_rank_of_dual(both, loss, items) == pytest.approx(np.mean(expected), abs=1e-6)
+    assert loss.reciprocal_rank(both, items) == pytest.approx(np.mean(expected), abs=1e-6)
 
 
 def test_a_batch_has_each_passage_once_and_masks_those_that_are_gold(
@@ -100,18 +70,7 @@ def test_a_batch_has_each_passage_once_and_masks_those_that_are_gold(
     items, loss = query_items(dual.question.text, encoded)[:1], DualLoss(encoded, negatives=0)
     # The same question twice: its positive is no negative of its twin, so that there is nothing to tell apart.
     twins = [items[0], items[0]]
-    assert loss.loss(dual, loss.represent(dual, twins), twins)["dpr"].item() == pytest.approx(0, abs=1e-6)
-
-
-def test_a_question_encoder_is_trained_saved_and_measured(encoder: SentenceTransformerEncoder, tmp_path: Path) -> None:
-    settings = DualQuestionSettings(TrainingSettings(steps=12, batch_size=6, learning_rate=1e-3))
-    train_dual_question(data(), encoder=encoder, settings=settings, job=TrainingJob(tmp_path / "dual", command="made"))
-    assert "a query encoder" in (tmp_path / "dual" / "README.md").read_text()
-    asked = tuple(Query(str(n), one.question, one.history, one.gold) for n, one in enumerate(data().examples))
-    dataset = Dataset("made", asked, data().passages)
-    report = evaluate_retrieval(dataset, methods=["history", "dual-question"], encoder=encoder, dual=tmp_path / "dual")
-    found = {name: result.metrics["MRR"] for name, result in report.methods.items()}
-    assert found["dual-question"] > found["history"] + 0.1
+    assert loss(dual, twins).item() == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -142,13 +101,8 @@ def test_what_cannot_be_compared_is_told() -> None:
 
 
 def test_the_command_prints_the_table_as_json(
-    encoder: SentenceTransformerEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoder: SentenceTransformerEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import typer
-
-    from langgraph_convcoa.cli.bench import training
-    from langgraph_convcoa.evaluation.bench import training_cost as module
-
     folder = tmp_path / "made"
     folder.mkdir()
     corpus = [{"id": passage.id, "title": "", "text": passage.page_content} for passage in data().passages]
@@ -163,23 +117,8 @@ def test_the_command_prints_the_table_as_json(
     for name, rows in (("corpus", corpus), ("queries", queries)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setattr(module, "as_encoder", lambda _encoder: encoder)
-    app = typer.Typer()
-    app.command()(training)
-    arguments = [
-        str(folder),
-        "--methods",
-        "head",
-        "--steps",
-        "4",
-        "--batch",
-        "3",
-        "--evaluations",
-        "2",
-        "--json",
-        "--no-cache",
-    ]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
+    main(["training", str(folder), *["--methods", "head", "--steps", "4", "--batch", "3", "--evaluations", "2", "--json"]])
+    report = json.loads(capsys.readouterr().out)
     assert (report["examples"], report["questions"], report["steps"]) == (6, 6, 4)
     assert [step for step, *_ in report["methods"]["head"]["evaluations"]] == [2, 4]

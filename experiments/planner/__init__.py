@@ -1,0 +1,1 @@
+"""Planners before and after their training, on held-out conversations."""

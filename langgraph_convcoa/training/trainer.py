@@ -1,0 +1,246 @@
+"""Training of a torch module with transformers' `Trainer`: settings, order of the data, checkpoints, Ctrl-C."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
+
+from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.training.interruption import interruptions
+from langgraph_convcoa.training.unfinished import Unfinished, writable
+
+Module = TypeVar("Module", bound=nn.Module)
+Item = TypeVar("Item")
+Batches = Callable[[int, np.random.Generator], Sequence[Sequence[int]]]
+"""The batches of an epoch: (number of the epoch, random numbers) -> lists of numbers of items."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Length and speed of a training."""
+
+    epochs: int = 1
+    steps: int | None = None  # Number of batches, instead of `epochs`.
+    batch_size: int = 32
+    learning_rate: float = 5e-5  # Of AdamW, the highest.
+    warmup: float = 0.1  # Share of the steps in which the rate grows from 0; then it falls linearly to 0.
+    weight_decay: float = 0.0  # Of matrices; vectors and numbers have none.
+    seed: int = 0  # Of the order of the data and of dropout.
+    checkpoint_every: int = 100  # Steps between two checkpoints.
+
+    def __post_init__(self) -> None:
+        least = {"epochs": 1, "steps": 1, "batch_size": 1, "checkpoint_every": 1, "weight_decay": 0, "seed": 0}
+        for name, lowest in least.items():
+            number = getattr(self, name)
+            if number is not None and not lowest <= number < math.inf:
+                raise InputError(f"{name} must be at least {lowest}, not {number}.")
+        if not 0 < self.learning_rate < math.inf:
+            raise InputError(f"learning_rate must be a number above 0, not {self.learning_rate}.")
+        if not 0 <= self.warmup <= 1:
+            raise InputError(f"warmup must be from 0 to 1, not {self.warmup}.")
+
+
+def train(
+    module: Module,
+    loss: Callable[[Module, Sequence[Item]], Tensor],
+    items: Sequence[Item],
+    settings: TrainingSettings,
+    *,
+    unfinished: Unfinished | None = None,
+    resume: bool = False,
+    about: Mapping[str, Any] | None = None,
+    batches: Batches | None = None,
+    rates: Mapping[str, float] | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+    logs: str | Path | None = None,
+    progress: Progress = False,
+    device: str | None = None,
+) -> list[float]:
+    """Minimise a loss over the parameters of a module that require a gradient.
+
+    The order of the data and the random numbers come from the seed. A training that was stopped and resumed ends with the
+    same weights as one that was not.
+
+    Args:
+        module: What is trained. It is in evaluation mode afterwards.
+        loss: (module, items of a batch) -> number to minimise.
+        items: What is trained on.
+        settings: Length and speed.
+        unfinished: Folder of the checkpoints, which the caller removes. None writes no checkpoints.
+        resume: Resume from the last checkpoint, if there is one.
+        about: What else must be equal when the training is resumed.
+        batches: The batches of an epoch; shuffled items when None.
+        rates: Factors on the learning rate of parameters, by the beginning of their names.
+        callbacks: Further callbacks of the trainer.
+        logs: Folder for TensorBoard.
+        progress: A bar, a callback or nothing.
+        device: "cpu" or "cuda"; what the trainer finds when None.
+
+    Returns:
+        The loss of each step since the start or the last checkpoint.
+
+    Raises:
+        InputError: There is nothing to train or to train on, or the checkpoint is of another training.
+        RetrievalError: The loss is NaN or infinite, or a checkpoint cannot be read or written.
+        KeyboardInterrupt: Ctrl-C, after the current step and its checkpoint.
+    """
+    check_packages(logs)
+    if not items:
+        raise InputError("There is nothing to train on: the data has no example of this kind.")
+    if device is not None and ":" in device:
+        raise InputError(f"The device {device} cannot be chosen here: set CUDA_VISIBLE_DEVICES, and name cuda.")
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise InputError("There is nothing to train: every parameter of the model is frozen.")
+    order = _order(items, settings, batches)
+    known = asdict(settings) | {"examples": len(items)} | dict(about or {})
+    checkpoint = None if unfinished is None else unfinished.begin(known, resume=resume)
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = TrainingArguments(
+            output_dir=scratch if unfinished is None else str(unfinished.folder),
+            max_steps=len(order),
+            per_device_train_batch_size=1,
+            learning_rate=settings.learning_rate,
+            lr_scheduler_type="linear",
+            warmup_steps=math.ceil(settings.warmup * len(order)),
+            seed=settings.seed,
+            save_strategy="no" if unfinished is None else "steps",
+            save_steps=settings.checkpoint_every,
+            save_total_limit=1,
+            logging_steps=10,
+            report_to=[],
+            log_level="error",
+            use_cpu=device == "cpu",
+        )
+        # A module without tensors as inputs cannot be replicated by `DataParallel`.
+        arguments._n_gpu = min(1, arguments.n_gpu)
+        wrapped = _WithLoss(module, loss)
+        trainer = _Trainer(
+            model=wrapped,
+            args=arguments,
+            train_dataset=[[items[number] for number in batch] for batch in order],
+            optimizers=(_optimizer(module, settings, rates or {}), None),
+            callbacks=[*callbacks, *board(logs)],
+        )
+        run(trainer, checkpoint, progress)
+    module.eval()
+    return wrapped.losses
+
+
+def without_training(settings: Any) -> dict[str, Any]:
+    """The fields of a settings dataclass but `training`, which `train` compares by itself."""
+    return {name: value for name, value in asdict(settings).items() if name != "training"}
+
+
+def check_packages(logs: object = None) -> None:
+    """Raise RetrievalError if a package of the extra `train` is missing."""
+    for package in ("accelerate", *(["tensorboard"] if logs is not None else [])):
+        if find_spec(package) is None:
+            raise RetrievalError(f'Training needs {package}: pip install "langgraph-convcoa[train]".')
+
+
+def board(logs: str | Path | None) -> list[TrainerCallback]:
+    """The callback that writes logs for TensorBoard; none without a folder."""
+    if logs is None:
+        return []
+    from torch.utils.tensorboard import SummaryWriter
+    from transformers.integrations.integration_utils import TensorBoardCallback
+
+    with writable(logs):
+        return [TensorBoardCallback(SummaryWriter(str(logs)))]  # type: ignore[no-untyped-call]
+
+
+def run(trainer: Trainer, checkpoint: str | None, progress: Progress) -> None:
+    """Train, with a progress bar; Ctrl-C ends the training after the current step, with a checkpoint."""
+    for printing in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(printing)
+    with interruptions() as interrupted, track(progress, trainer.args.max_steps, "Training") as advance:
+
+        class Watch(TrainerCallback):
+            def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                advance(state.global_step)
+
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                advance(1)
+                if interrupted():
+                    control.should_save = args.save_strategy != "no"
+                    control.should_training_stop = True
+
+        trainer.add_callback(Watch())
+        trainer.train(resume_from_checkpoint=checkpoint)
+
+
+class _Trainer(Trainer):
+    """Takes the batches in the order in which they are given."""
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        loader = DataLoader(self.train_dataset, batch_size=1, collate_fn=lambda batches: {"items": batches[0]})  # type: ignore[arg-type]
+        prepared: DataLoader[Any] = self.accelerator.prepare(loader)
+        return prepared
+
+    def _save_checkpoint(self, *given: Any, **named: Any) -> None:
+        with writable(str(self.args.output_dir)):
+            super()._save_checkpoint(*given, **named)
+
+
+class _WithLoss(nn.Module):
+    """A module whose output is its loss, as `Trainer` asks for."""
+
+    def __init__(self, module: nn.Module, loss: Callable[[Any, Sequence[Any]], Tensor]) -> None:
+        super().__init__()
+        self.module, self.loss = module, loss
+        self.losses: list[float] = []
+
+    def forward(self, items: Sequence[Any]) -> dict[str, Tensor]:
+        loss = self.loss(self.module, items)
+        number = float(loss.detach())
+        if not math.isfinite(number):
+            raise RetrievalError(f"The loss is {number} after {len(self.losses)} steps: lower the learning rate.")
+        self.losses.append(number)
+        return {"loss": loss}
+
+
+def _order(items: Sequence[Any], settings: TrainingSettings, batches: Batches | None) -> list[Sequence[int]]:
+    """The batches of all epochs."""
+    size = settings.batch_size
+
+    def shuffled(_epoch: int, random: np.random.Generator) -> list[list[int]]:
+        order = random.permutation(len(items)).tolist()
+        return [order[start : start + size] for start in range(0, len(order), size)]
+
+    found: list[Sequence[int]] = []
+    epoch = 0
+    while epoch < settings.epochs if settings.steps is None else len(found) < settings.steps:
+        drawn = (batches or shuffled)(epoch, np.random.default_rng([settings.seed, epoch]))
+        if not drawn:
+            raise InputError("There is nothing to train on: no batch could be made of the examples.")
+        found += drawn
+        epoch += 1
+    return found[: settings.steps]
+
+
+def _optimizer(module: nn.Module, settings: TrainingSettings, rates: Mapping[str, float]) -> torch.optim.Optimizer:
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            start = max((start for start in rates if name.startswith(start)), key=len, default="")
+            decay = settings.weight_decay if parameter.ndim > 1 else 0.0
+            groups.setdefault((rates.get(start, 1.0), decay), []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": parameters, "lr": factor * settings.learning_rate, "weight_decay": decay}
+            for (factor, decay), parameters in groups.items()
+        ],
+        lr=settings.learning_rate,
+    )
