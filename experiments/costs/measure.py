@@ -14,11 +14,12 @@ import numpy as np
 from experiments.baselines.methods import METHODS
 from experiments.costs.scripted import Script, ScriptedQuestion
 from experiments.costs.scripted_model import ScriptedServer
+from experiments.figures import new_figure, style
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import check_methods, make_method
 from langgraph_convcoa.evaluation.records import Costs, Turn
-from langgraph_convcoa.evaluation.reports.kit import Page, Picture, Report, Table, can_draw, new_figure, style
+from langgraph_convcoa.evaluation.reports.kit import Report, Table
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.evaluation.runs.run import completed
 from langgraph_convcoa.reasoning.models import load_chat_model
@@ -79,18 +80,6 @@ class CostsReport(Report):
             cells.append([f"{row.right_share:.0%}", str(row.sub_questions), row.method, *tokens, *calls])
         title = "Tokens, searches and model calls a question, by share of right guesses and n sub-questions"
         return (Table(title, _HEADINGS, cells, LIMITS, left=3),)
-
-    def page(self) -> Page:
-        """The table and the curves to read; without matplotlib no curves."""
-        questions = sorted({row.questions for row in self.rows})
-        how_many = f"{questions[0]}" if len(questions) == 1 else f"{questions[0]} to {questions[-1]}"
-        summary = (
-            f"Means a question, of {how_many} questions a row; {self.k} passages a search. The columns are the share of "
-            "right guesses, the sub-questions of a question (n), tokens, searches, model calls, the fewest and most of these."
-        )
-        title = "Model calls and tokens against the length of the chain"
-        curves = [Picture.of("costs-curves", title, self.figure())] if can_draw() else []
-        return Page("Costs under one script", summary, self.tables(), curves)
 
     def figure(self) -> Figure:
         """Model calls, and tokens, against n: one plot a share of right guesses, one line a method."""

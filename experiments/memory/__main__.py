@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from experiments.figures import save_picture
 from experiments.memory.measure import PARTS, evaluate_memory
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
@@ -22,7 +23,9 @@ def main() -> None:
     given = parser.parse_args()
     parts = given.parts.split(",")
     report = evaluate_memory(given.data, parts=parts, rounds=given.rounds, seed=given.seed, cache=open_cache(), progress=True)
-    print_report(report, given.json, given.plot)
+    print_report(report, given.json)
+    if given.plot:
+        save_picture(report.figure(), given.plot)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.figures import new_figure, style
 from experiments.memory.costs import RoundCost, around, evaluate_costs, ratio
 from experiments.memory.dialogs import Turn, conversations, dialogs
 from experiments.memory.recall import RecallRow, RecallSummary, evaluate_recall
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache

@@ -37,7 +37,6 @@ _COMMANDS = (
     "warm-start",
     "train-planner",
     "evaluate",
-    "bench",
     "threads",
 )
 _FOLDERS = {"warm-start": "planner.", "train-planner": "planner."}
@@ -105,6 +104,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 add_removed(app, "train-reader", "python -m experiments.graph_reader")
+add_removed(app, "bench", "python -m experiments.bench")
 
 
 def _command(name: str) -> Any:

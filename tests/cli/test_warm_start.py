@@ -1,4 +1,4 @@
-"""`convcoa warm-start` and `convcoa evaluate planner` at the command line."""
+"""`convcoa warm-start` at the command line."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from experiments.planner.__main__ import main
 from langgraph_convcoa.cli import documents
 from langgraph_convcoa.cli.app import app
 from tests.training.planner.tiny import PLANS, TEXTS, TURNS, Library, tiny_policy
@@ -42,7 +43,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_a_model_is_warm_started_and_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_warm_started_and_compared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(documents, "searched", lambda *_, **__: Library())
     monkeypatch.chdir(folder)
     run = CliRunner().invoke
@@ -53,9 +56,8 @@ def test_a_model_is_warm_started_and_compared(folder: Path, monkeypatch: pytest.
     assert (told["plans"], told["kept"], len(told["losses"])) == (2, 2, 2)
     card = json.loads((folder / "warm" / "warm_start.json").read_text())
     assert card["command"].startswith("convcoa warm-start data --out warm --plans plans.jsonl")
-    result = run(app, ["evaluate", "planner", "data", "base", "warm", "--longest", "8", "--json"])
-    assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
+    main(["data", "base", "warm", "--longest", "8", "--json"])
+    report = json.loads(capsys.readouterr().out)
     assert (report["questions"], report["split"], report["baseline"]) == (2, "dev", "base")
     assert [row["means"]["malformed"] for row in report["rows"]] == [1, 1]
 
@@ -67,9 +69,6 @@ def test_a_model_is_warm_started_and_compared(folder: Path, monkeypatch: pytest.
         (["warm-start", "data", "--plans", "data", "--model", "base", "--out", "new"], "holds no run"),
         (["warm-start", "data", "--plans", "plans.jsonl", "--model", "base", "--out", "data"], "holds other files"),
         (["warm-start", "data", "--plans", "plans.jsonl", "--model", "base", "--out", "new", "--least", "9"], "earned 9"),
-        (["evaluate", "planner", "data", "data"], "holds no planner"),
-        (["evaluate", "planner", "data", "base", "--baseline", "warm"], "the baseline warm is none"),
-        (["evaluate", "planner", "data", "base", "--match", "rouge"], "match must be one of"),
     ],
 )
 def test_wrong_input_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str) -> None:

@@ -11,11 +11,12 @@ import pytest
 import torch
 from langchain_core.documents import Document
 from rich.console import Console
-from typer.testing import CliRunner
 
+from experiments.bench import training as module
+from experiments.bench.__main__ import main
+from experiments.bench.training import METHODS, training_cost
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.bench.training_cost import METHODS, training_cost
 from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
@@ -142,13 +143,8 @@ def test_what_cannot_be_compared_is_told() -> None:
 
 
 def test_the_command_prints_the_table_as_json(
-    encoder: SentenceTransformerEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoder: SentenceTransformerEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import typer
-
-    from langgraph_convcoa.cli.bench import training
-    from langgraph_convcoa.evaluation.bench import training_cost as module
-
     folder = tmp_path / "made"
     folder.mkdir()
     corpus = [{"id": passage.id, "title": "", "text": passage.page_content} for passage in data().passages]
@@ -163,23 +159,8 @@ def test_the_command_prints_the_table_as_json(
     for name, rows in (("corpus", corpus), ("queries", queries)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setattr(module, "as_encoder", lambda _encoder: encoder)
-    app = typer.Typer()
-    app.command()(training)
-    arguments = [
-        str(folder),
-        "--methods",
-        "head",
-        "--steps",
-        "4",
-        "--batch",
-        "3",
-        "--evaluations",
-        "2",
-        "--json",
-        "--no-cache",
-    ]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    report = json.loads(result.stdout)
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
+    main(["training", str(folder), *["--methods", "head", "--steps", "4", "--batch", "3", "--evaluations", "2", "--json"]])
+    report = json.loads(capsys.readouterr().out)
     assert (report["examples"], report["questions"], report["steps"]) == (6, 6, 4)
     assert [step for step, *_ in report["methods"]["head"]["evaluations"]] == [2, 4]

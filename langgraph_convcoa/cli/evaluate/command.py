@@ -12,8 +12,6 @@ import typer
 
 from langgraph_convcoa.cli.console import print_report
 from langgraph_convcoa.cli.documents import open_cache
-from langgraph_convcoa.cli.evaluate.blind import blind, blind_score
-from langgraph_convcoa.cli.evaluate.planner import planner
 from langgraph_convcoa.cli.evaluate.qa import METHODS_HELP, qa
 from langgraph_convcoa.cli.options import AsJson, NoCache, add_removed, names_of, option
 from langgraph_convcoa.evaluation.retrieval.methods import METHODS, READERS
@@ -114,9 +112,9 @@ def retrieval(
 # The help lists the commands in the order in which they are added.
 app.command(epilog=RETRIEVAL_HELP)(retrieval)
 app.command(epilog=METHODS_HELP)(qa)
-app.command()(planner)
-app.command()(blind)
-app.command("blind-score")(blind_score)
+add_removed(app, "planner", "python -m experiments.planner")
+add_removed(app, "blind", "python -m experiments.blind sheets")
+add_removed(app, "blind-score", "python -m experiments.blind score")
 add_removed(app, "reader", "python -m experiments.graph_reader")
 add_removed(app, "costs", "python -m experiments.costs")
 add_removed(app, "memory", "python -m experiments.memory")

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,13 +21,15 @@ from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 
 _WINDOWS, _WORDS = 5, 60
-_SEARCH = ("search", "demo", "capacity of a Hopfield network")
+SEARCH = ("search", "demo", "capacity of a Hopfield network")
+"""Arguments of the `convcoa` command that is timed."""
+
 _LONGEST = 600
 
 
 @dataclass(frozen=True)
 class QuestionRow:
-    """One measure over all runs; seconds on the clock and of processor time (all cores), the median and the least."""
+    """One measure over all runs: median and least, in seconds on the clock and of processor time (all cores)."""
 
     what: str
     median: float
@@ -38,7 +40,7 @@ class QuestionRow:
 
 @dataclass(frozen=True)
 class QuestionReport(Report):
-    """Times of a question; `load` is how many processes waited for a processor meanwhile, in the mean of the last minute."""
+    """Times of a question; `load` is the load average of the last minute."""
 
     rows: tuple[QuestionRow, ...]
     passages: int
@@ -64,9 +66,8 @@ def bench_question(
 ) -> QuestionReport:
     """Time a follow-up's retrieval over synthetic passages, its parts, and `convcoa search demo` with a warm cache.
 
-    The passages are random patterns with random words, six patterns each, since what is measured does not depend on what they
-    say; the encoder and the model are the default ones. All turns of the history have been asked before, the question has not.
-    InputError where a number is too small.
+    A passage has six random patterns and random words. The encoder and the model are the defaults. The turns of the history
+    were encoded before, the question was not. Raises InputError if a number is too small.
     """
     if min(passages, turns, runs, commands + 1) < 1:
         raise InputError("Passages, turns and runs must be at least 1, commands at least 0.")
@@ -116,13 +117,13 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def _processor() -> float:
-    """Processor time of this process and of those that it started and that have ended."""
+    """Processor time of this process and of its ended children."""
     times = os.times()
     return time.process_time() + times.children_user + times.children_system
 
 
-def _command(arguments: Sequence[str] = _SEARCH) -> None:
-    command = [sys.executable, "-m", "langgraph_convcoa", *arguments]
+def _command() -> None:
+    command = [sys.executable, "-m", "langgraph_convcoa", *SEARCH]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_LONGEST)  # noqa: S603
 
 

@@ -3,9 +3,9 @@ import json
 import pytest
 from langchain_core.documents import Document
 
+from experiments.bench.engine import compare_engine
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.bench.engine import compare_engine
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from tests.fake_encoder import WordEncoder
 from tests.postgres_server import pgvector_server

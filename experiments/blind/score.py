@@ -10,8 +10,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from experiments.blind.sheets import KEY, TABLE
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.blind.sheets import KEY, TABLE
 from langgraph_convcoa.evaluation.metrics.marks import CRITERIA, MOST, Marks
 from langgraph_convcoa.evaluation.reports.judged import FULL, MarkFigures, PreferenceFigures, mark_figures, preference_figures
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent, shown
@@ -155,7 +155,9 @@ def _key(folder: Path) -> dict[str, Any]:
         key = json.loads((folder / KEY).read_text(encoding="utf-8"))
         return {"methods": list(key["methods"]), "judges": dict(key["judges"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} holds no blind sheets: make them with convcoa evaluate blind RUN DATA {folder}") from error
+        raise InputError(
+            f"{folder} holds no blind sheets: run python -m experiments.blind sheets RUN DATA {folder}"
+        ) from error
 
 
 def _read(folder: Path, judge: str, items: Mapping[str, Any]) -> Iterator[Judgement | None]:

@@ -98,7 +98,7 @@ def make_sheets(
         raise InputError(f"no question of {data} has an answer of all of {', '.join(chosen)}")
     key: dict[str, Any] = {"methods": chosen, "judges": {}}
     for number in range(1, judges + 1):
-        name, order = f"judge-{number}", random.Random(f"{seed} {number}")  # noqa: S311 - an order, not a secret
+        name, order = f"judge-{number}", random.Random(f"{seed} {number}")
         folder = out / name
         folder.mkdir(parents=True)
         items, rows = [], []

@@ -18,11 +18,12 @@ from typing import Any, get_args
 
 import numpy as np
 
+from experiments.figures import MAIN, SECOND, new_figure, save_picture, style
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
-from langgraph_convcoa.evaluation.reports.kit import MAIN, SECOND, Report, Table, new_figure, percent, save_picture, style
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent
 from langgraph_convcoa.evaluation.runs.conversations import draw
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.training.planner.policy import Policy, Written, check_policy, load_policy

@@ -28,7 +28,7 @@ _BATCH = 32
 
 
 @dataclass(frozen=True)
-class IndexingRow:
+class EncoderRow:
     """One way of encoding: pieces (passages and windows) a second, and how much faster than the baseline it is.
 
     `processor` is that ratio in processor time, which other programs disturb less; the cosines are those of the patterns of
@@ -44,11 +44,11 @@ class IndexingRow:
 
 
 @dataclass(frozen=True)
-class IndexingReport(Report):
+class EncoderReport(Report):
     """Rows of one run, in which the ways take turns."""
 
     model: str
-    rows: tuple[IndexingRow, ...]
+    rows: tuple[EncoderRow, ...]
     passages: int
     pieces: int
     words: float
@@ -66,14 +66,14 @@ class IndexingReport(Report):
         return (Table(f"indexing with {self.model}", heads, rows, note, left=1),)
 
 
-def bench_indexing(
+def bench_encoder(
     model: str = DEFAULT_ENCODER,
     *,
     dataset: Dataset | None = None,
     passages: int = 60,
     runs: int = 3,
     progress: Progress = False,
-) -> IndexingReport:
+) -> EncoderReport:
     """Time the encoding of passages of about 200 words and of their windows.
 
     The passages are those of the data, or the demonstration's text in parts of so many words. Each way is timed from the
@@ -120,9 +120,9 @@ def bench_indexing(
         seconds, processor = (float(np.median(times[name])) for times in (wall, used))
         first, first_used = (float(np.median(times[BASELINE])) for times in (wall, used))
         alike = float(np.delete(cosines, wholes).mean()), float(cosines[wholes].mean())
-        rows.append(IndexingRow(name, len(texts) / seconds, first / seconds, first_used / processor, *alike))
+        rows.append(EncoderRow(name, len(texts) / seconds, first / seconds, first_used / processor, *alike))
     words = float(np.mean([len(document.page_content.split()) for document in documents]))
-    return IndexingReport(model, tuple(rows), len(documents), len(texts), words, cores(), runs)
+    return EncoderReport(model, tuple(rows), len(documents), len(texts), words, cores(), runs)
 
 
 def _patterns(documents: Sequence[Document], encoder: SentenceTransformerEncoder) -> Vectors:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from langgraph_convcoa.cli.app import app
+from experiments.blind.__main__ import main
+from experiments.blind.score import score_sheets
+from experiments.blind.sheets import COLUMNS, make_sheets
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.blind.score import score_sheets
-from langgraph_convcoa.evaluation.blind.sheets import COLUMNS, make_sheets
 from langgraph_convcoa.evaluation.records import Answered
 
 METHODS = ("ours", "history-aware-rag", "react")
@@ -179,27 +178,25 @@ def test_half_filled_tables_are_partial_and_wrong_ones_are_told(data: Path, tmp_
             score_sheets([tmp_path / "out"])
 
 
-def test_the_commands_and_what_they_refuse(data: Path, tmp_path: Path) -> None:
-    def convcoa(*arguments: object) -> Any:
-        return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+def test_the_commands_and_what_they_refuse(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def blind(*arguments: object) -> str:
+        main([*map(str, arguments)])
+        return capsys.readouterr().out
 
     run, out = run_of(tmp_path / "run", *METHODS), tmp_path / "out"
-    made = convcoa("blind", run, data, out, "--methods", "history-aware-rag,ours", "--judges", 3)
-    assert made.exit_code == 0, made.output
-    assert "6 items with the answers of history-aware-rag, ours" in made.stdout
+    made = blind("sheets", run, data, out, "--methods", "history-aware-rag,ours", "--judges", 3)
+    assert "6 items with the answers of history-aware-rag, ours" in made
     for number in (1, 2, 3):
         judge(out / f"judge-{number}", lambda question, method: ([2, 2, 2, 2], 1 + (method == "ours"), ""))
-    scored = convcoa("blind-score", out, "--json")
-    assert json.loads(scored.stdout)["pairs"]["ours"]["history-aware-rag"]["losses"] == 18
-    assert "0 / 0 / 18" in convcoa("blind-score", out).stdout
+    assert json.loads(blind("score", out, "--json"))["pairs"]["ours"]["history-aware-rag"]["losses"] == 18
+    assert "0 / 0 / 18" in blind("score", out)
     for arguments, message in (
-        (["blind", run, data, out], "is there already"),
-        (["blind", data, data, tmp_path / "new"], "holds no run"),
-        (["blind", run, data, tmp_path / "new", "--methods", "ours"], "two methods or more"),
-        (["blind", run, data, tmp_path / "new", "--methods", "ours,dsp"], "no run has answers of 'dsp'"),
-        (["blind-score", data], "holds no blind sheets"),
+        (["sheets", run, data, out], "is there already"),
+        (["sheets", data, data, tmp_path / "new"], "holds no run"),
+        (["sheets", run, data, tmp_path / "new", "--methods", "ours"], "two methods or more"),
+        (["sheets", run, data, tmp_path / "new", "--methods", "ours,dsp"], "no run has answers of 'dsp'"),
+        (["score", data], "holds no blind sheets"),
     ):
-        refused = convcoa(*arguments)
-        assert refused.exit_code == 2
-        assert message in refused.stderr
+        with pytest.raises(InputError, match=message):
+            blind(*arguments)
     assert not (tmp_path / "new").exists()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from experiments.planner import comparison as module
+from experiments.planner.comparison import PlannerReport, evaluate_planners, training_log
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError, ModelError
-from langgraph_convcoa.evaluation import planner as module
-from langgraph_convcoa.evaluation.planner import PlannerReport, evaluate_planners, training_log
 from langgraph_convcoa.training.planner.policy import Written
 from langgraph_convcoa.training.planner.turn import Environment
 from tests.training.planner.tiny import Library, plan_of

@@ -1,0 +1,1 @@
+"""Comparison of planners before and after their training."""
