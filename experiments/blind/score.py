@@ -12,9 +12,9 @@ from typing import Any
 
 from experiments.blind.sheets import KEY, TABLE
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.marks import CRITERIA, MOST, Marks
-from langgraph_convcoa.evaluation.reports.judged import FULL, MarkFigures, PreferenceFigures, mark_figures, preference_figures
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent, shown
+from langgraph_convcoa.evaluation.metrics.judge import CRITERIA, MOST, Marks
+from langgraph_convcoa.evaluation.reports.figures import MarkFigures, PreferenceFigures, mark_figures, preference_figures
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 from langgraph_convcoa.evaluation.runs.judging import Marked, Preference
 
 _OPENED = "judgements.jsonl"
@@ -52,10 +52,10 @@ class BlindReport(Report):
             (
                 method,
                 *(shown(one.means[name], 2) for name in CRITERIA),
-                shown(one.total, 2),
-                f"{one.low:.2f}-{one.high:.2f}",
-                shown(one.p),
-                f"{one.questions:,}",
+                shown(one.total.mean, 2),
+                f"{one.total.low:.2f}-{one.total.high:.2f}",
+                shown(one.total.p),
+                f"{one.total.questions:,}",
             )
             for method, one in self.marks.items()
         ]
@@ -65,14 +65,7 @@ class BlindReport(Report):
         )
         if self.unjudged:
             note += f" PARTIAL: {self.unjudged:,} answers are not judged yet."
-        marks = Table("Marks", ("method", *CRITERIA, f"total of {FULL}", "95%", "p", "judgements"), rows, note)
-        decided = [one for row in self.pairs.values() for one in row.values()]
-        earlier, all_decided = sum(one.first_shown for one in decided), sum(one.decided for one in decided)
-        bias = (
-            f" The answer that stood before the other was preferred in {percent(earlier / all_decided)}."
-            if all_decided
-            else ""
-        )
+        marks = Table("Marks", ("method", *CRITERIA, f"total of {MOST * len(CRITERIA)}", "95%", "p", "judgements"), rows, note)
         matrix = [
             (
                 method,
@@ -83,7 +76,7 @@ class BlindReport(Report):
             )
             for method in self.methods
         ]
-        note = f"How often the row's answer was ranked above, beside and below the column's: wins / ties / losses.{bias}"
+        note = "How often the row's answer was ranked above, beside and below the column's: wins / ties / losses."
         preferred = Table("Preferred", ("method", *self.methods), matrix, note)
         between = [
             (

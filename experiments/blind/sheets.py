@@ -1,7 +1,7 @@
 """Blind sheets: a run's answers for people to judge, without the methods' names.
 
 Each judge gets a folder with a sheet, whose items and answers are in an order of its own, and a table to fill in: marks on the
-criteria of `metrics.marks`, a rank of each answer among those of its item, and a reason.
+criteria of `metrics.judge`, a rank of each answer among those of its item, and a reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.datasets.rows import json_lines
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.marks import CRITERIA
+from langgraph_convcoa.evaluation.metrics.judge import CRITERIA
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.conversations import references_of
 from langgraph_convcoa.text.matching import strip_citations

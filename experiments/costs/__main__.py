@@ -7,7 +7,6 @@ from pathlib import Path
 
 from experiments.costs.measure import DEFAULT_METHODS, measure_costs
 from experiments.costs.scripted import Script, load_script, make_script
-from experiments.figures import save_picture
 from langgraph_convcoa.cli.console import print_report
 
 _SENTENCES = 5
@@ -23,7 +22,6 @@ def main() -> None:
     parser.add_argument("--right", default="0,0.5,1", help="shares of right guesses (default: %(default)s)")
     parser.add_argument("--questions", type=int, default=8, help="synthetic questions for each row (default: 8)")
     parser.add_argument("-k", type=int, default=5, help="passages for each search (default: 5)")
-    parser.add_argument("--plot", type=Path, help="draw the curves into this .png, .svg or .pdf file")
     parser.add_argument("--save-script", type=Path, help="write the synthetic script to this file")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
@@ -32,8 +30,6 @@ def main() -> None:
         script.save(given.save_script)
     report = measure_costs(script, given.methods.split(","), k=given.k, progress=True)
     print_report(report, given.json)
-    if given.plot:
-        save_picture(report.figure(), given.plot)
 
 
 def _synthetic(lengths: str, shares: str, questions: int) -> Script:

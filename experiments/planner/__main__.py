@@ -31,14 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--temperature", type=float, default=0.0, help="0 for the most likely plans, 1 as in training")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample, the intervals and the tests (default: 0)")
     parser.add_argument("--device", help="cpu, cuda, ... (default: cpu)")
-    parser.add_argument("--plot", type=Path, help="draw the figures and the trainings into this .png, .svg or .pdf file")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args(arguments)
     check_device(given.device)
     reward = RewardSettings(match=given.match)
     check_planners(given.planners, given.baseline)
-    passages = "optional" if given.docs or given.index else "required"
-    dataset, part = load_part(given.data, None if given.split == "all" else given.split, passages=passages)
+    split = None if given.split == "all" else given.split
+    dataset, part = load_part(given.data, split, passages="optional" if given.docs or given.index else "required")
     report = evaluate_planners(
         dataset.name,
         dataset.queries,
@@ -54,8 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         device=given.device,
     )
     print_report(report, given.json)
-    if given.plot:
-        report.plot(given.plot)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ running graph would ask once more first).
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +17,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from experiments.figures import MAIN, SECOND, new_figure, save_picture, style
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.significance import Sample, bootstrap_interval, paired_test
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent
-from langgraph_convcoa.evaluation.runs.conversations import draw
+from langgraph_convcoa.evaluation.runs.conversations import sample_conversations
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.training.planner.policy import Policy, Written, check_policy, load_policy
 from langgraph_convcoa.training.planner.reward import (
@@ -36,7 +34,6 @@ from langgraph_convcoa.training.planner.reward import (
     verdict_of,
 )
 from langgraph_convcoa.training.planner.turn import Environment, playable
-from langgraph_convcoa.training.planner.unfinished import CURVE
 
 MEASURES = {
     "reward": "reward",
@@ -59,13 +56,6 @@ MEASURES = {
 }
 """What is measured of each turn, all but the shares of guesses by the turn."""
 _SHARES = ("accuracy", "malformed", "empty")
-_CURVES = {
-    "reward": "reward",
-    "turn/matched": "answers right",
-    "turn/retrievals": "retrievals",
-    "turn/malformed": "malformed plans",
-    "turn/declined_rate": "guesses declined",
-}
 
 
 @dataclass(frozen=True)
@@ -136,46 +126,6 @@ class PlannerReport(Report):
     def _of_baseline(self) -> PlannerRow:
         return next(row for row in self.rows if row.planner == self.baseline)
 
-    def plot(self, path: str | Path) -> None:
-        """Draw rewards and answers with their intervals, and the training of those planners whose folder holds its log."""
-        logs = {row.planner: log for row in self.rows if (log := training_log(row.planner))}
-        figure = new_figure(11.0, 6.2 if logs else 3.2)
-        parts: Any = figure.subfigures(2, 1) if logs else [figure]
-        for place, measure in enumerate(("reward", "accuracy", "malformed", "retrievals"), 1):
-            axes = parts[0].add_subplot(1, 4, place)
-            means = [row.means[measure] for row in self.rows]
-            # Rounded, an end may lie on the other side of the mean.
-            ends = [
-                [max(0.0, side * (row.intervals[measure][end] - row.means[measure])) for row in self.rows]
-                for end, side in enumerate((-1, 1))
-            ]
-            colours = [SECOND if row.planner == self.baseline else MAIN for row in self.rows]
-            axes.bar(range(len(means)), means, yerr=ends, color=colours)
-            names = [Path(row.planner).name.replace("$", r"\$") for row in self.rows]
-            axes.set_xticks(range(len(means)), names, rotation=30, ha="right", fontsize=8)
-            axes.set_title(MEASURES[measure], fontsize=9)
-            style(axes, axis="y")
-        if logs:
-            for place, (measure, title) in enumerate(_CURVES.items(), 1):
-                axes = parts[1].add_subplot(1, len(_CURVES), place)
-                for planner, log in logs.items():
-                    points = [(entry["step"], entry[measure]) for entry in log if measure in entry]
-                    axes.plot([step for step, _ in points], [value for _, value in points], ".-", label=Path(planner).name)
-                axes.set_title(title, fontsize=9)
-                axes.set_xlabel("step", fontsize=8)
-                style(axes, integers=True)
-            parts[1].legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8)
-        save_picture(figure, path)
-
-
-def training_log(folder: str | Path) -> list[dict[str, float]]:
-    """What `convcoa train-planner` logged at its steps; nothing where a folder holds no log."""
-    try:
-        lines = [line for line in (Path(folder) / CURVE).read_text(encoding="utf-8").split("\n") if line]
-        return [json.loads(line) for line in lines]
-    except (OSError, ValueError):
-        return []
-
 
 def evaluate_planners(
     data: str,
@@ -216,7 +166,7 @@ def evaluate_planners(
         ModelError: A planner cannot be loaded.
     """
     names, chosen = check_planners(planners, baseline)
-    drawn = draw(playable(queries), sample, seed)
+    drawn = sample_conversations(playable(queries), sample, seed)
     turns = [query for conversation in drawn.conversations for query in conversation.questions]
     places = [conversation.id for conversation in drawn.conversations for _ in conversation.questions]
     prompts = asyncio.run(_prompts(environment, turns))

@@ -197,6 +197,16 @@ def add_removed(app: typer.Typer, name: str, instead: str) -> None:
         raise InputError(f"{ctx.command_path} was removed: run {instead}{where}")
 
 
+def removed_option(instead: str, *names: str) -> Any:
+    """A hidden option in place of a removed one: InputError says what to do instead."""
+
+    def refuse(value: object) -> None:
+        if value:
+            raise InputError(f"{names[0]} was removed: {instead}")
+
+    return typer.Option(*names, hidden=True, callback=refuse)
+
+
 def names_of(text: str) -> list[str]:
     """The names in a text with commas between them.
 

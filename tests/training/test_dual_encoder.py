@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.query.model import opened_model
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
 from langgraph_convcoa.training.dual_encoder import (
     DualEncoder,
@@ -110,9 +112,17 @@ def test_a_question_encoder_is_trained_saved_and_measured(encoder: SentenceTrans
     assert "a query encoder" in (tmp_path / "dual" / "README.md").read_text()
     asked = tuple(Query(str(n), one.question, one.history, one.gold) for n, one in enumerate(data().examples))
     dataset = Dataset("made", asked, data().passages)
-    report = evaluate_retrieval(dataset, methods=["history", "dual-question"], encoder=encoder, dual=tmp_path / "dual")
+    question_encoder = opened_model(tmp_path / "dual").query_encoder
+    passages = encoder.encode_passages([passage.page_content for passage in data().passages])
+    ids = [str(passage.id) for passage in data().passages]
+
+    def dual(queries: Sequence[Query]) -> list[list[str]]:
+        states = question_encoder.encode([query.question for query in queries], [query.history for query in queries])
+        return [[ids[row] for row in np.argsort(-(passages @ state))] for state in states]
+
+    report = evaluate_retrieval(dataset, methods=["history", "dual"], encoder=encoder, further={"dual": dual})
     found = {name: result.metrics["MRR"] for name, result in report.methods.items()}
-    assert found["dual-question"] > found["history"] + 0.1
+    assert found["dual"] > found["history"] + 0.1
 
 
 @pytest.mark.slow

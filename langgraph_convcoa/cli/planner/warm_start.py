@@ -49,10 +49,10 @@ def warm_start(
       convcoa train-planner data/quac --model warm --out planner
     """
     from langgraph_convcoa.cli.documents import searched
+    from langgraph_convcoa.cli.planner.plans import plans_of_run
     from langgraph_convcoa.cli.train import check_device, command_line
     from langgraph_convcoa.datasets.read import load_dataset
     from langgraph_convcoa.datasets.splits import split_part
-    from langgraph_convcoa.evaluation.runs.plans import plans_of_run
     from langgraph_convcoa.training.planner.turn import Environment, playable
     from langgraph_convcoa.training.planner.warm_start import WarmStartSettings, check_model_folder, earned, read_plans
     from langgraph_convcoa.training.planner.warm_start import warm_start as run

@@ -1,7 +1,7 @@
 from langchain_core.documents import Document
 
+from experiments.peers.pruning import PrunedHistory
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.evaluation.retrieval.denoising import PrunedHistory
 from tests.retrieval.conftest import BagOfWords
 
 POOL = [Document(f"A network of type{n} is a network that stores.", id=str(n)) for n in range(8)]

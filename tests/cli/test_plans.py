@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from langchain_core.language_models import FakeListChatModel
 
+from langgraph_convcoa.cli.planner.plans import plans_of_run
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.evaluation.records import Answered, Turn
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.plans import plans_of_run
 from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
 from tests.training.planner.tiny import PLANS, TURNS, Library
 

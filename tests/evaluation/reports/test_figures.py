@@ -1,11 +1,11 @@
-"""The figures of marks and preferences by hand, and their tables."""
+"""The figures of marks and preferences by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from langgraph_convcoa.evaluation.metrics.marks import Marks
-from langgraph_convcoa.evaluation.reports.judged import mark_figures, marks_table, preference_figures, preference_table
+from langgraph_convcoa.evaluation.metrics.judge import Marks
+from langgraph_convcoa.evaluation.reports.figures import mark_figures, preference_figures
 from langgraph_convcoa.evaluation.runs.judging import Marked, Preference
 
 
@@ -17,8 +17,8 @@ def marked(method: str, *totals: int | None) -> list[Marked]:
     ]
 
 
-def preference(n: int, first: str, second: str, better: str | None, asked: bool = True) -> Preference:
-    return Preference(f"q{n}", f"c{n}", first, second, better, asked=asked)
+def preference(n: int, first: str, second: str, better: str | None) -> Preference:
+    return Preference(f"q{n}", f"c{n}", first, second, better)
 
 
 def test_marks_are_means_with_an_interval_and_a_test() -> None:
@@ -26,36 +26,24 @@ def test_marks_are_means_with_an_interval_and_a_test() -> None:
     found = mark_figures(ours, other)
     assert found is not None
     assert found.means == pytest.approx({"correct": 2.0, "complete": 12 / 7, "faithful": 2.0, "concise": 1.0})
-    assert found.total == pytest.approx(sum(found.means.values()))
-    assert found.low <= found.total <= found.high
-    assert (found.questions, found.malformed) == (7, 1)
+    assert found.total.mean == pytest.approx(sum(found.means.values()))
+    assert found.total.low <= found.total.mean <= found.total.high
+    assert (found.total.questions, found.malformed, found.right) == (7, 1, 1.0)
     # Six questions were marked of both, five of them with a difference, all of one sign: 2 of 32 signs are as extreme.
-    assert found.p == pytest.approx(2 / 32)
+    assert found.total.p == pytest.approx(2 / 32)
     alone = mark_figures(ours)
     assert alone is not None
-    assert alone.p is None
+    assert alone.total.p is None
     assert mark_figures(marked("ours", None)) is None
 
 
 def test_preferences_count_wins_ties_losses_and_the_place() -> None:
     pairs = [preference(n, "ours", "rag", "rag") for n in range(4)]
     pairs += [preference(4, "rag", "ours", "rag"), preference(5, "rag", "ours", "ours"), preference(6, "ours", "rag", "")]
-    pairs += [preference(7, "ours", "rag", None), preference(8, "ours", "rag", "rag", asked=False)]
+    pairs += [preference(7, "ours", "rag", None), preference(8, "ours", "rag", "rag")]
     pairs += [preference(9, "ours", "react", "react")]
     found = preference_figures("rag", pairs)
     assert found is not None
     assert (found.wins, found.ties, found.losses, found.malformed) == (6, 1, 1, 1)
     assert found.p == pytest.approx(2 * 8 / 2**7), "6 of 7 heads, or more extreme, on either side"
-    # Only the fifth of six decided ones went to the answer shown first; the last was not asked.
-    assert (found.first_shown, found.decided) == (1, 6)
     assert preference_figures("dsp", pairs) is None
-
-
-def test_the_tables_say_what_the_figures_are() -> None:
-    ours, rag = mark_figures(marked("ours", 4, 2)), preference_figures("rag", [preference(0, "rag", "ours", "rag")])
-    assert ours is not None
-    assert rag is not None
-    marks, preferences = marks_table({"ours": ours}, "ours"), preference_table({"rag": rag}, "ours")
-    assert marks.rows[0][:6] == ("ours", "2.00", "1.00", "2.00", "1.00", "6.00")
-    assert preferences.title == "Preferred to ours"
-    assert preferences.rows == [("rag", "1", "0", "0", "1.000", "1 of 1 (100.0%)", "0")]

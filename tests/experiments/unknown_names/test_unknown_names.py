@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
+from experiments.unknown_names.measure import evaluate_unknown_names, rename, unknown_name
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.unknown_names import evaluate_unknown_names, rename, unknown_name
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 
 CORPUS = ["Oslo is the capital of Norway. Harald Hardrada founded Oslo.", "Bern is the capital of Switzerland."]

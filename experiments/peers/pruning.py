@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from langchain_core.documents import Document
 
+from experiments.peers.selection import turn_likeness
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.evaluation.retrieval.selection import turn_likeness
 from langgraph_convcoa.retrieval.documents.split import pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.hybrid.bm25 import idf

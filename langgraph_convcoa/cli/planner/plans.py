@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from langgraph_convcoa.chain import ActionChain
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.registry import OURS
-from langgraph_convcoa.evaluation.runs.folder import read_run
+from langgraph_convcoa.evaluation.records import Answered
+from langgraph_convcoa.evaluation.runs.folder import ANSWERS, REPLIES
+from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache
 from langgraph_convcoa.reasoning.parsing import parse_chain
 from langgraph_convcoa.training.planner.warm_start import Shown, plan_text
 
@@ -17,11 +21,10 @@ _Key = tuple[tuple[str, str, str], ...]
 
 
 def plans_of_run(folder: str | Path, turns: Sequence[Query]) -> list[Shown]:
-    """The plans with sub-questions that led to answers of ours and its ablations, each with its turn.
+    """The plans with sub-questions that led to answers of ours, each with its turn.
 
-    An answer keeps its chain and the run's replies keep what the model wrote, so that both together are the plan; it is
-    written anew in the form that the prompt asks for. What is to be learned for the papers' form is best taken from a run
-    of `ours-without-look` with --gold-history.
+    The chain of an answer finds the plan among the run's replies. It is rewritten in the form that the prompt asks for. For
+    the papers' form take a run of `ours-without-look` with --gold-history.
 
     Args:
         folder: The run's.
@@ -30,7 +33,7 @@ def plans_of_run(folder: str | Path, turns: Sequence[Query]) -> list[Shown]:
     Raises:
         InputError: The folder holds no run, or no plan for one of the turns.
     """
-    given, replies = read_run(folder)
+    given, replies = _read_run(Path(folder))
     known = {turn.id: turn for turn in turns}
     answers = [
         one
@@ -52,6 +55,21 @@ def plans_of_run(folder: str | Path, turns: Sequence[Query]) -> list[Shown]:
             "--split train --methods ours-without-look --gold-history."
         )
     return found
+
+
+def _read_run(folder: Path) -> tuple[list[Answered], list[str]]:
+    """The answers of a run and the texts of the model's replies."""
+    try:
+        # An answer may hold other line separators than the line feed.
+        lines = [line for line in (folder / ANSWERS).read_text(encoding="utf-8").split("\n") if line]
+        answers = [Answered.from_dict(json.loads(line)) for line in lines]
+        if not (folder / REPLIES).is_file():
+            raise ValueError(f"it has no {REPLIES}")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"{folder} holds no run of convcoa evaluate qa ({reason}): name a run's folder.") from error
+    with closing(ReplyCache(folder / REPLIES)) as replies:
+        return answers, list(replies.texts())
 
 
 def _key(items: Sequence[Mapping[str, object]]) -> _Key:

@@ -1,7 +1,7 @@
 """Questions about names that are in no document: how often the answer is a plain refusal, without a model.
 
-Each is a question of a data set with one name replaced: the rarest one of the corpus, by an invented or a foreign name that
-no document holds. It is asked twice, as it is written and in lower case, as many people type.
+The name of a question that is rarest in the corpus is replaced by an invented or foreign name. Each question is asked as it
+is written and in lower case, as many people type.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.extractive_qa import messages_of, refuses
+from langgraph_convcoa.evaluation.metrics.answers import refuses
 from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.act import EXTRACTIVE_K
@@ -32,60 +34,17 @@ from langgraph_convcoa.text.matching import is_cited
 from langgraph_convcoa.text.words import words
 
 _NAME = re.compile(r"(?<=[\w,] )[A-Z][a-zé]{2,}(?: [A-Z][a-zé]{2,})*\b")
-_FOREIGN = [
-    "Nkechinyere",
-    "Þorbjörg",
-    "Wojciechowski",
-    "Tamatekapua",
-    "Ngaruawahia",
-    "Vigdísardóttir",
-    "Szczebrzeszyn",
-    "Rakotomalala",
-    "Ouagounda",
-    "Kanoelani",
-    "Xhantilomzi",
-    "Tsetsegmaa",
-    "Gwenllian",
-    "Oyelaran",
-    "Llanfihangel",
-    "Zbigniewicz",
-    "Hatshikwe",
-    "Quispeluza",
-    "Ayodeleke",
-    "Marjatanpoika",
-]
-_ONSETS = [
-    "b",
-    "d",
-    "f",
-    "g",
-    "h",
-    "k",
-    "l",
-    "m",
-    "n",
-    "p",
-    "r",
-    "s",
-    "t",
-    "v",
-    "z",
-    "br",
-    "dr",
-    "gl",
-    "kr",
-    "pl",
-    "st",
-    "tr",
-    "vl",
-    "zw",
-]
-_NUCLEI = ["a", "e", "i", "o", "u", "ai", "ou"]
-_CODAS = ["l", "n", "r", "s", "t", "x", "m", "rn", "lt", "nd"]
+_FOREIGN = (
+    "Nkechinyere Þorbjörg Wojciechowski Tamatekapua Ngaruawahia Vigdísardóttir Szczebrzeszyn Rakotomalala Ouagounda Kanoelani "
+    "Xhantilomzi Tsetsegmaa Gwenllian Oyelaran Llanfihangel Zbigniewicz Hatshikwe Quispeluza Ayodeleke Marjatanpoika"
+)
+_ONSETS = "b d f g h k l m n p r s t v z br dr gl kr pl st tr vl zw"
+_NUCLEI = "a e i o u ai ou"
+_CODAS = "l n r s t x m rn lt nd"
 
 
 class Renamed(NamedTuple):
-    """A question about a name that is in no document, and the name that stood there."""
+    """A question about a name that is in no document, and the name that it replaces."""
 
     query: Query
     name: str
@@ -94,7 +53,7 @@ class Renamed(NamedTuple):
 
 @dataclass(frozen=True)
 class UnknownNamesReport(Report):
-    """Shares of plain refusals, in [0, 1]; `answered` lists what was answered all the same: question and answer."""
+    """Shares of plain refusals, in [0, 1]; `answered` lists the questions that were answered, with their answers."""
 
     data: str
     split: str
@@ -143,7 +102,10 @@ def evaluate_unknown_names(
     answers: list[str] = []
     with track(progress, len(asked), "Asking") as advance:
         for query in asked:
-            out = graph.invoke({"question": query.question, "messages": messages_of(query)}, context=ConvCoAContext(k=k))
+            messages: list[AnyMessage] = [
+                message for asked_, said in query.history for message in (HumanMessage(asked_), AIMessage(said))
+            ]
+            out = graph.invoke({"question": query.question, "messages": messages}, context=ConvCoAContext(k=k))
             answers.append(out["answer"])
             advance(1)
     refusals = [answer for answer in answers if refuses(answer)]
@@ -162,16 +124,16 @@ def evaluate_unknown_names(
 
 
 def rename(queries: Sequence[Query], corpus: Sequence[str], sample: int, seed: int) -> list[Renamed]:
-    """Questions with a name in another's place, in a random order.
+    """Questions with one name replaced, in a random order.
 
-    Of the names inside a question the one with the rarest word of the corpus gives way: whole, or in every second question of
-    several words its rarest word alone, so that "Ada Lovelace" becomes "Ada Gwenllian".
+    The name with the rarest word of the corpus is replaced. In every second question with a name of several words only its
+    rarest word is, so that "Ada Lovelace" becomes "Ada Gwenllian".
 
     Raises:
         InputError: No question holds a name.
     """
     frequency = Counter(word for text in corpus for word in set(words(text)))
-    draw = random.Random(seed)  # noqa: S311 - a draw, not a secret
+    draw = random.Random(seed)
     found: list[Renamed] = []
     for query in draw.sample(list(queries), len(queries)):
         names = _NAME.findall(query.question)
@@ -192,13 +154,13 @@ def rename(queries: Sequence[Query], corpus: Sequence[str], sample: int, seed: i
 
 
 def unknown_name(draw: random.Random, known: Collection[str]) -> str:
-    """A foreign or an invented name that is none of the words that are known."""
+    """A foreign or an invented name that is not among the known words."""
     while True:
         if draw.random() < 0.5:
-            name = draw.choice(_FOREIGN)
+            name = draw.choice(_FOREIGN.split())
         else:
-            syllables = [draw.choice(_ONSETS) + draw.choice(_NUCLEI) for _ in range(draw.randint(2, 3))]
-            name = f"{''.join(syllables)}{draw.choice(_CODAS)}".capitalize()
+            syllables = [draw.choice(_ONSETS.split()) + draw.choice(_NUCLEI.split()) for _ in range(draw.randint(2, 3))]
+            name = f"{''.join(syllables)}{draw.choice(_CODAS.split())}".capitalize()
         if name.lower() not in known:
             return name
 

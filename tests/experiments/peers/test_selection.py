@@ -1,7 +1,7 @@
 import numpy as np
 
+from experiments.peers.selection import helpful_turns, similar_turns
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.evaluation.retrieval.selection import helpful_turns, similar_turns
 from tests.retrieval.conftest import BagOfWords
 
 TURNS = (
