@@ -104,5 +104,5 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.demo
 	@echo "Installing what development needs: a few minutes ..."
-	$(PIP) --editable ".[dev,offline,sqlite,local,bench,web,serve,mcp,documents,tabular,postgres,pgvector,milvus,ray,train,grpo,evaluate,notebooks,docs]"
+	$(PIP) --editable ".[dev,offline,sqlite,local,web,serve,mcp,documents,tabular,postgres,pgvector,milvus,ray,train,grpo,evaluate,notebooks,docs]"
 	@touch $@

@@ -121,12 +121,6 @@ def turn_picture() -> None:
     figure.savefig(STATIC / "turn.svg", bbox_inches="tight", metadata={"Date": None})
 
 
-def cost_picture() -> None:
-    """Model calls and tokens of the methods under one script."""
-    command = ["evaluate", "costs", "--plot", str(STATIC / "costs.svg")]
-    subprocess.run([sys.executable, "-m", "langgraph_convcoa", *command], check=True, capture_output=True)
-
-
 ASKED = (
     "When was the paper on the Hopfield network published, who introduced sparsemax, "
     "and who got the Nobel Prize in Physics with Hopfield?"
@@ -231,5 +225,4 @@ if __name__ == "__main__":
     terminal_picture()
     asked_picture()
     turn_picture()
-    cost_picture()
     page_pictures()

@@ -59,7 +59,7 @@ def test_every_extra_that_is_named_is_one() -> None:
     assert not {name: file for name, file in found.items() if name not in extras}
     tutorial = (root / "docs" / "tutorials" / "getting_started.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`([a-z0-9-]+)`", "".join(re.findall(r"^\| (`.+?) \|", tutorial, re.MULTILINE))))
-    assert extras.keys() - {"all", "bench", "dev", "docs"} <= told
+    assert extras.keys() - {"all", "dev", "docs"} <= told
 
 
 SEARCHES = """

@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,7 @@ def test_a_thread_whose_round_is_no_number_that_is_stored_is_refused(number: Any
         assert -(2**63) <= values["knowledge_set"]["Contextual knowledge set"][0]["round"] < 2**64
 
 
-_GOOD = Answered("a", "1", "c", "Who?", 1, ("Ada",)).to_dict()
+_GOOD = asdict(Answered("a", "1", "c", "Who?", 1, ("Ada",)))
 _LINES = [
     *("null", "1", '"a"', "[]", "{}", "[1]", "{", "\x00", '{"method": 1}', "NaN", "[" * 100_000, '{"a":' * 50_000),
     *(json.dumps({**_GOOD, name: value}) for name in _GOOD for value in (None, 3.5, "x", [1], {"a": [None]}, [[]])),
@@ -184,7 +185,7 @@ def test_a_damaged_reply_is_one_line(text: str, tmp_path: Path) -> None:
     prompt = json.dumps([{"kwargs": {"content": "q"}}])
     from langgraph_convcoa.evaluation.runs import reply_cache
 
-    cache._file.execute("INSERT INTO replies VALUES (?, ?, 1, 1, 1)", (reply_cache._key(prompt, "m"), text))
+    cache._file.execute("INSERT INTO replies VALUES (?, ?, 1, 1)", (reply_cache._key(prompt, "m"), text))
     with pytest.raises(ReplyCacheError):
         assert cache.lookup(prompt, "m") is not None
         raise ReplyCacheError("an empty list of messages is no damage")

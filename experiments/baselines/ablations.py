@@ -11,9 +11,9 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from langgraph_convcoa.chain import ChainItem
-from langgraph_convcoa.evaluation.methods.base import Kit, Method
+from langgraph_convcoa.evaluation.methods.base import Answerer, Kit
 from langgraph_convcoa.evaluation.methods.ours import make_ours
-from langgraph_convcoa.evaluation.methods.registry import MethodEntry
+from langgraph_convcoa.evaluation.methods.registry import Method
 from langgraph_convcoa.evaluation.records import Outcome, Turn
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
@@ -62,10 +62,10 @@ class UnfilledReasoner(_PartialReasoner):
         return Correction(item.index, "", "the missing guess is not filled", supported=False)
 
 
-def without_verification(kit: Kit, name: str) -> Method:
+def without_verification(kit: Kit, name: str) -> Answerer:
     """Ours with every guess kept unchecked (Pan et al. 2024a, table 2); missing guesses are filled; 1 or 2 calls."""
     settings = {"look_first": False, "threshold": 0.0, "allow_draft_answer": False, "max_corrections": 1}
-    method = make_ours(kit, name, settings=settings, reasoner=UncheckedReasoner)
+    method = make_ours(kit, name, settings=settings, reasoner=lambda kit: UncheckedReasoner(kit.chat_model()))
 
     async def run(turn: Turn, config: RunnableConfig) -> Outcome:
         outcome = await method.ainvoke(turn, config)
@@ -78,33 +78,32 @@ def without_verification(kit: Kit, name: str) -> Method:
     return RunnableLambda(run, name=name)
 
 
-def _ablation(description: str, settings: Mapping[str, Any], **more: Any) -> MethodEntry:
-    return MethodEntry(description, partial(make_ours, settings=settings, **more), remembers=True, takes_actions=True)
+def _ablation(description: str, settings: Mapping[str, Any], **more: Any) -> Method:
+    return Method(description, partial(make_ours, settings=settings, **more), remembers=True)
 
 
-ABLATIONS: Mapping[str, MethodEntry] = MappingProxyType(
+ABLATIONS: Mapping[str, Method] = MappingProxyType(
     {
         # No alignment detection (Pan et al. 2024b, table 4): no guess is compared, so that each is answered again; 2 calls.
         "ours-without-alignment": _ablation(
             "ours, every guess answered again from the evidence",
             {"look_first": False, "threshold": 1.0, "max_corrections": 1},
         ),
-        "ours-without-verification": MethodEntry(
-            "ours, every guess kept unchecked", without_verification, remembers=True, takes_actions=True
-        ),
+        "ours-without-verification": Method("ours, every guess kept unchecked", without_verification, remembers=True),
         # No contextual knowledge set: nothing of earlier rounds but their text in front of the question; 1 or 2 calls.
-        "ours-without-cks": MethodEntry(
+        "ours-without-cks": Method(
             "ours without a knowledge set, the history as plain text",
             partial(
                 make_ours,
                 settings={"history_budget_tokens": 0, "recall_answers": False, "evidence_memory": 0, "share_knowledge": False},
                 remembers=False,
             ),
-            takes_actions=True,
         ),
         # No imputation (Pan et al. 2024a, table 2): a missing guess stays unanswered, its evidence unread; 1 or 2 calls.
         "ours-without-filling": _ablation(
-            "ours, missing guesses stay unanswered", {"look_first": False, "max_corrections": 1}, reasoner=UnfilledReasoner
+            "ours, missing guesses stay unanswered",
+            {"look_first": False, "max_corrections": 1},
+            reasoner=lambda kit: UnfilledReasoner(kit.chat_model()),
         ),
         "ours-without-draft": _ablation("ours, the answer always written from the chain", {"allow_draft_answer": False}),
     }

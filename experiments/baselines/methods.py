@@ -18,18 +18,17 @@ from experiments.baselines.without_retrieval import (
     tree_of_thoughts,
 )
 from langgraph_convcoa.evaluation.methods.base import Asking, as_method
-from langgraph_convcoa.evaluation.methods.registry import METHODS as PACKAGE_METHODS
-from langgraph_convcoa.evaluation.methods.registry import MethodEntry
+from langgraph_convcoa.evaluation.methods.registry import METHODS, Method
 from langgraph_convcoa.evaluation.records import Outcome
 
 
-def _baseline(answer: Callable[[Asking], Awaitable[Outcome]], description: str, searches: bool = True) -> MethodEntry:
-    return MethodEntry(description, partial(as_method, answer=answer), searches)
+def _baseline(answer: Callable[[Asking], Awaitable[Outcome]], description: str, searches: bool = True) -> Method:
+    return Method(description, partial(as_method, answer=answer), searches)
 
 
-METHODS: Mapping[str, MethodEntry] = MappingProxyType(
+ALL_METHODS: Mapping[str, Method] = MappingProxyType(
     {
-        **PACKAGE_METHODS,
+        **METHODS,
         "few-shot": _baseline(few_shot, "the model after answered examples; 1 call", searches=False),
         "chain-of-thought": _baseline(chain_of_thought, "step by step (Wei et al. 2022); 1 call", searches=False),
         "self-consistency": _baseline(

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from experiments.baselines.replies import last_line, short_answer
-from langgraph_convcoa.evaluation.methods.base import WORKED, Asking
+from experiments.baselines.worked import WORKED
+from langgraph_convcoa.evaluation.methods.base import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 from langgraph_convcoa.text.matching import strip_citations
 from langgraph_convcoa.verification.premise import Evidence

@@ -9,7 +9,8 @@ from __future__ import annotations
 from langchain_core.documents import Document
 
 from experiments.baselines.replies import last_line, short_answer
-from langgraph_convcoa.evaluation.methods.base import WORKED, Asking
+from experiments.baselines.worked import WORKED
+from langgraph_convcoa.evaluation.methods.base import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 
 SELF_ASK = (
@@ -57,18 +58,16 @@ async def dsp(asking: Asking) -> Outcome:
     """Demonstrate-search-predict (Khattab et al. 2022, section 3): two hops of query and search, the answer; 3 model calls.
 
     The multi-hop program of the authors' introduction (`multihop_QA_v1`): two hops, each a rationale and a query, their
-    passages joined, then a prediction with a chain of thought. The demonstrations are the kit's examples, which have no
-    annotated steps. A reply without its last field is malformed: its last line is the query or the answer, and for an empty
-    one the question is searched for.
+    passages joined, then a prediction with a chain of thought; without demonstrations. A reply without its last field is
+    malformed: its last line is the query or the answer, and for an empty one the question is searched for.
     """
-    shown = "".join(f"Question: {question}\nAnswer: {answer}\n\n" for question, answer in asking.kit.examples)
     found: dict[str, Document] = {}
 
     async def asked(instruction: str, rationale: str, field: str, value: str) -> str:
         form = f"Follow this form.\nRationale: {rationale}\n{field} {value}"
         context = f"Context:\n{asking.shown(list(found.values()))}\n\n" if found else ""
         reply = await asking.reply(
-            f"{instruction} {form}\n\n{shown}{context}{asking.context}Question: {asking.question}\n"
+            f"{instruction} {form}\n\n{context}{asking.context}Question: {asking.question}\n"
             "Rationale: Let's think step by step."
         )
         if field not in reply:

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 
 from experiments.baselines.replies import concluded, last_line, samples, short_answer, short_reply
-from langgraph_convcoa.evaluation.methods.base import WORKED, Asking
+from experiments.baselines.worked import WORKED
+from langgraph_convcoa.evaluation.methods.base import Asking
 from langgraph_convcoa.evaluation.records import Outcome
 
 FEW_SHOT = "Answer the last question in the way of the examples before it. Write only the answer."
@@ -25,9 +26,8 @@ _BEST = re.compile(r"best choice is\D*(\d+)", re.IGNORECASE)
 
 
 async def few_shot(asking: Asking) -> Outcome:
-    """Few-shot prompting (Brown et al. 2020, section 2), with the kit's examples or three general ones: 1 model call."""
-    examples = asking.kit.examples or [(worked.question, worked.answer) for worked in WORKED]
-    shown = "\n\n".join(f"Question: {question}\nAnswer: {answer}" for question, answer in examples)
+    """Few-shot prompting (Brown et al. 2020, section 2), with three general examples: 1 model call."""
+    shown = "\n\n".join(f"Question: {worked.question}\nAnswer: {worked.answer}" for worked in WORKED)
     return asking.outcome(
         await short_reply(asking, f"{FEW_SHOT}\n\n{shown}\n\n{asking.context}Question: {asking.question}\nAnswer:")
     )
@@ -36,7 +36,7 @@ async def few_shot(asking: Asking) -> Outcome:
 async def chain_of_thought(asking: Asking) -> Outcome:
     """Chain of thought (Wei et al. 2022, section 2): 1 model call.
 
-    Without examples the reasoning is asked for by the trigger of Kojima et al. 2022, section 3; reasoning and answer come in
+    The reasoning is asked for by the trigger of Kojima et al. 2022, section 3; reasoning and answer come in
     one reply here, where the latter make two calls of it. A reply without "the answer is" is malformed.
     """
     return concluded(asking, await asking.reply(_thought_prompt(asking)))
@@ -93,13 +93,8 @@ def listed(text: str) -> list[str]:
 
 
 def _thought_prompt(asking: Asking) -> str:
-    """The prompt for a chain of thought: with the kit's examples, after two that show the reasoning; else with the trigger."""
-    shown = ""
-    if asking.kit.examples:
-        worked = [f"Q: {w.question}\nA: {w.chain} So the answer is: {w.answer}." for w in WORKED[:2]]
-        given = [f"Q: {question}\nA: So the answer is: {answer}." for question, answer in asking.kit.examples]
-        shown = "\n\n".join([*worked, *given]) + "\n\n"
-    return f"{CHAIN_OF_THOUGHT}\n\n{shown}{asking.context}Q: {asking.question}\nA: {_TRIGGER}"
+    """The prompt for a chain of thought, with its trigger."""
+    return f"{CHAIN_OF_THOUGHT}\n\n{asking.context}Q: {asking.question}\nA: {_TRIGGER}"
 
 
 async def _best(asking: Asking, question: str, prompt: str) -> str:

@@ -22,8 +22,6 @@ def main() -> None:
     parser.add_argument("--right", default="0,0.5,1", help="shares of right guesses (default: %(default)s)")
     parser.add_argument("--questions", type=int, default=8, help="synthetic questions for each row (default: 8)")
     parser.add_argument("-k", type=int, default=5, help="passages for each search (default: 5)")
-    parser.add_argument("--report", type=Path, help="write the table and the curves to this .html or .md file")
-    parser.add_argument("--plot", type=Path, help="draw the curves into this .png, .svg or .pdf file")
     parser.add_argument("--save-script", type=Path, help="write the synthetic script to this file")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
@@ -31,9 +29,7 @@ def main() -> None:
     if given.save_script:
         script.save(given.save_script)
     report = measure_costs(script, given.methods.split(","), k=given.k, progress=True)
-    if given.report:
-        report.page().save(given.report)
-    print_report(report, given.json, given.plot)
+    print_report(report, given.json)
 
 
 def _synthetic(lengths: str, shares: str, questions: int) -> Script:

@@ -6,26 +6,23 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
 
-from experiments.baselines.methods import METHODS
+from experiments.baselines.methods import ALL_METHODS
 from experiments.costs.scripted import Script, ScriptedQuestion
 from experiments.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import check_methods, make_method
 from langgraph_convcoa.evaluation.records import Costs, Turn
-from langgraph_convcoa.evaluation.reports.kit import Page, Picture, Report, Table, can_draw, new_figure, style
+from langgraph_convcoa.evaluation.reports.kit import Report, Table
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.evaluation.runs.run import completed
 from langgraph_convcoa.reasoning.models import load_chat_model
 from langgraph_convcoa.retrieval.progress import Progress, track
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DEFAULT_METHODS = ("ours", "react", "self-ask", "search-in-the-chain")
 """Ours beside the agents of Pan et al. 2024a, table 3."""
@@ -80,44 +77,6 @@ class CostsReport(Report):
         title = "Tokens, searches and model calls a question, by share of right guesses and n sub-questions"
         return (Table(title, _HEADINGS, cells, LIMITS, left=3),)
 
-    def page(self) -> Page:
-        """The table and the curves to read; without matplotlib no curves."""
-        questions = sorted({row.questions for row in self.rows})
-        how_many = f"{questions[0]}" if len(questions) == 1 else f"{questions[0]} to {questions[-1]}"
-        summary = (
-            f"Means a question, of {how_many} questions a row; {self.k} passages a search. The columns are the share of "
-            "right guesses, the sub-questions of a question (n), tokens, searches, model calls, the fewest and most of these."
-        )
-        title = "Model calls and tokens against the length of the chain"
-        curves = [Picture.of("costs-curves", title, self.figure())] if can_draw() else []
-        return Page("Costs under one script", summary, self.tables(), curves)
-
-    def figure(self) -> Figure:
-        """Model calls, and tokens, against n: one plot a share of right guesses, one line a method."""
-        methods = list(dict.fromkeys(row.method for row in self.rows))
-        shares = sorted({row.right_share for row in self.rows})
-        figure = new_figure(1.2 + 3.3 * len(shares), 6.2)
-        grid = figure.subplots(2, len(shares), sharex=True, sharey="row", squeeze=False)
-        for line, (name, label) in enumerate([("calls", "model calls a question"), ("total_tokens", "tokens a question")]):
-            for axes, share in zip(grid[line], shares, strict=True):
-                for number, method in enumerate(methods):
-                    rows = [row for row in self.rows if (row.method, row.right_share) == (method, share)]
-                    points = sorted((row.sub_questions, getattr(row, name)) for row in rows)
-                    # Methods that cost the same lie on one another: dashes and marks let the one below be seen.
-                    form = f"{'os^Dvx'[number % 6]}{('-', '--', ':', '-.')[number % 4]}"
-                    width = 2.4 if method == "ours" else 1.5
-                    axes.plot(*zip(*points, strict=True), form, fillstyle="none", linewidth=width, label=method)
-                axes.set_ylim(0, None)
-                style(axes, integers=True)
-                if line == 0:
-                    axes.set_title(f"{share:.0%} of the guesses right")
-                else:
-                    axes.set_xlabel("sub-questions of a question")
-            grid[line][0].set_ylabel(label)
-        handles, labels = grid[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(methods), 4))
-        return figure
-
 
 def measure_costs(
     script: Script, methods: Sequence[str] = DEFAULT_METHODS, *, k: int = 5, concurrency: int = 4, progress: Progress = False
@@ -134,7 +93,7 @@ def measure_costs(
         [('ours', 1.0), ('react', 4.0)]
     """
     names = list(dict.fromkeys(methods))
-    check_methods(names, METHODS)
+    check_methods(names, ALL_METHODS)
     return completed(_measured(script, names, k, concurrency, progress))
 
 
@@ -150,7 +109,7 @@ async def _measured(script: Script, names: list[str], k: int, concurrency: int, 
             model = load_chat_model("script", base_url=server.base_url, max_retries=0, http_async_client=client)
             settings = ConvCoAContext(max_sub_questions=min(max(longest, 6), 20))
             kit = Kit(model, script.retriever(), k=k, max_steps=longest + 1, settings=settings)
-            made = {name: make_method(name, kit, METHODS) for name in names}
+            made = {name: make_method(name, kit, ALL_METHODS) for name in names}
             waiting = iter([(name, asked) for asked in conversations.values() for name in names])
 
             async def work() -> None:

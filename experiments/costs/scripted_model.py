@@ -18,7 +18,7 @@ from typing import Any
 
 from experiments.baselines import chain_of_action, search_in_the_chain, with_retrieval, without_retrieval
 from experiments.costs.scripted import NOT_KNOWN, Script, ScriptedQuestion, ScriptedSub
-from langgraph_convcoa.evaluation.methods import closed_book, history_aware_rag, react
+from langgraph_convcoa.evaluation.methods import prompting, react
 
 _PIECE = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]|_")
 _CHUNK = 16
@@ -239,7 +239,7 @@ def _concluded(prompt: _Prompt) -> str:
 
 _BY_MARKER: Mapping[str, Callable[[_Prompt], str]] = MappingProxyType(
     {
-        closed_book.INSTRUCTION: lambda prompt: _belief(prompt.one),
+        prompting.ANSWER: lambda prompt: _belief(prompt.one),
         without_retrieval.FEW_SHOT: lambda prompt: _belief(prompt.one),
         without_retrieval.CHAIN_OF_THOUGHT: _thought,
         without_retrieval.DECOMPOSE: _decomposed,
@@ -255,8 +255,8 @@ _BY_MARKER: Mapping[str, Callable[[_Prompt], str]] = MappingProxyType(
         chain_of_action.CHAIN: _coa_chain,
         chain_of_action.CORRECT: _rewritten,
         chain_of_action.FINAL: lambda prompt: f"[Final Content]: {_concluded(prompt)}",
-        history_aware_rag.REWRITE: lambda prompt: prompt.one.question,
-        history_aware_rag.READ: lambda prompt: prompt.one.answer,
+        prompting.REWRITE: lambda prompt: prompt.one.question,
+        prompting.READ: lambda prompt: prompt.one.answer,
         "Break a question into an action chain": _planned,
         "Continue a conversation: find out what the new question really asks": _planned,
         "Answer the last question from the retrieved passages": _planned_over_evidence,

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +17,12 @@ from experiments.memory.recall import RecallRow, RecallSummary, evaluate_recall
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.reports.kit import Report, Table, new_figure, shown, style
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, shown
 from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.progress import Progress, track
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PARTS = ("costs", "mentions", "recall")
 """A long conversation round by round; recall@5 of an early round; the decision to recall an answer."""
@@ -101,22 +98,6 @@ class MemoryReport(Report):
         note = f"{len(self.costs)} rounds, {made} retrievals, {saved} saved by recalling"
         columns = ("around round", "prompt tokens", "ms outside the model", "state, KB")
         return Table("Cost of a turn, medians", columns, rows, note)
-
-    def figure(self) -> Figure:
-        """Prompt tokens and seconds against the round."""
-        if not self.costs:
-            raise InputError("There is nothing to draw without the part costs; add it, or leave out --plot.")
-        figure = new_figure(9, 3.5)
-        numbers = [cost.round for cost in self.costs]
-        drawn = [("prompt_tokens", "prompt tokens", 1), ("seconds", "ms outside the model", 1000)]
-        for place, (name, label, scale) in enumerate(drawn, start=1):
-            axes = figure.add_subplot(1, 2, place)
-            axes.plot(numbers, [scale * getattr(cost, name) for cost in self.costs], ".", markersize=3)
-            medians = [scale * statistics.median(getattr(c, name) for c in around(self.costs, n)) for n in numbers]
-            axes.plot(numbers, medians, linewidth=2)
-            axes.set(xlabel="round", ylabel=label, ylim=(0, None))
-            style(axes)
-        return figure
 
 
 def evaluate_memory(

@@ -36,7 +36,6 @@ _COMMANDS = (
     "train-verifier",
     "train-planner",
     "evaluate",
-    "bench",
     "threads",
 )
 # A garbage collection after so many new objects: with 700, as is usual, a command would spend a fifth of its start on them.
@@ -104,6 +103,7 @@ app = typer.Typer(
 )
 add_removed(app, "train-reader", "python -m experiments.graph_reader")
 add_removed(app, "warm-start", "TRL's SFTTrainer on plans that earned their reward, as docs/guides/training.md shows")
+add_removed(app, "bench", "python -m experiments.bench")
 
 
 def _command(name: str) -> Any:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -105,12 +104,8 @@ def consoles() -> tuple[Console, Console]:
     return out, err
 
 
-def print_report(report: Report, as_json: bool, plot: Path | None = None) -> None:
-    """Print a report on standard output, as JSON or as its tables, and draw its figure into a file where one is named."""
-    if plot is not None:
-        from langgraph_convcoa.evaluation.reports.kit import save_picture
-
-        save_picture(cast(Any, report).figure(), plot)
+def print_report(report: Report, as_json: bool) -> None:
+    """Print a report on standard output, as JSON or as its tables."""
     if as_json:
         print_json(report.to_dict())
         return

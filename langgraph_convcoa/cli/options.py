@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -29,14 +28,6 @@ def option(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
 def panel(title: str) -> Callable[..., Any]:
     """`option` for those that the help shows together under a title, without their default values."""
     return partial(option, show_default=False, rich_help_panel=title)
-
-
-def _drawable(path: Path | None) -> Path | None:
-    if path is not None:
-        from langgraph_convcoa.evaluation.reports.kit import check_picture
-
-        check_picture(path)
-    return path
 
 
 Docs = Annotated[
@@ -79,7 +70,6 @@ Graph = Annotated[
 ]
 AsJson = Annotated[bool, option(None, "Print the result as JSON and nothing else on standard output.", "--json")]
 MaxMb = Annotated[float, option("N", "The most text to read, in megabytes.", "--max-mb", min=0.001, max=1e6)]
-Plot = Annotated[Path | None, option("FILE", "Draw the curves, as .png, .svg or .pdf.", callback=_drawable)]
 NoCache = Annotated[bool, option(None, "Neither read nor write the cache of encoded documents.", "--no-cache")]
 
 

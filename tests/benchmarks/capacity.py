@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from langgraph_convcoa.evaluation.bench.scoring import synthetic_memory
 from langgraph_convcoa.retrieval.documents.split import windows
+from langgraph_convcoa.retrieval.encoders.base import Vectors
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 from langgraph_convcoa.retrieval.threads import cores
@@ -25,6 +25,11 @@ from langgraph_convcoa.retrieval.threads import cores
 DIMENSION = 384
 SIZES = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 PART = 250_000
+# y_0 and 4 to 12 windows: a set has about 8 patterns.
+_SMALLEST, _LARGEST = 5, 13
+_TOPICS = 500
+_WINDOW_NOISE = 0.8
+_ROWS = 65_536
 
 
 def texts(folders: list[Path]) -> list[dict[str, Any]]:
@@ -46,6 +51,40 @@ def texts(folders: list[Path]) -> list[dict[str, Any]]:
             }
         )
     return told
+
+
+def synthetic_memory(size: int, dimension: int, queries: int, seed: int) -> tuple[Patterns, Vectors]:
+    """About `size` unit patterns in sets, and unit queries (q, d), each near a passage.
+
+    The vectors lie in clusters, as those of real text do. Each passage has one of 500 random topics: y_0 is the topic plus a
+    random unit vector, normalised. A window or a query is y_0 plus 0.8 times a random unit vector, normalised.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(_SMALLEST, _LARGEST + 1, size // _SMALLEST + 1)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    # The last set ends at the size; a set that would have too few patterns is left out.
+    offsets = offsets[: max(2, int(np.searchsorted(offsets, size - 1)))]
+    offsets[-1] = max(size, 2)
+    n = len(offsets) - 1
+    topics = _unit(rng, (_TOPICS, dimension))
+    whole = _normalise(topics[rng.integers(0, _TOPICS, n)] + _unit(rng, (n, dimension)))
+    owners = np.repeat(np.arange(n), np.diff(offsets))
+    values = np.empty((len(owners), dimension), dtype=np.float32)
+    for start in range(0, len(values), _ROWS):
+        part = owners[start : start + _ROWS]
+        values[start : start + _ROWS] = _normalise(whole[part] + _WINDOW_NOISE * _unit(rng, (len(part), dimension)))
+    values[offsets[:-1]] = whole
+    near = whole[rng.integers(0, n, queries)]
+    return Patterns(values, offsets), _normalise(near + _WINDOW_NOISE * _unit(rng, (queries, dimension)))
+
+
+def _unit(rng: np.random.Generator, shape: tuple[int, int]) -> Vectors:
+    return _normalise(rng.standard_normal(shape, dtype=np.float32))
+
+
+def _normalise(rows: Vectors) -> Vectors:
+    unit: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit
 
 
 def memory(size: int, seed: int = 0) -> tuple[Patterns, np.ndarray[Any, Any]]:

@@ -171,7 +171,6 @@ def test_the_web_without_its_extra_is_refused_before_anything_is_encoded(
     [
         ("accelerate", "train", ["train", "nowhere", "--out", "model"]),
         ("tensorboard", "train", ["train", "nowhere", "--out", "model", "--logs", "logs"]),
-        ("matplotlib.figure", "evaluate", ["bench", "scoring", "--plot", "curves.png"]),
     ],
 )
 def test_a_missing_package_is_told_before_any_work(
@@ -419,6 +418,9 @@ def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
         (["train-reader", "data", "--model", "m", "--out", "r"], "python -m experiments.graph_reader"),
         (["train-reader", "--help"], "python -m experiments.graph_reader"),
         (["evaluate", "reader", "data", "plain", "--sample", "9"], "python -m experiments.graph_reader"),
+        (["evaluate", "planner", "data", "base"], "python -m experiments.planner"),
+        (["evaluate", "blind-score", "out"], "python -m experiments.blind score"),
+        (["bench", "encoder", "--runs", "2"], "python -m experiments.bench"),
     ],
 )
 def test_a_removed_command_names_the_experiment(arguments: list[str], instead: str) -> None:

@@ -20,7 +20,7 @@ WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ib
 
 @pytest.fixture(autouse=True)
 def encoder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    for module in ("evaluation.retrieval.compare", "evaluation.extractive_qa", "retrieval.retriever"):
+    for module in ("evaluation.retrieval.compare", "retrieval.retriever"):
         monkeypatch.setattr(f"langgraph_convcoa.{module}.as_encoder", lambda _encoder: WordEncoder(), raising=False)
     monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
@@ -67,12 +67,12 @@ def evaluate(*arguments: object) -> Result:
 
 def test_retrieval_methods_are_compared_over_pool_and_distractors(data: Path, tmp_path: Path) -> None:
     extra = write(tmp_path / "extra.jsonl.gz", [{"id": f"x{i}", "text": f"Stones number {i}."} for i in range(5)])
-    arguments = ["retrieval", data, "--methods", "bm25,hopfield", "--split", "dev", "--distractors", f"{extra}:3"]
+    arguments = ["retrieval", data, "--methods", "bm25,hybrid", "--split", "dev", "--distractors", f"{extra}:3"]
     report = json.loads(evaluate(*arguments, "--json").stdout)
-    assert (report["documents"], report["queries"], list(report["methods"])) == (13, 10, ["bm25", "hopfield"])
-    assert report["methods"]["hopfield"]["MRR"] == 1.0
+    assert (report["documents"], report["queries"], list(report["methods"])) == (13, 10, ["bm25", "hybrid"])
+    assert report["methods"]["hybrid"]["MRR"] == 1.0
     table = evaluate(*arguments).stdout
-    assert "hopfield" in table
+    assert "hybrid" in table
     assert "Recall@100" in table
 
 
@@ -138,14 +138,22 @@ def test_wrong_methods_and_missing_data_are_one_line(data: Path, tmp_path: Path)
         assert message in line
 
 
-def test_answers_are_compared_with_gold_answers(data: Path) -> None:
-    arguments = ["qa", data, "--sample", "6", "--seed", "1", "-k", "3"]
+def test_without_a_model_extracted_answers_are_compared_with_gold_answers(data: Path, tmp_path: Path) -> None:
+    arguments = ["qa", data, "--sample", "6", "--seed", "1", "-k", "3", "--out", tmp_path / "run"]
     result = evaluate(*arguments, "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert (report["questions"], report["passages"], report["hit_rate"]) == (6, 10, 1.0)
-    assert report["cover"] == 1.0
-    assert "gold answer in the printed answer" in evaluate(*arguments).stdout
+    assert (report["questions"], report["settings"]["model"], list(report["methods"])) == (6, None, ["extractive"])
+    figures = report["methods"]["extractive"]
+    assert (figures["quality"]["cover_em"]["mean"], figures["gold_found"], figures["refused"]) == (1.0, 1.0, 0.0)
+    assert "cover-EM" in evaluate(*arguments).stdout
+
+
+@pytest.mark.parametrize("option", ["--rewriter", "--answerer", "--dual"])
+def test_a_removed_option_of_retrieval_names_the_experiment(data: Path, option: str) -> None:
+    result = evaluate("retrieval", data, option, "x")
+    assert result.exit_code == 2
+    assert f"error: {option} was removed: run python -m experiments.peers DATA" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["retrieval", "verification", "qa"])

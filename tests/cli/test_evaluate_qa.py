@@ -60,11 +60,21 @@ def answer_of(question: str) -> str:
     return f"In {1900 + WORDS.index(word)} [1]." if "When" in question else f"Dr. {word.title()} [1]."
 
 
+def judged(text: str) -> str:
+    """Prefers what is known, and cannot mark the ants."""
+    if "[Answer A]" in text:
+        letter = re.findall(r"\[Answer ([AB])\]: Nobody knows", text)
+        return json.dumps({"reason": "", "better": {"A": "B", "B": "A"}[letter[0]] if letter else "tie"})
+    right = 0 if "[Answer]: Nobody knows" in text else 2
+    marks = {"reason": "", "correct": right, "complete": right, "faithful": 2, "concise": 1}
+    return "maybe" if "[Question]: When were the ants" in text else json.dumps(marks)
+
+
 def script(body: dict[str, Any]) -> Reply | str:
     """Ours: one sub-question without a guess, corrected and answered right; to all else the right answer, but of the crabs."""
     text = prompt_of(body)
     if "gpt-judge" in body["model"]:
-        return "maybe" if "ants" in text else "1"
+        return judged(text)
     question = re.findall(r"(?:When were|Who counted) the \w+(?: counted)?\?", text)[-1]
     kind = kind_of(body)
     if kind == "correct":
@@ -88,44 +98,26 @@ def report_of(result: Result) -> dict[str, Any]:
 def test_methods_are_compared_and_everything_is_in_the_folder(data: Path, tmp_path: Path) -> None:
     with OpenAIServer(script) as server:
         arguments = [data, "--model", "test", "--base-url", server.base_url, "--out", tmp_path / "run"]
-        arguments += [
-            "--methods",
-            "closed-book,ours",
-            "--sweep",
-            "k=1,2",
-            "--judge",
-            "gpt-judge",
-            "--prices",
-            "input=2,output=10",
-        ]
+        arguments += ["--methods", "closed-book,ours,extractive"]
         report = report_of(evaluate(*arguments, "--json"))
         asked = len(server.requests)
         again = evaluate(*arguments)
         assert again.exit_code == 0, again.output
         assert len(server.requests) == asked
     assert (report["questions"], report["conversations"], report["left_out"], report["partial"]) == (8, 4, 1, False)
-    assert list(report["methods"]) == ["closed-book", "ours", "ours@k=1", "ours@k=2"]
-    closed, ours = report["methods"]["closed-book"], report["methods"]["ours"]
+    assert list(report["methods"]) == ["closed-book", "ours", "extractive"]
+    closed, ours, extractive = report["methods"].values()
     assert (closed["quality"]["cover_em"]["mean"], ours["quality"]["cover_em"]["mean"]) == (0.75, 1.0)
     assert (closed["costs"]["calls"], closed["costs"]["retrievals"], closed["gold_found"]) == (1.0, 0.0, None)
-    assert ours["costs"]["calls"] == 2.0
-    assert ours["gold_found"] == 1.0
-    assert ours["costs"]["price"] == pytest.approx(
-        (ours["costs"]["input_tokens"] * 2 + ours["costs"]["output_tokens"] * 10) / 1000
-    )
-    assert (closed["unjudged"], closed["quality"]["gpt_em"]["questions"], closed["quality"]["gpt_em"]["p"]) == (2, 6, None)
-    assert ours["misled"]["helped"] == 0
-    assert sum(ours["verification"]["counts"].values()) == 8
-    assert [entry["round"] for entry in ours["rounds"]] == [1, 2]
+    assert (ours["costs"]["calls"], ours["gold_found"]) == (2.0, 1.0)
+    assert (extractive["costs"]["calls"], extractive["costs"]["input_tokens"], extractive["gold_found"]) == (0.0, 0.0, 1.0)
+    assert extractive["quality"]["cover_em"]["mean"] == 1.0
     for title in ("Quality", "Costs per question", "What was asked, and what went wrong"):
         assert title in again.stdout
     stored = b"".join(path.read_bytes() for path in (tmp_path / "run").iterdir())
     assert KEY.encode() not in stored
-    assert {"report.md", "report.html", "report.json", "answers.jsonl", "settings.json"} <= {
-        path.name for path in (tmp_path / "run").iterdir()
-    }
+    assert {"report.md", "report.json", "answers.jsonl", "settings.json"} <= {p.name for p in (tmp_path / "run").iterdir()}
     assert json.loads((tmp_path / "run" / "report.json").read_text()) == report
-    assert "Sweep of k" in (tmp_path / "run" / "report.md").read_text()
 
 
 @pytest.mark.slow
@@ -174,90 +166,58 @@ def test_verdicts_that_failed_are_asked_for_again_and_no_answer_is(data: Path) -
     with OpenAIServer(failing) as server:
         arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book", "--json"]
         arguments += ["--judge", "gpt-judge"]
-        figures = report_of(evaluate(*arguments))["methods"]["closed-book"]
-        assert (figures["unjudged"], "gpt_em" in figures["quality"]) == (8, False)
+        assert report_of(evaluate(*arguments))["methods"]["closed-book"]["marks"] is None
         broken, before = False, len(server.requests)
-        figures = report_of(evaluate(*arguments, "--retry-failed"))["methods"]["closed-book"]
-        assert (figures["unjudged"], figures["quality"]["gpt_em"]["questions"]) == (2, 6)
+        marks = report_of(evaluate(*arguments))["methods"]["closed-book"]["marks"]
+        assert (marks["malformed"], marks["total"]["questions"]) == (1, 7)
         assert {body["model"] for body in server.requests[before:]} == {"gpt-judge"}
 
 
 @pytest.mark.slow
 def test_a_judge_marks_compares_and_may_join_later(data: Path, tmp_path: Path) -> None:
-    def judging(body: dict[str, Any]) -> Reply | str:
-        text = prompt_of(body)
-        if "gpt-judge" not in body["model"]:
-            return script(body)
-        if "[Answer A]" in text:
-            letter = re.findall(r"\[Answer ([AB])\]: Nobody knows", text)
-            return json.dumps({"reason": "", "better": {"A": "B", "B": "A"}[letter[0]] if letter else "tie"})
-        if "four marks" in text:
-            right = 0 if "[Answer]: Nobody knows" in text else 2
-            return json.dumps({"reason": "", "correct": right, "complete": right, "faithful": 2, "concise": 1})
-        return "1"
-
-    with OpenAIServer(judging) as server:
+    with OpenAIServer(script) as server:
         arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "ours,closed-book"]
         arguments += ["--out", tmp_path / "run", "--json"]
         report_of(evaluate(*arguments))
         before = len(server.requests)
         arguments += ["--judge", "gpt-judge"]
-        report = report_of(evaluate(*arguments, "--judge-by", "marks,pairs"))
+        report = report_of(evaluate(*arguments))
         assert {body["model"] for body in server.requests[before:]} == {"gpt-judge"}, "the answers are there"
         assert any("[Passages]:\n- The ants were counted in 1900." in prompt_of(body) for body in server.requests[before:])
-        both = report_of(evaluate(*arguments, "--judge-by", "em,marks,pairs"))
         asked = len(server.requests)
-        assert report_of(evaluate(*arguments, "--judge-by", "em,marks,pairs")) == both
+        assert report_of(evaluate(*arguments)) == report
         assert len(server.requests) == asked
     ours, closed = report["methods"]["ours"], report["methods"]["closed-book"]
     assert ours["marks"]["means"] == {"correct": 2.0, "complete": 2.0, "faithful": 2.0, "concise": 1.0}
-    assert (closed["marks"]["total"], closed["marks"]["malformed"], ours["preference"]) == (6.0, 0, None)
+    assert (ours["marks"]["right"], ours["marks"]["malformed"], ours["preference"]) == (1.0, 1, None)
+    assert closed["marks"]["total"]["mean"] == pytest.approx((5 * 7 + 2 * 3) / 7)
     assert (closed["preference"]["wins"], closed["preference"]["losses"], closed["preference"]["ties"]) == (0, 2, 6)
-    assert closed["preference"]["decided"] == 2
-    assert "gpt_em" not in ours["quality"]
-    assert (report["measure"], both["measure"]) == ("cover_em", "gpt_em")
-    assert both["methods"]["ours"]["quality"]["gpt_em"]["mean"] == 1.0
-    assert both["methods"]["ours"]["marks"] == ours["marks"]
-    assert ours["citations"]["cited"] == ours["citations"]["answers"] == 8
-    assert closed["citations"] is None
     page = (tmp_path / "run" / "report.md").read_text()
-    for title in ("Marks of the judge", "Preferred to ours", "Citations"):
+    for title in ("Marks of the judge", "Preferred to ours"):
         assert f"## {title}" in page
 
 
 def test_a_judge_that_is_not_there_ends_the_run(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_convcoa.evaluation.runs.run.PATIENCE", 3)
+    monkeypatch.setattr("langgraph_convcoa.evaluation.runs.judging.PATIENCE", 3)
 
     def nobody(body: dict[str, Any]) -> Reply | str:
         return Reply("no", status=404) if "gpt-judge" in body["model"] else script(body)
 
     with OpenAIServer(nobody) as server:
-        arguments = [
-            data,
-            "--model",
-            "test",
-            "--base-url",
-            server.base_url,
-            "--methods",
-            "closed-book",
-            "--judge",
-            "gpt-judge",
-        ]
-        result = evaluate(*arguments, "--concurrency", "1")
+        arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book"]
+        result = evaluate(*arguments, "--judge", "gpt-judge", "--concurrency", "1")
         assert result.exit_code == 2, result.output
         assert "the judge: the model 'gpt-judge'" in result.stderr.splitlines()[-1]
-        assert sum(body["model"] == "test" for body in server.requests) == 3
+        assert [body["model"] for body in server.requests].count("gpt-judge") == 3
 
 
-def test_several_models_and_other_documents(data: Path, tmp_path: Path) -> None:
+def test_other_documents_are_searched(data: Path, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "a.txt").write_text("The bees were counted in 1901.")
     with OpenAIServer(script) as server:
-        arguments = [data, "--models", "small,large", "--base-url", server.base_url, "--methods", "ours", "--docs", docs]
+        arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "ours", "--docs", docs]
         report = report_of(evaluate(*arguments, "--sample", "1", "--json"))
-        assert {body["model"] for body in server.requests} == {"small", "large"}
-    assert list(report["methods"]) == ["ours@small", "ours@large"]
     assert report["questions"] == 2
     assert report["settings"]["searched"] == str(docs)
 
@@ -265,21 +225,16 @@ def test_several_models_and_other_documents(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--methods", "ours"], "--methods needs --model"),
-        (["--sweep", "k=1"], "--sweep needs --model"),
-        (["--max-tokens", "5"], "--max-tokens needs --model"),
-        (["--judge-by", "marks"], "--judge-by needs --model"),
-        (["--timeout", "90"], "--timeout needs --model"),
-        (["--model", "a", "--judge-by", "marks"], "--judge-by needs --judge"),
-        (["--model", "a", "--judge", "b", "--judge-by", "stars"], "choose from em, marks, pairs"),
+        (["--methods", "ours"], "the method 'ours' needs --model; without a model there is 'extractive'"),
+        (["--sweep", "k=1"], "--sweep was removed: run the command once for each value"),
+        (["--models", "a,b"], "--models was removed: run the command once for each --model"),
+        (["--prices", "input=1,output=2"], "--prices was removed"),
+        (["--judge-by", "marks"], "--judge-by was removed: leave it out"),
+        (["--unknown-names"], "--unknown-names was removed: run python -m experiments.unknown_names DATA"),
         (["--model", "a", "--methods", "ours,magic"], "no method 'magic'; choose from closed-book"),
-        (["--model", "a", "--methods", "ours,few-shot"], "run python -m experiments.baselines DATA"),
+        (["--model", "a", "--methods", "ours,few-shot"], "python -m experiments.baselines"),
         (["--model", "a", "--methods", ""], "at least one method"),
-        (["--model", "a", "--methods", "react", "--sweep", "k=1"], "add ours"),
-        (["--model", "a", "--sweep", "m=1"], "--sweep m=1"),
-        (["--model", "a", "--prices", "input=1"], "--prices input=1"),
-        (["--model", "a", "--prices", "input=x,output=1"], "--prices"),
-        (["--model", "a,a"], "each model once"),
+        (["--model", "a", "--methods", "ours,ours"], "each method once"),
         (["--model", "a", "--docs", "a", "--index", "b"], "together"),
         (["--model", "nobody:at-all"], "unknown model"),
         (["--model", "openai:gpt-4.1-mini", "--split", "test"], "test"),

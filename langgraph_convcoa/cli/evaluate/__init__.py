@@ -1,4 +1,4 @@
-"""`convcoa evaluate`: retrieval, answers, and people's judgements of answers."""
+"""`convcoa evaluate`: retrieval, answers and verification, measured on the user's data."""
 
 from langgraph_convcoa.cli.evaluate.command import app
 

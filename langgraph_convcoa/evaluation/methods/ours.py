@@ -1,9 +1,7 @@
-"""This library's graph, the conversational chain of action (Pan et al. 2024b, section 3).
+"""This library's graph, the conversational chain of action (Pan et al. 2024b, section 3), with a model or without.
 
-A conversation is one thread as long as its history is what the thread has answered itself, so that the knowledge set and the
-evidence memory do their work. Where it is not (gold answers, or a conversation resumed in the middle), the turn starts a
-thread from the history as messages. Whoever resumes an unfinished conversation in a new process therefore asks its earlier
-questions again, which the reply cache answers, and gets the same answers as without the break.
+A conversation is one thread of the graph if its history is what the thread answered. Otherwise (gold answers, or a resumed
+conversation) the turn starts a thread with the history as messages.
 """
 
 from __future__ import annotations
@@ -11,8 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -24,20 +21,27 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.evaluation.methods.base import Kit, Method, conversation
+from langgraph_convcoa.evaluation.methods.base import Answerer, Kit, conversation
 from langgraph_convcoa.evaluation.records import History, Outcome, Turn
 from langgraph_convcoa.graph import build_graph
+from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
+from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.prompts import render
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.usage import ANSWER_STREAM_TAG
 
 _MOST_THREADS = 256
-"""Conversations whose threads are kept; more than are ever asked at the same time."""
-_LASTS = ("messages", "knowledge_set", "evidence_memory")
+"""Conversations whose threads are kept; more than are asked at the same time."""
 _STANDS_IN = "the best evidence stands in"
 _PATIENT = 600.0
 """Seconds for a look-up: many questions at a time are slow on a small machine, and no other method has a limit."""
 _NOT_COMPARED = re.compile(r"\[\d+\]|\s")
+
+
+def extractive_reasoner(kit: Kit) -> Reasoner:
+    """The reasoner without a model; it compares sentences with the retriever's encoder."""
+    return ExtractiveReasoner(kit.retriever.encoder if isinstance(kit.retriever, HopfieldRetriever) else None)
 
 
 def make_ours(
@@ -45,33 +49,21 @@ def make_ours(
     name: str = "ours",
     *,
     settings: Mapping[str, Any] = MappingProxyType({}),
-    reasoner: type[ChatModelReasoner] = ChatModelReasoner,
+    reasoner: Callable[[Kit], Reasoner] | None = None,
     remembers: bool = True,
-) -> Method:
-    """The graph with the kit's means.
+) -> Answerer:
+    """The graph with the kit's model and retriever; `settings` go before those of the kit.
 
-    Malformed are plans that were asked for again, and corrections that left a sub-question to its best evidence.
-
-    Args:
-        kit: Model, retriever and actions.
-        name: Name of the method.
-        settings: Settings that differ from those of the kit.
-        reasoner: Class of the reasoner.
-        remembers: Keep one thread for each conversation; otherwise the history is text in front of the question.
+    Plans that were asked for again, and corrections that left a sub-question to its best evidence, count as malformed. If it
+    `remembers`, each conversation has a thread; otherwise the history is text in front of the question.
     """
     given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **settings}
     context = kit.settings.model_copy(update=given)
-    graph = build_graph(reasoner=reasoner(kit.model), actions=kit.all_actions(), context=context)
-    conversations = _Conversations(graph, context, remembers, kit.settings.history_budget_tokens)
+    made = ChatModelReasoner(kit.chat_model()) if reasoner is None else reasoner(kit)
+    graph = build_graph(reasoner=made, retriever=kit.retriever, context=context)
+    saver = InMemorySaver() if remembers else None
+    conversations = _Conversations(graph.compile(checkpointer=saver), saver, context, kit.settings.history_budget_tokens)
     return RunnableLambda(conversations.answer, name=name)
-
-
-@dataclass
-class _Thread:
-    """A conversation that the graph remembers: what lasts of its state, and the pairs that its history must consist of."""
-
-    state: dict[str, Any]
-    pairs: History
 
 
 class _Unreadable(BaseCallbackHandler):
@@ -91,55 +83,46 @@ class _Unreadable(BaseCallbackHandler):
 
 
 class _Conversations:
-    """The graph with a bounded memory of conversations."""
+    """The compiled graph with the threads of the latest conversations."""
 
-    def __init__(self, graph: Any, settings: ConvCoAContext, remembers: bool, history_tokens: int) -> None:
-        self._saver = InMemorySaver()
-        self._graph = graph.compile(checkpointer=self._saver if remembers else None)
+    def __init__(self, graph: Any, saver: InMemorySaver | None, settings: ConvCoAContext, history_tokens: int) -> None:
+        self._graph = graph
+        self._saver = saver
         self._settings = settings
-        self._remembers = remembers
         self._history_tokens = history_tokens
-        self._threads: OrderedDict[str, _Thread] = OrderedDict()
+        self._threads: OrderedDict[str, tuple[str, History]] = OrderedDict()
 
     async def answer(self, turn: Turn, config: RunnableConfig) -> Outcome:
         unreadable = _Unreadable()
         inner = merge_configs(config, {"callbacks": [unreadable]})
-        out = await (self._remembered(turn, inner) if self._remembers else self._alone(turn, inner))
+        if self._saver is None:
+            question = f"{conversation(turn, self._history_tokens)}{turn.question}"
+            out = await self._graph.ainvoke({"question": question}, inner, context=self._settings)
+        else:
+            out = await self._in_thread(turn, inner, self._saver)
         chain: list[ChainItem] = out["chain"]
         corrects = self._settings.max_corrections > 0
         stood_in = corrects and any(item["reason"].startswith(_STANDS_IN) for item in chain)
         ids = dict.fromkeys([id_ for item in chain for id_ in item["evidence"]] + [c["id"] for c in out["citations"]])
         return Outcome(out["answer"], tuple(ids), tuple(chain), unreadable.count + stood_in)
 
-    async def _alone(self, turn: Turn, config: RunnableConfig) -> dict[str, Any]:
-        question = f"{conversation(turn, self._history_tokens)}{turn.question}"
-        out: dict[str, Any] = await self._graph.ainvoke({"question": question}, config, context=self._settings)
-        return out
-
-    async def _remembered(self, turn: Turn, config: RunnableConfig) -> dict[str, Any]:
-        """A turn of its conversation's thread, of which only what lasts is kept: checkpoints would add up."""
-        thread = self._threads.pop(turn.conversation, None)
-        where: RunnableConfig = {"configurable": {"thread_id": str(uuid.uuid4())}}
+    async def _in_thread(self, turn: Turn, config: RunnableConfig, saver: InMemorySaver) -> dict[str, Any]:
+        thread, pairs = self._threads.pop(turn.conversation, ("", ()))
         given: dict[str, Any] = {"question": turn.question}
-        if thread is not None and _plain(thread.pairs) == _plain(turn.history):
-            await self._graph.aupdate_state(where, thread.state, as_node="remember")
-        else:
+        if not thread or _plain(pairs) != _plain(turn.history):
+            saver.delete_thread(thread)
+            thread, pairs = str(uuid.uuid4()), turn.history
             given = {"messages": [*_messages(turn.history), HumanMessage(turn.question)]}
+        where: RunnableConfig = {"configurable": {"thread_id": thread}}
         try:
-            await self._graph.ainvoke(given, merge_configs(config, where), context=self._settings, durability="exit")
-            values = (await self._graph.aget_state(where)).values
-        except BaseException:
-            # A turn without an answer leaves the conversation as it was.
-            if thread is not None:
-                self._threads[turn.conversation] = thread
-            raise
+            out = await self._graph.ainvoke(given, merge_configs(config, where), context=self._settings, durability="exit")
+            pairs = (*turn.history, (turn.question, str(out["answer"])))
         finally:
-            self._saver.delete_thread(where["configurable"]["thread_id"])
-        pairs = (*turn.history, (turn.question, str(values["answer"])))
-        self._threads[turn.conversation] = _Thread({name: values[name] for name in _LASTS if name in values}, pairs)
-        if len(self._threads) > _MOST_THREADS:
-            self._threads.popitem(last=False)
-        return dict(values)
+            # The next question of the thread discards a turn that failed.
+            self._threads[turn.conversation] = (thread, pairs)
+            if len(self._threads) > _MOST_THREADS:
+                saver.delete_thread(self._threads.popitem(last=False)[1][0])
+        return dict(out)
 
 
 def _messages(pairs: History) -> list[AnyMessage]:
@@ -147,5 +130,5 @@ def _messages(pairs: History) -> list[AnyMessage]:
 
 
 def _plain(pairs: History) -> list[tuple[str, str]]:
-    """Pairs as they are compared: without citation marks, which whoever keeps a history may take out, and the space there."""
+    """Pairs without citation marks and space, to compare them."""
     return [(_NOT_COMPARED.sub("", question), _NOT_COMPARED.sub("", answer)) for question, answer in pairs]

@@ -1,116 +1,96 @@
-"""The table of methods: their names, a line on each, and how it is made."""
+"""The methods of `convcoa evaluate qa` by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from langgraph_convcoa.errors import InputError
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.evaluation.methods.base import Kit, Method
+    from langgraph_convcoa.evaluation.methods.base import Answerer, Kit
 
 OURS = "ours"
-CLOSED_BOOK = "closed-book"
-_REMOVED = (
-    "few-shot",
-    "chain-of-thought",
-    "self-consistency",
-    "least-to-most",
-    "tree-of-thoughts",
-    "self-ask",
-    "dsp",
-    "search-in-the-chain",
-    "chain-of-action",
-    "ours-without-alignment",
-    "ours-without-verification",
-    "ours-without-cks",
-    "ours-without-filling",
-    "ours-without-draft",
-)
+EXTRACTIVE = "extractive"
 
 
 @dataclass(frozen=True)
-class MethodEntry:
-    """A method that can be asked for by name."""
+class Method:
+    """A method that can be named."""
 
     description: str  # one line, with the number of its model calls
-    make: Callable[[Kit, str], Method]  # makes it with a kit and its name
+    make: Callable[[Kit, str], Answerer]  # makes it with a kit and its name
     searches: bool = True  # whether it needs a retriever
-    # Whether it keeps more of a conversation than its history: one that is resumed in the middle, in a new process, must see
-    # the earlier questions again, in order.
+    asks: bool = True  # whether it needs a chat model
+    # Whether it keeps more of a conversation than its history: if a new process resumes a conversation in the middle, it
+    # must ask the earlier questions again.
     remembers: bool = False
-    takes_actions: bool = False  # whether actions can replace the retriever
 
 
-# Modules are imported when a method is made: the command line needs only the names.
-def _closed_book(kit: Kit, name: str) -> Method:
-    from langgraph_convcoa.evaluation.methods.base import as_method
-    from langgraph_convcoa.evaluation.methods.closed_book import closed_book
+# Modules are imported when a method is made, since the command line needs only the names.
+def _of_model(module: str, function: str) -> Callable[[Kit, str], Answerer]:
+    """Make the method of a coroutine function of a module."""
 
-    return as_method(kit, name, closed_book)
+    def make(kit: Kit, name: str) -> Answerer:
+        from langgraph_convcoa.evaluation.methods.base import as_method
 
+        return as_method(kit, name, getattr(import_module(f"langgraph_convcoa.evaluation.methods.{module}"), function))
 
-def _history_aware_rag(kit: Kit, name: str) -> Method:
-    from langgraph_convcoa.evaluation.methods.base import as_method
-    from langgraph_convcoa.evaluation.methods.history_aware_rag import history_aware_rag
-
-    return as_method(kit, name, history_aware_rag)
+    return make
 
 
-def _react(kit: Kit, name: str) -> Method:
-    from langgraph_convcoa.evaluation.methods.base import as_method
-    from langgraph_convcoa.evaluation.methods.react import react
-
-    return as_method(kit, name, react)
-
-
-def _ours(kit: Kit, name: str) -> Method:
+def _ours(kit: Kit, name: str, *, look_first: bool = True) -> Answerer:
     from langgraph_convcoa.evaluation.methods.ours import make_ours
 
-    return make_ours(kit, name)
+    return make_ours(kit, name, settings={} if look_first else {"look_first": False})
 
 
-def _ours_without_look(kit: Kit, name: str) -> Method:
-    from langgraph_convcoa.evaluation.methods.ours import make_ours
+def _extractive(kit: Kit, name: str) -> Answerer:
+    from langgraph_convcoa.evaluation.methods.ours import extractive_reasoner, make_ours
 
-    return make_ours(kit, name, settings={"look_first": False})
+    return make_ours(kit, name, reasoner=extractive_reasoner)
 
 
-METHODS: Mapping[str, MethodEntry] = MappingProxyType(
+METHODS: Mapping[str, Method] = MappingProxyType(
     {
-        CLOSED_BOOK: MethodEntry("the model alone; 1 call", _closed_book, searches=False),
-        "history-aware-rag": MethodEntry("rewrite the question, retrieve, answer; 2 calls, 1 at first", _history_aware_rag),
-        "react": MethodEntry("thoughts, searches, observations in turn (Yao et al. 2022); n + 1 calls", _react),
-        OURS: MethodEntry("the conversational chain of action; 1 or 2 calls", _ours, remembers=True, takes_actions=True),
-        "ours-without-look": MethodEntry(
+        "closed-book": Method("the model alone; 1 call", _of_model("prompting", "closed_book"), searches=False),
+        "history-aware-rag": Method(
+            "rewrite the question, retrieve, answer; 2 calls, 1 at first", _of_model("prompting", "history_aware_rag")
+        ),
+        "react": Method(
+            "thoughts, searches, observations in turn (Yao et al. 2022); n + 1 calls", _of_model("react", "react")
+        ),
+        OURS: Method("the conversational chain of action; 1 or 2 calls", _ours, remembers=True),
+        "ours-without-look": Method(
             "ours in the papers' form, which guesses before it looks anything up; 1 or 2 calls",
-            _ours_without_look,
+            partial(_ours, look_first=False),
             remembers=True,
-            takes_actions=True,
+        ),
+        EXTRACTIVE: Method(
+            "ours without a model, which quotes the best sentences; no call",
+            _extractive,
+            asks=False,
+            remembers=True,
         ),
     }
 )
-"""The methods of `convcoa evaluate qa` by name."""
 
 
-def make_method(name: str, kit: Kit, methods: Mapping[str, MethodEntry] = METHODS) -> Method:
-    """Make a method.
-
-    Raises:
-        InputError: There is no such method, or the kit lacks what it needs.
-    """
+def make_method(name: str, kit: Kit, methods: Mapping[str, Method] = METHODS) -> Answerer:
+    """Make a method; raises InputError if there is none of this name, or the kit lacks what it needs."""
     check_methods([name], methods)
-    entry = methods[name]
-    if entry.searches and kit.retriever is None and not (entry.takes_actions and kit.actions):
+    method = methods[name]
+    if method.searches and kit.retriever is None:
         raise InputError(f"the method {name!r} needs a retriever: give documents or an index, or leave it out")
-    return entry.make(kit, name)
+    return method.make(kit, name)
 
 
-def check_methods(names: Iterable[str], methods: Mapping[str, MethodEntry] = METHODS) -> None:
-    """Check that every name is known, before anything is loaded.
+def check_methods(names: Iterable[str], methods: Mapping[str, Method] = METHODS, *, model: bool = True) -> None:
+    """Check that every name is known, and that there is a model for the methods that need one.
 
     Example:
         >>> check_methods(["ours", "react"])
@@ -119,11 +99,10 @@ def check_methods(names: Iterable[str], methods: Mapping[str, MethodEntry] = MET
         langgraph_convcoa.errors.InputError: there is no method 'reakt'; choose from closed-book, history-aware-rag, ...
     """
     for name in names:
-        if name in methods:
-            continue
-        if name in _REMOVED:
+        if name not in methods:
             raise InputError(
-                f"the method {name!r} was removed: run python -m experiments.baselines DATA --model MODEL --methods {name} in "
-                "the repository"
+                f"there is no method {name!r}; choose from {', '.join(methods)}. The papers' baselines and ablations are in a "
+                "checkout of the repository: python -m experiments.baselines"
             )
-        raise InputError(f"there is no method {name!r}; choose from {', '.join(methods)}")
+        if methods[name].asks and not model:
+            raise InputError(f"the method {name!r} needs --model; without a model there is {EXTRACTIVE!r}")

@@ -1,82 +1,115 @@
-"""A chat model as judge of answers: GPT-EM, marks on four criteria, and the better one of two answers.
-
-GPT-EM says whether an answer holds the right one by its meaning (Pan et al. 2024a, section 3.1, appendix D).
-"""
+"""A chat model as judge: marks of an answer on four criteria, and the better one of two answers."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 
-from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.metrics.marks import EMPTY, NO_MARKS, SAME, Case, Marks, one_line, read_better, read_marks
-from langgraph_convcoa.evaluation.records import Answered
+from langgraph_convcoa.evaluation.records import History
 from langgraph_convcoa.reasoning.models import call_error, load_chat_model
-from langgraph_convcoa.reasoning.parsing import without_thought
+from langgraph_convcoa.reasoning.parsing import read_json, without_thought
 from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.text.matching import strip_citations
 
-JUDGED = "gpt_em"
-"""The name of the judge's measure among those of an answer."""
+CRITERIA = ("correct", "complete", "faithful", "concise")
+"""Right and to the point; all that the reference says; nothing unsupported; nothing unneeded."""
+MOST = 2
+"""The highest mark of a criterion; 0 is the lowest."""
 
-_OUTPUT = re.compile(r"^\W*output\W*", re.IGNORECASE)
-_VERDICT = re.compile(r"^[\"'`*\[(]*(1|0|yes|no)[\"'`*\])]*(?=$|[.!,;:](?:\s|$))(?P<rest>.*)$", re.IGNORECASE)
-_OPPOSITE = {"1": r"\b0\b", "0": r"\b1\b", "yes": r"\bno\b", "no": r"\byes\b"}
+_TURNS, _SAID = 3, 600
+_PASSAGES, _PASSAGE = 4, 2_000
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The marks of an answer, each from 0 to 2."""
+
+    correct: int
+    complete: int
+    faithful: int
+    concise: int
+    reason: str = ""  # a sentence of the judge
+
+    @property
+    def total(self) -> int:
+        """The sum, at most 8."""
+        return sum(getattr(self, name) for name in CRITERIA)
+
+
+NO_MARKS = Marks(0, 0, 0, 0, "no answer")
+"""The marks of an empty answer and of a question that failed."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question as a judge sees it: with its conversation, the right answers and the texts of the gold passages."""
+
+    question: str
+    history: History = ()
+    references: tuple[str, ...] = ()
+    passages: Sequence[str] = ()
+
+    def text(self) -> str:
+        r"""The case for a prompt: the last turns and the first passages, long ones cut, each thing on its own line.
+
+        Example:
+            >>> print(Case("When?", (("Who?", "Ada."),), ("1815", "in 1815"), ["Ada was born\nin 1815."]).text())
+            [Conversation]:
+            User: Who?
+            Assistant: Ada.
+            [Question]: When?
+            [Reference]: 1815 or in 1815
+            [Passages]:
+            - Ada was born in 1815.
+        """
+        said = [f"User: {one_line(asked)}\nAssistant: {_cut(reply, _SAID)}" for asked, reply in self.history[-_TURNS:]]
+        passages = [f"- {_cut(passage, _PASSAGE)}" for passage in self.passages[:_PASSAGES]]
+        right = dict.fromkeys(one_line(reference) for reference in self.references if reference.strip())
+        lines = [
+            "[Conversation]:" if said else "[Conversation]: (none)",
+            *said,
+            f"[Question]: {one_line(self.question)}",
+            f"[Reference]: {' or '.join(right) or '(none)'}",
+            "[Passages]:" if passages else "[Passages]: (none)",
+            *passages,
+        ]
+        return "\n".join(lines)
 
 
 class Judge:
-    """A chat model as judge of answers; it may be another one than the model whose answers they are.
+    """A chat model that judges answers; it does not see citation marks.
 
     Example:
         >>> import asyncio
         >>> from langchain_core.language_models import FakeListChatModel
-        >>> judge = Judge(FakeListChatModel(responses=["1", "maybe"]))
-        >>> asyncio.run(judge.judge("When was she born?", ["1815"], "In the year 1815 [1]."))
-        True
+        >>> judge = Judge(FakeListChatModel(responses=['{"reason": "the year is right", "better": "A"}']))
+        >>> asyncio.run(judge.better(Case("When was she born?", references=("1815",)), "In 1815 [1].", "In 1816 [2]."))
+        ('A', 'the year is right')
     """
 
     def __init__(self, model: str | BaseChatModel) -> None:
         self.model = load_chat_model(model).model_copy(update={"disable_streaming": True})
 
-    async def judge(self, question: str, references: Sequence[str], answer: str) -> bool | None:
-        """GPT-EM: ask whether an answer is right: one call of the model, none for an empty answer, which is wrong.
-
-        The judge does not see citation marks. Raises InputError without a reference.
-        """
-        right = [one_line(reference) for reference in dict.fromkeys(references) if reference.strip()]
-        if not right:
-            raise InputError("A judge needs at least one right answer to compare with.")
-        shown = one_line(strip_citations(answer))
-        if not shown:
-            return False
-        # On one line each, so that no answer can add an "[Output]: 1" of its own below.
-        filled = render("judge", question=one_line(question), ground_truth=" or ".join(right), answer=shown)
-        return read_verdict(await self._ask(filled))
-
     async def marks(self, case: Case, answer: str) -> Marks | None:
-        """Ask for the marks of an answer: one call, none for an empty answer, which has no marks. None of an unreadable reply.
-
-        The judge does not see citation marks.
-        """
+        """The marks of an answer: one call, none for an empty answer. None if the reply cannot be read."""
         shown = one_line(strip_citations(answer))
         if not shown:
             return NO_MARKS
         return read_marks(await self._ask(render("judge_marks", case=case.text(), answer=shown)))
 
     async def better(self, case: Case, first: str, second: str) -> tuple[str, str] | None:
-        """Ask which of two answers is better, shown in this order: "A", "B" or "tie", and why; None of an unreadable reply.
+        """The better of two answers, shown in this order ("A", "B" or "tie"), and why. None if the reply cannot be read.
 
-        One call, none where both say the same or one is empty.
+        One call, none if both are the same or one is empty.
         """
         one, other = (one_line(strip_citations(answer)) for answer in (first, second))
         if one == other:
-            return "tie", SAME
+            return "tie", "the same answer"
         if not (one and other):
-            return ("A" if one else "B"), EMPTY
+            return ("A" if one else "B"), "the other is no answer"
         return read_better(await self._ask(render("judge_pair", case=case.text(), first=one, second=other)))
 
     async def _ask(self, prompt: str) -> str:
@@ -87,51 +120,52 @@ class Judge:
         return without_thought(reply.text)
 
 
-def read_verdict(reply: str) -> bool | None:
-    """A judge's reply, read strictly: its first line must be 1 or yes, or 0 or no, alone or before a remark.
-
-    None where it is neither.
-    """
-    found = _VERDICT.match(_OUTPUT.sub("", reply.strip()).partition("\n")[0].strip())
-    if found is None or re.search(_OPPOSITE[found[1].lower()], found["rest"], re.IGNORECASE):
-        return None
-    return found[1].lower() in ("1", "yes")
-
-
-def judge_agreement(answers: Sequence[Answered], measures: Sequence[str] = ("em", "cover_em")) -> list[dict[str, Any]]:
-    """Agreement of the judge's verdicts with measures that are 0 or 1; none for one that no judged answer has.
-
-    `kappa` is the agreement beyond chance (Cohen 1960), None where both say the same of all answers; `only_judge` and
-    `only_measure` are right for one of the two alone. Answers without a verdict or the measure do not count.
+def read_marks(reply: str) -> Marks | None:
+    """The marks of a judge's reply: four whole numbers from 0 to 2 in a JSON object; None of any other reply.
 
     Example:
-        >>> both = [{"gpt_em": n % 2, "em": n % 4 == 1} for n in range(8)]
-        >>> rows = [Answered("ours", str(n), "c", "?", 1, ("x",), metrics=said) for n, said in enumerate(both)]
-        >>> [(found["share"], round(found["kappa"], 2)) for found in judge_agreement(rows)]
-        [(0.75, 0.5)]
+        >>> read_marks('{"reason": "no year", "correct": 2, "complete": 1, "faithful": 2, "concise": "2"}').total
+        7
+        >>> read_marks('{"correct": 3, "complete": 1, "faithful": 2, "concise": 2}') is None
+        True
     """
-    found = []
-    for measure in measures:
-        said = [answer.metrics for answer in answers if {JUDGED, measure} <= answer.metrics.keys()]
-        pairs = [(metrics[JUDGED] >= 0.5, metrics[measure] >= 0.5) for metrics in said]
-        if pairs:
-            judged, measured = zip(*pairs, strict=True)
-            found.append(
-                {
-                    "measure": measure,
-                    "answers": len(pairs),
-                    "share": sum(one == other for one, other in pairs) / len(pairs),
-                    "kappa": _kappa(judged, measured),
-                    "only_judge": sum(one and not other for one, other in pairs),
-                    "only_measure": sum(other and not one for one, other in pairs),
-                }
-            )
-    return found
+    found = _object(reply)
+    marks = {name: mark for name in CRITERIA if (mark := _mark(found.get(name))) is not None}
+    return Marks(**marks, reason=_reason(found)) if len(marks) == len(CRITERIA) else None
 
 
-def _kappa(judged: Sequence[bool], measured: Sequence[bool]) -> float | None:
-    if len({*judged, *measured}) < 2:
-        return None
-    from sklearn.metrics import cohen_kappa_score
+def read_better(reply: str) -> tuple[str, str] | None:
+    """The better answer of a judge's reply, "A", "B" or "tie", and why; None of any other reply.
 
-    return float(cohen_kappa_score(judged, measured))
+    Example:
+        >>> read_better('{"reason": "B names the year", "better": "B"}')
+        ('B', 'B names the year')
+    """
+    found = _object(reply)
+    said = str(found.get("better", "")).strip().strip(".").lower().removeprefix("answer ")
+    better = {"a": "A", "b": "B", "tie": "tie"}.get(said)
+    return None if better is None else (better, _reason(found))
+
+
+def one_line(text: str) -> str:
+    """A text on one line, so that it cannot add a label of its own below."""
+    return " ".join(text.split())
+
+
+def _object(reply: str) -> Mapping[str, object]:
+    found = read_json(reply)
+    return {str(key).strip().lower(): value for key, value in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _mark(value: object) -> int | None:
+    text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    return int(text) if text in ("0", "1", "2") else None
+
+
+def _reason(found: Mapping[str, object]) -> str:
+    return one_line(str(found.get("reason") or ""))
+
+
+def _cut(text: str, most: int) -> str:
+    text = one_line(text)
+    return text if len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} …"

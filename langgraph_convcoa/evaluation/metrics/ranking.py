@@ -1,4 +1,7 @@
-"""Measures of a ranking against the ids that should be in it. Relevance is binary; ids count once, at their first place."""
+"""Measures of a ranking against the gold ids. Relevance is binary; an id counts once, at its first place.
+
+Without a gold id they raise ValueError, but for `reciprocal_rank`.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,6 @@ def reciprocal_rank(ranking: Sequence[str], gold: Collection[str]) -> float:
 def recall(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
     """Gold ids among the first k, as a share of all gold ids.
 
-    Raises:
-        ValueError: There is no gold id.
-
     Example:
         >>> recall(["a", "b", "c"], {"b", "d"}, k=2)
         0.5
@@ -35,9 +35,6 @@ def recall(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
 def found_all(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
     """1 where all gold ids are among the first k, else 0: whether a question that needs all of them could be answered.
 
-    Raises:
-        ValueError: There is no gold id.
-
     Example:
         >>> found_all(["a", "b", "c"], {"a", "c"}, k=2), found_all(["a", "b", "c"], {"a", "c"}, k=3)
         (0.0, 1.0)
@@ -47,9 +44,6 @@ def found_all(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
 
 def ndcg(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
     """Normalised discounted cumulative gain of the first k (Järvelin & Kekäläinen 2002), gain 1 and discount log2(rank + 1).
-
-    Raises:
-        ValueError: There is no gold id.
 
     Example:
         >>> round(ndcg(["a", "b"], {"b"}, k=10), 4)

@@ -17,12 +17,7 @@ _DIGITS = 9
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Measures of the questions of one source.
-
-    Attributes:
-        values: (n, m), a question a row, a measure a column.
-        conversations: The conversation of each question, n of them.
-    """
+    """Measures of the questions of one source: (n, m) `values`, and the conversation of each question."""
 
     values: Numbers
     conversations: Sequence[str]
@@ -39,13 +34,7 @@ class Sample:
 def bootstrap_interval(samples: Sequence[Sample], *, resamples: int = 2000, seed: int = 0) -> tuple[Numbers, Numbers]:
     """95% percentile bootstrap of the mean over sources of each source's mean, resampling whole conversations (Efron 1979).
 
-    Args:
-        samples: One for each source, with m measures each.
-        resamples: How often conversations are drawn.
-        seed: Of the draws.
-
-    Returns:
-        Lower and upper ends, (m,) each.
+    Returns the lower and upper ends, (m,) each.
 
     Example:
         >>> same = Sample(np.ones((4, 1)), ["a", "a", "b", "c"])
@@ -69,13 +58,7 @@ def paired_test(differences: Sequence[Sample], *, resamples: int = 9999, seed: i
     Under the null hypothesis the two methods are exchangeable, so that the signs of a conversation's differences can be
     flipped together (Smucker et al. 2007). With few conversations all signs are tried, else `resamples` draws of them.
 
-    Args:
-        differences: One for each source: one method's measures less the other's.
-        resamples: How many draws.
-        seed: Of the draws.
-
-    Returns:
-        p, (m,); 1 where the methods are equal everywhere.
+    `differences` are one method's measures less the other's, for each source. Returns p, (m,); 1 if all are equal.
     """
     parts = []
     for sample in differences:

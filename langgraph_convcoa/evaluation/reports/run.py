@@ -1,154 +1,213 @@
-"""The report of a question-answering run, computed from the run's folder one method at a time, and its files."""
+"""The report of a question-answering run: its tables and its files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
-
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.methods.registry import CLOSED_BOOK
-from langgraph_convcoa.evaluation.metrics.judge import JUDGED
+from langgraph_convcoa.evaluation.metrics.judge import CRITERIA, MOST
 from langgraph_convcoa.evaluation.records import Answered
-from langgraph_convcoa.evaluation.reports.figures import Prices, RunFigures, Values, figures_of
-from langgraph_convcoa.evaluation.reports.judged import mark_figures, preference_figures
-from langgraph_convcoa.evaluation.reports.kit import Page, Report, Table, can_draw
-from langgraph_convcoa.evaluation.reports.plots import plots_of
-from langgraph_convcoa.evaluation.reports.tables import detail_tables, main_tables
-from langgraph_convcoa.evaluation.runs.conversations import Drawn
+from langgraph_convcoa.evaluation.reports.figures import (
+    MethodFigures,
+    Quality,
+    figures_of,
+    mark_figures,
+    preference_figures,
+)
+from langgraph_convcoa.evaluation.reports.kit import Report, Table, percent, shown
+from langgraph_convcoa.evaluation.runs.conversations import Questions
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.judging import Judged
-from langgraph_convcoa.evaluation.runs.sweeps import Variant
+from langgraph_convcoa.evaluation.runs.judging import Verdicts
+
+_NAMES = {"cover_em": "cover-EM", "em": "EM", "f1": "F1", "rouge_l": "ROUGE-L"}
+_COSTS = {
+    "calls": ("model calls", 2),
+    "input_tokens": ("input tokens", 0),
+    "output_tokens": ("output tokens", 0),
+    "retrievals": ("retrievals", 2),
+    "seconds": ("seconds", 2),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunReport(RunFigures, Report):
-    """A run with its figures."""
+class RunReport(Report):
+    """The figures of a run by method; the first method is what the others are tested against."""
 
-    settings: dict[str, Any]  # what was asked of whom, as in the run's folder
-    folder: str  # where the answers are
-    questions: int  # how many are to be asked
+    methods: tuple[MethodFigures, ...]  # methods without an answer yet are left out
+    settings: dict[str, Any]  # as in the run's folder
+    folder: str
+    questions: int
     conversations: int
     left_out: int  # questions of conversations without any known answer, which are not asked
-    planned: int  # how many answers there are to be
+    planned: int  # the number of answers of the whole run
     answered: int
 
     @property
     def partial(self) -> bool:
-        """Whether answers are missing."""
+        """True if answers are missing."""
         return self.answered < self.planned
 
     def to_dict(self) -> dict[str, Any]:
-        names = ("settings", "questions", "conversations", "left_out", "planned", "answered", "partial", "baseline", "measure")
-        return {name: getattr(self, name) for name in names} | {
-            "prices": None if self.prices is None else asdict(self.prices),
-            "methods": {one.method: {k: v for k, v in asdict(one).items() if k != "method"} for one in self.methods},
-        }
+        names = ("settings", "questions", "conversations", "left_out", "planned", "answered", "partial")
+        methods = {one.method: {k: v for k, v in asdict(one).items() if k != "method"} for one in self.methods}
+        return {name: getattr(self, name) for name in names} | {"methods": methods}
 
     def tables(self) -> list[Table]:
-        return [*main_tables(self), *detail_tables(self)]
+        made = [self._quality(), self._costs(), self._marks(), self._preferences(), self._troubles()]
+        return [table for table in made if table.rows]
 
-    def __rich__(self) -> Group:
-        return Group(*main_tables(self))
-
-    def page(self) -> Page:
-        """The report to read."""
-        text = f"{self.questions:,} questions of {self.conversations:,} conversations, {len(self.rows)} methods."
+    def markdown(self) -> str:
+        """The report in Markdown."""
+        text = f"{self.questions:,} questions of {self.conversations:,} conversations, {len(self.methods)} methods."
         if self.partial:
-            text += (
-                f" This report is PARTIAL: {self.answered:,} of {self.planned:,} answers are there; the same command resumes "
-                "the run."
-            )
+            text += f" PARTIAL: {self.answered:,} of {self.planned:,} answers are there; the same command resumes the run."
         if self.left_out:
             text += f" {self.left_out:,} questions of conversations without any known answer were not asked."
-        if not can_draw():
-            text += " There are no plots, since matplotlib is not installed."
-        title = f"Question answering on {self.settings.get('data', 'data')}"
-        return Page(title, text, self.tables(), plots_of(self), self.settings)
+        settings = f"## Settings\n\n```json\n{json.dumps(self.settings, indent=2, ensure_ascii=False)}\n```"
+        title = f"# Question answering on {self.settings.get('data', 'data')}"
+        return "\n\n".join([title, text, *(table.markdown() for table in self.tables()), settings]) + "\n"
+
+    def _quality(self) -> Table:
+        columns: dict[str, _Column] = {}
+        for name, label in _NAMES.items():
+            if any(name in one.quality for one in self.methods):
+                columns[label] = lambda one, name=name: shown(one.quality[name].mean) if name in one.quality else ""  # type: ignore[misc]
+            if name == "cover_em":
+                columns["95%"] = lambda one: _interval(one.quality.get("cover_em"))
+                columns["p"] = lambda one: _p(found.p) if (found := one.quality.get("cover_em")) else ""
+        columns["refused"] = lambda one: percent(one.refused)
+        if any(one.gold_found is not None for one in self.methods):
+            columns["gold found"] = lambda one: percent(one.gold_found)
+        note = (
+            f"95%: bootstrap over conversations; p: cover-EM against {self._first}, paired randomisation over conversations. "
+            "A question that failed, or a refusal, counts 0. gold found: a gold passage is among those retrieved."
+        )
+        return _table("Quality", columns, self.methods, note)
+
+    def _costs(self) -> Table:
+        columns: dict[str, _Column] = {
+            label: lambda one, name=name, digits=digits: shown(one.costs[name], digits)  # type: ignore[misc]
+            for name, (label, digits) in _COSTS.items()
+        }
+        note = (
+            "Means over the questions, including those that failed. Seconds are wall time with several conversations at the "
+            "same time; a cached reply counts with the time that it took at first. A judge's calls are not counted."
+        )
+        return _table("Costs per question", columns, self.methods, note)
+
+    def _marks(self) -> Table:
+        rows = [
+            (
+                one.method,
+                *(shown(one.marks.means[name], 2) for name in CRITERIA),
+                shown(one.marks.total.mean, 2),
+                _interval(one.marks.total, 2),
+                _p(one.marks.total.p),
+                percent(one.marks.right),
+                str(one.marks.malformed),
+            )
+            for one in self.methods
+            if one.marks is not None
+        ]
+        note = (
+            f"From 0 to {MOST} each, by a judge who saw the conversation, the right answers and the gold passages, not the "
+            "citations. correct: right, and what was asked; complete: all that the reference says; faithful: nothing that the "
+            f"passages do not support; concise: nothing that the asker does not need. p: of the total against {self._first}. "
+            "right: share of answers with the full mark for correct. unread: the judge's reply could not be read."
+        )
+        columns = ("method", *CRITERIA, f"total of {MOST * len(CRITERIA)}", "95%", "p", "right", "unread")
+        return Table("Marks of the judge", columns, rows, note)
+
+    def _preferences(self) -> Table:
+        rows = [
+            (
+                one.method,
+                *(f"{count:,}" for count in (found.wins, found.ties, found.losses)),
+                _p(found.p),
+                str(found.malformed),
+            )
+            for one in self.methods
+            if (found := one.preference) is not None
+        ]
+        note = f"Which answer is better, the method's or that of {self._first}. p: sign test of wins against losses."
+        return Table(f"Preferred to {self._first}", ("method", "wins", "ties", "losses", "p", "unread"), rows, note)
+
+    def _troubles(self) -> Table:
+        columns: dict[str, _Column] = {
+            "asked": lambda one: f"{one.asked:,}",
+            "failed": lambda one: f"{one.failed:,}",
+            "malformed replies": lambda one: f"{one.malformed:,}",
+            "no known answer": lambda one: f"{one.without_reference:,}",
+            "commonest failure": lambda one: next(iter(one.errors), ""),
+        }
+        note = "no known answer: counted in the costs only."
+        return _table("What was asked, and what went wrong", columns, self.methods, note)
+
+    @property
+    def _first(self) -> str:
+        return str(self.settings["methods"][0])
 
 
-def write_report(report: RunReport, folder: str | Path) -> list[Path]:
-    """Write `report.md` with its pictures, `report.html` and `report.json` into a folder that exists."""
-    places = [Path(folder) / f"report.{ending}" for ending in ("md", "html", "json")]
-    page = report.page()
-    for place in places[:2]:
-        page.save(place)
+_Column = Callable[[MethodFigures], str]
+
+
+def write_report(report: RunReport, folder: str | Path) -> None:
+    """Write `report.md` and `report.json` into a folder that exists."""
     text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n"
     try:
-        places[2].write_text(text, encoding="utf-8", newline="\n")
+        for name, content in (("report.md", report.markdown()), ("report.json", text)):
+            (Path(folder) / name).write_text(content, encoding="utf-8", errors="replace", newline="\n")
     except OSError as error:
         raise InputError(f"the report cannot be written to {folder} ({error.strerror}): name another folder") from error
-    return places
 
 
 def report_of(
-    folder: RunFolder,
-    drawn: Drawn,
-    rows: Sequence[Variant],
-    *,
-    judged: bool = False,
-    verdicts: Judged | None = None,
-    prices: Prices | None = None,
-    seed: int = 0,
+    folder: RunFolder, questions: Questions, methods: Sequence[str], verdicts: Verdicts | None = None, *, seed: int = 0
 ) -> RunReport:
-    """Compute the report of what the folder holds; the same answers give the same report, whatever their order there.
-
-    The rows are in the order of the report; the others are tested against the first. `verdicts` are a judge's marks and
-    preferences (`judge_run`).
-    """
-    order = {one.id: place for place, one in enumerate(q for c in drawn.conversations for q in c.questions)}
-    places = folder.places()
-    present = [row for row in rows if row.label in places]
-    if not present:
+    """Compute the report of a folder's answers, whatever their order there; the methods are tested against the first."""
+    order = {one.id: place for place, one in enumerate(q for c in questions.conversations for q in c.questions)}
+    answers: dict[str, list[Answered]] = {name: [] for name in methods}
+    for answer in folder.answers(methods):
+        answers[answer.method].append(answer)
+    for given in answers.values():
+        given.sort(key=lambda answer: order[answer.id])
+    if not any(answers.values()):
         raise InputError(f"{folder.path} holds no answer yet: run it with a larger budget")
-
-    def answers_of(label: str) -> list[Answered]:
-        return sorted(folder.answers_at(places[label]), key=lambda answer: order[answer.id])
-
-    measure, first = JUDGED if judged else "cover_em", rows[0].label
-    against = Values.of(answers_of(first), order, judged) if first in places else None
-    # Their chains and texts are not needed for the ratio.
-    closed = {
-        row.model: [replace(answer, answer="", question="", passages=()) for answer in answers_of(row.label)]
-        for row in present
-        if row.method == CLOSED_BOOK
-    }
+    first = methods[0]
     figures = []
-    for row in present:
-        answers = answers_of(row.label)
-        one = figures_of(
-            row.label,
-            answers,
-            Values.of(answers, order, judged),
-            baseline=None if row.label == first else against,
-            closed_book=closed.get(row.model),
-            measure=measure,
-            prices=prices,
-            seed=seed,
-        )
+    for name in (name for name in methods if answers[name]):
+        others = None if name == first or not answers[first] else answers[first]
+        one = figures_of(name, answers[name], others, seed=seed)
         if verdicts is not None:
-            mine, firsts = ([each for each in verdicts.marks if each.method == name] for name in (row.label, first))
-            one = replace(
-                one,
-                marks=mark_figures(mine, None if row.label == first else firsts, seed),
-                preference=None if row.label == first else preference_figures(row.label, verdicts.preferences),
-            )
+            mine, firsts = ([each for each in verdicts.marks if each.method == of] for of in (name, first))
+            preference = None if name == first else preference_figures(name, verdicts.preferences)
+            one = replace(one, marks=mark_figures(mine, None if name == first else firsts, seed), preference=preference)
         figures.append(one)
     return RunReport(
+        methods=tuple(figures),
         settings=folder.settings,
         folder=str(folder.path),
-        questions=drawn.questions,
-        conversations=len(drawn.conversations),
-        left_out=drawn.left_out,
-        planned=drawn.questions * len(rows),
+        questions=len(questions),
+        conversations=len(questions.conversations),
+        left_out=questions.left_out,
+        planned=len(questions) * len(methods),
         answered=sum(one.asked for one in figures),
-        baseline=first,
-        measure=measure,
-        methods=tuple(figures),
-        rows=tuple(rows),
-        prices=prices,
     )
+
+
+def _table(title: str, columns: Mapping[str, _Column], methods: Sequence[MethodFigures], note: str) -> Table:
+    rows = [(one.method, *(cell(one) for cell in columns.values())) for one in methods]
+    return Table(title, ("method", *columns), rows, note)
+
+
+def _interval(found: Quality | None, digits: int = 3) -> str:
+    return "" if found is None else f"{found.low:.{digits}f}-{found.high:.{digits}f}"
+
+
+def _p(value: float | None) -> str:
+    """A p value, no finer than the number of draws."""
+    return "≤0.001" if value is not None and value <= 0.001 else shown(value)

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
 
-from langgraph_convcoa.datasets.queries import Dataset, Query
+from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.retrieval.methods import METHODS, PLAIN, base_of, chosen_methods
+from langgraph_convcoa.evaluation.retrieval.methods import PLAIN, check_retrieval_methods, retrieval_kind
 from langgraph_convcoa.evaluation.retrieval.rankers import (
     Pool,
     Ranker,
     Rankers,
+    hopfield_ranker,
     index_pool,
     passage_pool,
+    retriever_ranker,
 )
 from langgraph_convcoa.evaluation.retrieval.report import METRICS, Measured, RetrievalReport, SourcesReport, results_of
-from langgraph_convcoa.evaluation.retrieval.rewriting import Seq2Seq
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, model_for, opened_model
-from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
+from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _BATCH = 64
 
@@ -44,16 +46,14 @@ def default_methods(model: RetrieverModel | None, *, index: bool = False) -> tup
 class RetrievalOptions:
     """How retrieval methods are compared: the options of `evaluate_retrieval` and `evaluate_sources`."""
 
-    methods: Sequence[str] | None = None  # Of `methods.METHODS`; `default_methods` when None.
-    baseline: str | None = None  # What the others are tested against; `untrained` if that is measured, else the first.
-    model: RetrieverModel | str | Path | None = None  # What training gave, measured as `trained`.
+    methods: Sequence[str] | None = None  # Names; `default_methods` and those of `further` when None.
+    further: Mapping[str, BaseRetriever | Ranker] = field(default_factory=dict)  # Your own methods by name.
+    baseline: str | None = None  # What the others are tested against; `untrained` if it is measured, else the first.
+    model: RetrieverModel | str | Path | None = None  # A trained model, measured as `trained`.
     encoder: Encoder | str | None = None
-    index: str | Path | None = None  # A folder with an index, whose documents are searched; by methods of the retriever only.
+    index: str | Path | None = None  # A folder with an index that is searched instead of the passages.
     distractors: Iterable[Document] = ()  # They join the passages of the data set in the pool.
-    settings: Mapping[str, Any] | None = None  # Of the `HopfieldRetriever`, such as `beta`, for all of its methods.
-    rewriter: Seq2Seq | str | Path | None = None  # A sequence-to-sequence model, for methods of other papers,
-    answerer: Seq2Seq | str | Path | None = None  # likewise,
-    dual: RetrieverModel | str | Path | None = None  # and the model of `training.dual_encoder.train_dual_question`.
+    settings: Mapping[str, Any] | None = None  # Of `HopfieldRetriever`, such as `beta`, for all of its methods.
     cache: PatternCache | None = None
     progress: Progress = False
     seed: int = 0  # Of the intervals and tests.
@@ -62,29 +62,21 @@ class RetrievalOptions:
 def evaluate_retrieval(dataset: Dataset, *, part: str = "", **options: Any) -> RetrievalReport:
     """Rank the passages of a pool for each query by several methods.
 
-    Where a passage is searched in parts, it ranks by its best part. Queries of which no gold passage is in the pool are left
-    out and counted. A method that needs a rewrite ranks the queries that have one.
-
-    Args:
-        dataset: The queries, and the passages of the pool unless there is an index.
-        part: The part of the data set that its queries are.
-        **options: The fields of `RetrievalOptions`.
+    A passage that is searched in parts ranks by its best part. Queries without a gold passage in the pool are left out and
+    counted. `part` says which part of the data set the queries are; `options` are the fields of `RetrievalOptions`.
 
     Raises:
-        InputError: A method or the baseline is unknown, a method needs a model, rewrites or histories that are not there, or
-            no query has a gold passage in the pool.
+        InputError: A method or the baseline is unknown, a method needs a model or rewrites that are not there, or no query
+            has a gold passage in the pool.
     """
     (report,) = _reports([dataset], [part], RetrievalOptions(**options))
     return report
 
 
 def evaluate_sources(datasets: Sequence[Dataset], *, parts: Sequence[str] | None = None, **options: Any) -> SourcesReport:
-    """`evaluate_retrieval` with the same options for several data sets, each with its own pool, and the mean over them.
+    """`evaluate_retrieval` for several data sets, each with its own pool, and the mean of the methods that all of them have.
 
-    The mean is of the methods that all of them can be measured with.
-
-    Raises:
-        InputError: There is no data set, or two have the same name; and as `evaluate_retrieval`.
+    Raises InputError if there is no data set or two have the same name, and as `evaluate_retrieval`.
     """
     if not datasets:
         raise InputError("There is no data to measure on; name at least one folder or file.")
@@ -102,41 +94,29 @@ def evaluate_sources(datasets: Sequence[Dataset], *, parts: Sequence[str] | None
 
 
 def _reports(datasets: Sequence[Dataset], parts: Sequence[str], options: RetrievalOptions) -> list[RetrievalReport]:
-    """The reports of several data sets; what cannot be measured is told before anything is encoded."""
-    found, has_index = as_encoder(options.encoder), options.index is not None
-    trained, distractors = model_for(opened_model(options.model), found), list(options.distractors)
-    offered = {"model": trained, "rewriter": options.rewriter, "answerer": options.answerer, "dual": options.dual}
-    given = {name for name, one in offered.items() if one is not None}
-    wanted = default_methods(trained, index=has_index) if options.methods is None else tuple(options.methods)
-    chosen = []
-    for dataset in datasets:
-        # Of the methods by default a rewrite is measured where there is one.
-        no_rewrite = options.methods is None and not any(query.rewrite for query in dataset.queries)
-        named = [method for method in wanted if not (no_rewrite and method == "rewrite")]
-        chosen.append(chosen_methods(named, given, dataset, index=has_index))
+    """The reports of several data sets; all methods are checked before anything is encoded."""
+    encoder, has_index = as_encoder(options.encoder), options.index is not None
+    model, distractors = model_for(opened_model(options.model), encoder), list(options.distractors)
+    chosen = [_methods_of(dataset, options, model) for dataset in datasets]
     reference = options.baseline or ("untrained" if "untrained" in chosen[0] else chosen[0][0])
     lacking = next((names for names in chosen if reference not in names), None)
     if lacking is not None:
         raise InputError(f"The baseline {reference!r} is not measured; name one of {', '.join(lacking)}.")
     if has_index and distractors:
         raise InputError("An index is searched as it is; leave the distractors out, or add them to the index.")
-    needs = {need for names in chosen for method in names for need in METHODS[base_of(method)].needs}
-    if trained is not None and trained.encoder_folder is None and "model" in needs:
-        trained.check_encoder(found)
-    loaded: dict[str, Any] = {}
-    if "dual" in needs:
-        loaded["dual"] = _question_encoder(options.dual, found)
-    for name in {"rewriter", "answerer"} & needs:
-        one = offered[name]
-        loaded[name] = one if isinstance(one, Seq2Seq) else Seq2Seq(str(one))
-    of_all: dict[str, Any] = {name: getattr(options, name) for name in ("cache", "progress", "settings")}
+    is_trained = any(retrieval_kind(method) == "trained" for names in chosen for method in names)
+    if model is not None and model.encoder_folder is None and is_trained:
+        model.check_encoder(encoder)
     reports = []
     for dataset, part, names in zip(datasets, parts, chosen, strict=True):
         pool = passage_pool(dataset, distractors) if options.index is None else index_pool(dataset, Index(options.index))
-        rankers = Rankers(pool, found, model=trained, **loaded, **of_all)
+        rankers = Rankers(
+            pool, encoder, model=model, cache=options.cache, progress=options.progress, settings=options.settings
+        )
         measured, seconds = {}, {}
         for method in names:
-            ranker = rankers.of(method)
+            further = options.further.get(method)
+            ranker = rankers.of(method) if further is None else _ranker(further)
             begin = perf_counter()
             measured[method] = _measure(ranker, method, pool, options.progress)
             seconds[method] = perf_counter() - begin
@@ -146,17 +126,27 @@ def _reports(datasets: Sequence[Dataset], parts: Sequence[str], options: Retriev
     return reports
 
 
-def _question_encoder(dual: RetrieverModel | str | Path | None, encoder: Encoder) -> QueryEncoder:
-    model = model_for(opened_model(dual), encoder)
-    if model is None or model.query_encoder is None:
-        raise InputError(f"{dual} has no question encoder; make one: convcoa train DATA --dual-question --out DIR.")
-    model.check_encoder(encoder)
-    return model.query_encoder
+def _methods_of(dataset: Dataset, options: RetrievalOptions, model: RetrieverModel | None) -> tuple[str, ...]:
+    """The methods of one data set, each once."""
+    has_index, rewrites = options.index is not None, any(query.rewrite for query in dataset.queries)
+    if options.methods is not None:
+        names = tuple(dict.fromkeys(options.methods))
+    else:
+        named = default_methods(model, index=has_index)
+        names = (*(method for method in named if rewrites or method != "rewrite"), *options.further)
+    check_retrieval_methods(names, options.further, index=has_index, model=model is not None, rewrites=rewrites)
+    return names
+
+
+def _ranker(method: BaseRetriever | Ranker) -> Ranker:
+    if isinstance(method, HopfieldRetriever):
+        return hopfield_ranker(method)
+    return retriever_ranker(method) if isinstance(method, BaseRetriever) else method
 
 
 def _measure(ranker: Ranker, method: str, pool: Pool, progress: Progress) -> Measured:
-    rows = [row for row, query in enumerate(pool.queries) if base_of(method) != "rewrite" or query.rewrite]
-    asked: list[Query] = [pool.queries[row] for row in rows]
+    rows = [row for row, query in enumerate(pool.queries) if method != "rewrite" or query.rewrite]
+    asked = [pool.queries[row] for row in rows]
     values = np.zeros((len(asked), len(METRICS)))
     with track(progress, len(asked), f"{pool.name}: {method}") as advance:
         for start in range(0, len(asked), _BATCH):

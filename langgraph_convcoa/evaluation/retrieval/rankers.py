@@ -1,50 +1,48 @@
-"""Pool of documents and questions, and the retrieval methods that rank it; what they share is computed once, when needed."""
+"""The pool of documents and questions, and the methods that rank it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
-from langgraph_convcoa.evaluation.retrieval.denoising import PrunedHistory
-from langgraph_convcoa.evaluation.retrieval.methods import HYBRID, PARTS, base_of
-from langgraph_convcoa.evaluation.retrieval.rewriting import Seq2Seq, expanded_by_answers, expansions, rewrites
-from langgraph_convcoa.evaluation.retrieval.selection import helpful_turns, similar_turns
+from langgraph_convcoa.evaluation.retrieval.methods import DENSE, retrieval_kind
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.documents.split import document_id, pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
-from langgraph_convcoa.retrieval.encoders.recent import RecentValues
 from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
-from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.query.model import UNTRAINED, RetrieverModel, own_encoder
-from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 _DEPTH = 100
-"""How many documents of a ranking count."""
+"""Documents of a ranking that count."""
 
 Ranker = Callable[[Sequence[Query]], list[list[str]]]
-Reader = Callable[[Sequence[Query]], list[str]]
-"""What is read of each question in its conversation: a text that stands for both."""
+"""Ranks documents for each query: their ids, best first."""
 
-_STEPS = {"without-walk": 0, "one-step": 1}
-_ALIASES = {"hopfield": "hybrid", "dense": "hybrid-dense"}
+_TEXTS: dict[str, Callable[[Query], str]] = {
+    "question": lambda query: query.question,
+    "two-turns": lambda query: query.two_turns,
+    # Latest first, since the encoder cuts off the end of a long text.
+    "history": lambda query: " ".join([query.question, *(part for turn in reversed(query.history) for part in turn if part)]),
+    "rewrite": lambda query: query.rewrite,
+}
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Documents (`passages`, or those of an `index`), and the queries of which at least one gold passage is among them."""
+    """Documents (`passages`, or those of an `index`), and the queries with a gold passage among them."""
 
     name: str
     documents: int
@@ -55,7 +53,7 @@ class Pool:
 
 
 def passage_pool(dataset: Dataset, distractors: Iterable[Document] = ()) -> Pool:
-    """A data set's passages and distractors; of these those with an id or a text that is there already are not added."""
+    """A data set's passages, and the distractors whose id and text are new."""
     pool = [document for document in dataset.corpus if document.page_content.strip()]
     ids, texts = {document.id for document in pool}, {document.page_content for document in pool}
     for document in distractors:
@@ -68,14 +66,41 @@ def passage_pool(dataset: Dataset, distractors: Iterable[Document] = ()) -> Pool
 
 
 def index_pool(dataset: Dataset, index: Index) -> Pool:
-    """The documents of an index; a query's gold passages are looked for among their ids."""
+    """The documents of an index; gold passages are found by the ids of its documents."""
     ids = {document_id(passage.document) for passage in read(index.snapshot())}
     asked = dataset.answerable(ids)
     return Pool(dataset.name, len(ids), asked, len(dataset.queries) - len(asked), index=index)
 
 
+def retriever_ranker(retriever: BaseRetriever) -> Ranker:
+    """Rank by any LangChain retriever, which gets the question alone; documents need an id."""
+
+    def rank(queries: Sequence[Query]) -> list[list[str]]:
+        found = retriever.batch([query.question for query in queries])
+        return [_first(document_id(document) for document in documents) for documents in found]
+
+    return rank
+
+
+def hopfield_ranker(retriever: HopfieldRetriever) -> Ranker:
+    """Rank by a HopfieldRetriever, which gets the question and its history; a document ranks by its best part."""
+    passages = (passage.document for passage in read(retriever.corpus.snapshot()))
+    owners = {str(passage.id): document_id(passage) for passage in passages}
+
+    def rank(queries: Sequence[Query]) -> list[list[str]]:
+        k = 2 * _DEPTH
+        while True:
+            found = retriever.search_batch([query.question for query in queries], [query.history for query in queries], k)
+            rankings = [_first(owners[identity] for identity, _ in hits) for hits in found]
+            if k >= len(owners) or all(len(ranking) >= _DEPTH for ranking in rankings):
+                return rankings
+            k *= 2
+
+    return rank
+
+
 class Rankers:
-    """The methods over one pool; the arguments are those of `evaluate_retrieval`."""
+    """This library's methods over one pool; what they share is computed once."""
 
     def __init__(
         self,
@@ -86,9 +111,6 @@ class Rankers:
         cache: PatternCache | None = None,
         progress: Progress = False,
         settings: Mapping[str, Any] | None = None,
-        rewriter: Seq2Seq | None = None,
-        answerer: Seq2Seq | None = None,
-        dual: QueryEncoder | None = None,
     ) -> None:
         self._pool = pool
         self._encoder = _RememberingEncoder(encoder)
@@ -99,81 +121,21 @@ class Rankers:
         self._memories: dict[str, Memory] = {}
         self._retrievers: dict[str, HopfieldRetriever] = {}
         self._whole: Vectors | None = None
-        self._rewriter, self._answerer, self._dual = rewriter, answerer, dual
-        self._readers: dict[str, Reader] = {}
 
     def of(self, method: str) -> Ranker:
         """The method of this name; its passages are encoded before this returns."""
-        name = _ALIASES.get(method, method)
-        if name == "bm25":
+        kind = retrieval_kind(method)
+        if kind == "bm25":
             return self._bm25()
-        kind, _, channel = name.partition("-")
+        if kind in _TEXTS:
+            return self._one_vector(_TEXTS[kind])
+        retriever = self._retriever("hybrid" if kind == "graph" else kind)
+        # A copy shares what is encoded.
         if kind == "graph":
-            settings = GraphSettings(steps=_STEPS[channel]) if channel else True
-            return self._search(self._retriever("hybrid").model_copy(update={"graph": settings}))
-        if kind in ("hybrid", "untrained", "trained"):
-            retriever = self._retriever(kind)
-            # The copy shares what has been encoded.
-            return self._search(retriever.model_copy(update={"lexical_weight": 0.0}) if channel else retriever)
-        if name == "dual-question":
-            assert self._dual is not None
-            return self._dense(*self._parts(), partial(_dual_states, self._dual))
-        base = base_of(name)
-        reader = self._reader(base)
-        if name == base + HYBRID:
-            return self._search(self._retriever("untrained"), reader)
-        vectors, owners = self._parts() if name == base + PARTS else self._passages()
-        return self._dense(vectors, owners, lambda queries: self._encoder.encode_queries(reader(queries)))
-
-    def _passages(self) -> tuple[Vectors, list[str]]:
-        """One vector a passage, of as much of it as the encoder reads, and the passages' ids."""
-        if self._whole is None:
-            texts = [pattern_text(document) for document in self._pool.passages]
-            self._whole = encode_texts(self._encoder, texts, self._cache, self._progress)
-        return self._whole, [str(document.id) for document in self._pool.passages]
-
-    def _parts(self) -> tuple[Vectors, list[str]]:
-        """One vector a part that is searched, and the id of the passage that it is of."""
-        memory = self._memory(self._encoder)
-        whole = memory.patterns.take(memory.patterns.offsets[:-1])
-        return whole, [document_id(passage) for passage in memory.passages]
-
-    def _reader(self, method: str) -> Reader:
-        """The reader of a method; what it read of a question is kept for the next method that asks."""
-        if method not in self._readers:
-            read, kept = self._new_reader(method), RecentValues[int, str](len(self._pool.queries))
-
-            def remembering(queries: Sequence[Query]) -> list[str]:
-                # By identity: the pool has the questions as long as this is there, and some have no id of their own.
-                by_id = {id(query): query for query in queries}
-                found = kept.of(by_id, lambda new: read([by_id[number] for number in new]))
-                return [found[id(query)] for query in queries]
-
-            self._readers[method] = remembering
-        return self._readers[method]
-
-    def _new_reader(self, method: str) -> Reader:
-        if method == "t5qr":
-            assert self._rewriter is not None
-            return partial(rewrites, self._rewriter)
-        if method == "convgqr":
-            assert self._rewriter is not None
-            assert self._answerer is not None
-            return partial(expansions, self._rewriter, self._answerer)
-        if method == "lecore-like":
-            return partial(PrunedHistory(self._pool.passages).texts, self._encoder)
-        if method == "haconvdr-like":
-            return partial(similar_turns, self._encoder)
-        if method == "haconvdr-oracle":
-            return partial(helpful_turns, self._encoder, *self._parts())
-        text = _TEXTS[method]
-        return lambda queries: [text(query) for query in queries]
-
-    def _memory(self, encoder: Encoder) -> Memory:
-        if encoder.name not in self._memories:
-            memory = build_memory(self._pool.passages, encoder, cache=self._cache, progress=self._progress)
-            self._memories[encoder.name] = memory
-        return self._memories[encoder.name]
+            retriever = retriever.model_copy(update={"graph": True})
+        elif method == "dense" or method.endswith(DENSE):
+            retriever = retriever.model_copy(update={"lexical_weight": 0.0})
+        return hopfield_ranker(retriever)
 
     def _retriever(self, kind: str) -> HopfieldRetriever:
         if kind not in self._retrievers:
@@ -181,11 +143,17 @@ class Rankers:
             model: RetrieverModel | str | None = {"hybrid": None, "untrained": UNTRAINED}.get(kind, self._model)
             own = own_encoder(self._model) if kind == "trained" else None
             if own is not None:
-                # Trained along with the model: it encodes the passages again.
+                # It was trained with the model, so it encodes the passages again.
                 encoder = _RememberingEncoder(own)
             corpus = self._pool.index or MemoryCorpus(self._memory(encoder))
             self._retrievers[kind] = HopfieldRetriever(corpus=corpus, encoder=encoder, model=model, **self._settings)
         return self._retrievers[kind]
+
+    def _memory(self, encoder: Encoder) -> Memory:
+        if encoder.name not in self._memories:
+            memory = build_memory(self._pool.passages, encoder, cache=self._cache, progress=self._progress)
+            self._memories[encoder.name] = memory
+        return self._memories[encoder.name]
 
     def _bm25(self) -> Ranker:
         passages = self._pool.passages
@@ -201,34 +169,22 @@ class Rankers:
 
         return rank
 
-    def _dense(self, patterns: Vectors, owners: Sequence[str], states: Callable[[Sequence[Query]], Vectors]) -> Ranker:
-        def rank(queries: Sequence[Query]) -> list[list[str]]:
-            found = states(queries)
-            return [_documents(owners[i] for i in np.argsort(-(patterns @ state), kind="stable")) for state in found]
-
-        return rank
-
-    def _search(self, retriever: HopfieldRetriever, reader: Reader | None = None) -> Ranker:
-        """The retriever on questions with their histories, or on what a reader makes of them."""
-        passages = (passage.document for passage in read(retriever.corpus.snapshot()))
-        owners = {str(passage.id): document_id(passage) for passage in passages}
+    def _one_vector(self, text: Callable[[Query], str]) -> Ranker:
+        """The encoder on a text of the query, with one vector for as much of a passage as it reads."""
+        if self._whole is None:
+            texts = [pattern_text(document) for document in self._pool.passages]
+            self._whole = encode_texts(self._encoder, texts, self._cache, self._progress)
+        patterns, ids = self._whole, [str(document.id) for document in self._pool.passages]
 
         def rank(queries: Sequence[Query]) -> list[list[str]]:
-            k = 2 * _DEPTH
-            asked = [query.question for query in queries] if reader is None else reader(queries)
-            histories = [query.history if reader is None else () for query in queries]
-            while True:
-                found = retriever.search_batch(asked, histories, k)
-                rankings = [_documents(owners[identity] for identity, _ in hits) for hits in found]
-                if k >= len(owners) or all(len(ranking) >= _DEPTH for ranking in rankings):
-                    return rankings
-                k *= 2
+            found = self._encoder.encode_queries([text(query) for query in queries])
+            return [_first(ids[i] for i in np.argsort(-(patterns @ state), kind="stable")) for state in found]
 
         return rank
 
 
 class _RememberingEncoder(DelegatingEncoder):
-    """An encoder that encodes each query text once, since every method asks the same questions."""
+    """An encoder that encodes each query text once, since all methods ask the same questions."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__(encoder)
@@ -243,22 +199,6 @@ class _RememberingEncoder(DelegatingEncoder):
         return np.stack([self._known[text] for text in texts])
 
 
-_TEXTS: dict[str, Callable[[Query], str]] = {
-    "question": lambda query: query.question,
-    "two-turns": lambda query: query.two_turns,
-    # Latest first, since the encoder cuts off the end of what is too long.
-    "history": lambda query: " ".join([query.question, *(part for turn in reversed(query.history) for part in turn if part)]),
-    "rewrite": lambda query: query.rewrite,
-    "convgqr-like": expanded_by_answers,
-}
-"""What the plain encoder reads of a query."""
-
-
-def _dual_states(encoder: QueryEncoder, queries: Sequence[Query]) -> Vectors:
-    turns = [[(question.strip(), answer.strip()) for question, answer in query.history] for query in queries]
-    return encoder.encode([query.question.strip() for query in queries], turns)
-
-
-def _documents(ids: Iterable[str]) -> list[str]:
+def _first(ids: Iterable[str]) -> list[str]:
     """The first ids, each once."""
     return list(islice(dict.fromkeys(ids), _DEPTH))

@@ -23,8 +23,8 @@ METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
     "All@10": lambda ranking, gold: found_all(ranking, gold, 10),
     "nDCG@10": lambda ranking, gold: ndcg(ranking, gold, 10),
 }
-"""Each of a ranking of documents and the gold ids. All@k is the share of the questions all of whose gold passages are among
-the first k; where each question has one, that is Recall@k."""
+"""Functions of a ranking and the gold ids. All@k is the share of the questions with all gold passages among the first k; it
+equals Recall@k where each question has one gold passage."""
 
 _DECIMALS = 4
 _RESAMPLES = 2000
@@ -32,14 +32,14 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Every measure of every query that a method was asked: rising numbers of n queries, (n, m) values, n conversations."""
+    """Measures of the queries that a method was asked: their n rising numbers, (n, m) values, n conversations."""
 
     rows: npt.NDArray[np.int64]
     values: npt.NDArray[np.float64]
     conversations: tuple[str, ...]
 
     def less(self, other: Measured) -> Sample:
-        """The differences on the queries that both were asked."""
+        """The differences on the queries that both methods were asked."""
         shared, mine, others = np.intersect1d(self.rows, other.rows, return_indices=True)
         conversations = [self.conversations[i] for i in mine]
         return Sample(self.values[mine] - other.values[others], conversations if len(shared) else [])
@@ -47,8 +47,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class MethodResult:
-    """Figures of one method over its queries: the mean of each measure (over several sources the mean of their means), its
-    95% interval by a bootstrap over conversations, and p of a paired randomisation test against the baseline.
+    """Figures of one method: the mean of each measure, its 95% interval, and p of a paired test against the baseline.
+
+    Over several sources it is the mean of their means. Intervals and tests are over conversations.
     """
 
     queries: int
@@ -69,10 +70,9 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class RetrievalReport(Report):
-    """The measures of each method over one pool of so many documents; MRR is of the first 100.
+    """The measures of each method over one pool; MRR is of the first 100 documents.
 
-    `left_out` counts the queries that were not asked, since none of their gold passages is in the pool; `part` is the part of
-    the data set that was asked, empty for all of it.
+    `left_out` counts the queries without a gold passage in the pool; `part` is the part of the data set, empty for all.
     """
 
     dataset: str
@@ -98,7 +98,7 @@ class RetrievalReport(Report):
 
 @dataclass(frozen=True)
 class SourcesReport(Report):
-    """A report for each of several sources, and the mean over them, each source counting alike."""
+    """A report for each of several sources, and the mean over them; each source has the same weight."""
 
     sources: tuple[RetrievalReport, ...]
     macro: dict[str, MethodResult]

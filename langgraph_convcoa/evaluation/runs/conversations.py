@@ -22,36 +22,30 @@ class Conversation:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Questions:
     """The questions of a run."""
 
     conversations: tuple[Conversation, ...]  # in the order of the data
-    left_out: int = 0  # questions of conversations that have no known answer at all; they are not asked
+    left_out: int = 0  # questions of conversations without any known answer; they are not asked
 
-    @property
-    def questions(self) -> int:
-        """How many are asked."""
+    def __len__(self) -> int:
         return sum(len(conversation.questions) for conversation in self.conversations)
 
     def digest(self) -> str:
-        """A digest of all that is asked and known, the same for the same questions."""
-        digest = hashlib.sha256()
-        for conversation in self.conversations:
-            for one in conversation.questions:
-                row = [conversation.id, one.id, one.question, one.history, references_of(one), one.gold]
-                digest.update(json.dumps(row).encode() + b"\n")
-        return digest.hexdigest()
+        """A digest of the questions with their histories, answers and passages."""
+        rows = [(c.id, q.id, q.question, q.history, references_of(q), q.gold) for c in self.conversations for q in c.questions]
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def draw(queries: Sequence[Query], sample: int | None = None, seed: int = 0) -> Drawn:
-    """Whole conversations, drawn at random until they hold `sample` questions: none is cut in the middle.
+def sample_conversations(queries: Sequence[Query], sample: int | None = None, seed: int = 0) -> Questions:
+    """Draw whole conversations at random until they hold `sample` questions; all if it is None.
 
-    A question without a known answer is asked where others of its conversation have one, since these may build on it.
-    `sample` is the least number of questions, None for all. InputError where no question has a known answer.
+    A question without a known answer is asked if others of its conversation have one. Raises InputError if no question has a
+    known answer.
 
     Example:
         >>> rows = [Query(f"{c}{n}", "?", answer="x", conversation=c) for c in "abc" for n in (1, 2)]
-        >>> [conversation.id for conversation in draw(rows, 3, seed=0).conversations]
+        >>> [conversation.id for conversation in sample_conversations(rows, 3, seed=0).conversations]
         ['a', 'c']
     """
     parts: dict[str, list[Query]] = {}
@@ -70,19 +64,18 @@ def draw(queries: Sequence[Query], sample: int | None = None, seed: int = 0) -> 
         chosen.add(name)
         count += len(known[name])
     conversations = tuple(Conversation(name, _in_order(rows)) for name, rows in known.items() if name in chosen)
-    return Drawn(conversations, len(queries) - sum(len(rows) for rows in known.values()))
+    return Questions(conversations, len(queries) - sum(len(rows) for rows in known.values()))
 
 
 def references_of(query: Query) -> tuple[str, ...]:
-    """The answers that count as right, each once; none where the data know none."""
+    """The answers that count as right, each once; empty if none is known."""
     return tuple(dict.fromkeys(text for text in query.references if text.strip()))
 
 
 def own_history(question: Query, earlier: Sequence[Query], answers: Mapping[str, str | None]) -> History:
-    """The history with the method's own answers in place of those that the data give.
+    """The history with the method's own answers instead of those of the data.
 
-    An earlier question of this run has the method's own answer, or is left out where the method failed; one that was not asked
-    in this run (of a conversation whose beginning is only in the data) stays as it is.
+    An earlier question that the method failed on is left out. A turn that was not asked in this run stays as it is.
 
     Example:
         >>> first, second = Query("1", "Who?"), Query("2", "When?", (("Hello?", "Hi."), ("Who?", "Ada")))
@@ -91,7 +84,7 @@ def own_history(question: Query, earlier: Sequence[Query], answers: Mapping[str,
     """
     pairs: list[tuple[str, str]] = []
     before = len(earlier)
-    # From the end, where the order distinguishes the same words asked twice.
+    # From the end: the order tells apart equal questions.
     for asked, gold in reversed(question.history):
         place = next((n for n in range(before - 1, -1, -1) if _plain(earlier[n].question) == _plain(asked)), None)
         if place is None:

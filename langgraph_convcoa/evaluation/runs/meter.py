@@ -1,4 +1,4 @@
-"""The usage meter of one question: its model calls, tokens, searches and time, counted the same way for all methods."""
+"""The usage meter of one question: model calls, tokens, searches and time, counted the same way for all methods."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from langgraph_convcoa.usage import UsageCounter
 
 
 class Meter(UsageCounter):
-    """Counts what is done under the config that holds it, from its construction on.
+    """Counts the calls, tokens and searches under the config that holds it, and the time since its construction.
 
-    A request that the reply cache answers counts like any other, with the time that it took when it was made: what a method
-    costs does not depend on what was asked before it. Failed requests count too, with an estimate of their input. Of
-    retrievers that ask other retrievers the outermost counts.
+    A cached reply counts with the time that it took at first, so costs do not depend on earlier runs. Failed requests count
+    with an estimate of their input. If a retriever asks another retriever, only the outer one counts.
 
     Example:
         >>> from langchain_core.language_models import FakeListChatModel
@@ -32,15 +31,15 @@ class Meter(UsageCounter):
         super().__init__()
         self._start = time.perf_counter()
         self._searches: set[UUID] = set()
-        self._kept: list[tuple[float, float]] = []
+        self._kept = 0.0
         self.retrievals = 0
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         super().on_llm_end(response, run_id=run_id, **kwargs)
         generation = response.generations[0][0] if response.generations and response.generations[0] else None
-        if isinstance(generation, ChatGeneration) and (span := (generation.generation_info or {}).get(KEPT)):
+        if isinstance(generation, ChatGeneration) and generation.generation_info:
             with self._lock:
-                self._kept.append((span[0], span[1]))
+                self._kept += generation.generation_info.get(KEPT, 0.0)
 
     def on_retriever_start(
         self, serialized: dict[str, Any], query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
@@ -51,17 +50,7 @@ class Meter(UsageCounter):
             self._searches.add(run_id)
 
     def costs(self) -> Costs:
-        """What was counted so far."""
+        """The costs so far."""
         with self._lock:
-            seconds = time.perf_counter() - self._start + covered(self._kept)
-            parts = {str(name): int(count) for name, count in (getattr(self, "parts", None) or {}).items()}
-            return Costs(self.llm_calls, self.input_tokens, self.output_tokens, self.retrievals, round(seconds, 6), parts)
-
-
-def covered(spans: list[tuple[float, float]]) -> float:
-    """Seconds that lie in at least one of the spans: calls that ran side by side count once."""
-    total, end = 0.0, float("-inf")
-    for start, stop in sorted(spans):
-        total += max(0.0, stop - max(start, end))
-        end = max(end, stop)
-    return total
+            seconds = time.perf_counter() - self._start + self._kept
+            return Costs(self.llm_calls, self.input_tokens, self.output_tokens, self.retrievals, round(seconds, 6))

@@ -1,4 +1,4 @@
-"""The reply cache: model replies on disk by request, so that a run that is resumed pays for none of them twice."""
+"""The reply cache: model replies on disk by request, so a resumed run pays for no reply twice."""
 
 from __future__ import annotations
 
@@ -21,28 +21,27 @@ from langgraph_convcoa.evaluation.methods.base import SAMPLE
 from langgraph_convcoa.files import open_sqlite, prepare_sqlite, private_file
 
 KEPT = "convcoa_kept"
-"""In a generation's info where the reply is a cached one: when it was asked for and when it came, in seconds since 1970."""
+"""Key in the generation's info of a cached reply: the seconds that the reply took at first."""
 
-_STAMP = (0x434F5251, 1)
-_TABLE = "CREATE TABLE replies (key BLOB PRIMARY KEY, reply TEXT, tokens INTEGER, asked REAL, came REAL)"
-# Of a request that was made several times at once the first reply stays, which may have been used; all of them were paid for.
-_KEEP = "INSERT INTO replies VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET tokens = tokens + excluded.tokens"
-# What distinguishes replies of the same text: a reply that goes into the next prompt must not change its key.
+_STAMP = (0x434F5251, 2)
+_TABLE = "CREATE TABLE replies (key BLOB PRIMARY KEY, reply TEXT, tokens INTEGER, seconds REAL)"
+# If a request was made several times at once, the first reply stays, since it may be in use; all of them were paid for.
+_KEEP = "INSERT INTO replies VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET tokens = tokens + excluded.tokens"
+# Fields that differ between replies of the same text; a reply that goes into the next prompt must not change its key.
 _PASSING = ("id", "response_metadata", "usage_metadata")
 _CHARACTERS_PER_TOKEN = 4
 _Model = TypeVar("_Model", bound=BaseChatModel)
 
 
 class ReplyCacheError(InputError):
-    """The replies cannot be read or kept: a run that continued would pay for what it loses."""
+    """The replies cannot be read or kept, so the run must stop."""
 
 
 class ReplyCache(BaseCache):
-    """Replies in an SQLite file, as JSON; a LangChain cache.
+    """A LangChain cache of replies in an SQLite file.
 
-    The key is a digest of the messages, the model with its settings (an API key is none of them) and the number of the sample
-    (`methods.base.SAMPLE`), so that the file holds no prompt. A reply is on disk before the method that asked for it gets it.
-    A call that is under way when its process is killed is made again, even if its reply has just come.
+    The key is a digest of the messages, the model with its settings (but no API key) and the number of the sample
+    (`methods.base.SAMPLE`). A reply is on disk before the method gets it. Only a call under way at a kill is made again.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -62,16 +61,10 @@ class ReplyCache(BaseCache):
         except sqlite3.Error as error:
             raise self._unusable(error) from error
 
-    @property
-    def replies(self) -> int:
-        """How many replies there are."""
-        with self._lock:
-            return int(self._file.execute("SELECT count(*) FROM replies").fetchone()[0])
-
     def texts(self) -> Iterator[str]:
-        """What the model wrote, reply by reply; of one that is a tool call its arguments."""
+        """The text of each reply; the arguments if it is a tool call."""
         with self._lock:
-            rows = self._file.execute("SELECT reply FROM replies ORDER BY came").fetchall()
+            rows = self._file.execute("SELECT reply FROM replies ORDER BY rowid").fetchall()
         for (reply,) in rows:
             for message in messages_from_dict(json.loads(reply)):
                 calls = message.tool_calls if isinstance(message, AIMessage) else []
@@ -87,18 +80,18 @@ class ReplyCache(BaseCache):
         key = _key(prompt, llm_string)
         with self._lock:
             try:
-                row = self._file.execute("SELECT reply, asked, came FROM replies WHERE key = ?", (key,)).fetchone()
+                row = self._file.execute("SELECT reply, seconds FROM replies WHERE key = ?", (key,)).fetchone()
             except sqlite3.Error as error:
                 raise self._unusable(error) from error
             if row is None:
-                self._asked[key] = time.time()
+                self._asked[key] = time.perf_counter()
                 return None
-        text, asked, came = row
+        text, seconds = row
         try:
             messages = messages_from_dict(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise self._unusable(error) from error
-        return [ChatGeneration(message=message, generation_info={KEPT: [asked, came]}) for message in messages]
+        return [ChatGeneration(message=message, generation_info={KEPT: seconds}) for message in messages]
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep a reply."""
@@ -106,17 +99,17 @@ class ReplyCache(BaseCache):
         if len(messages) < len(return_val) or not messages:
             return
         text = json.dumps([_plain(message_to_dict(message)) for message in messages], ensure_ascii=False)
-        key, came = _key(prompt, llm_string), time.time()
+        key, now = _key(prompt, llm_string), time.perf_counter()
         tokens = sum(_tokens(message, prompt) for message in messages)
         with self._lock:
-            asked = self._asked.pop(key, came)
+            seconds = now - self._asked.pop(key, now)
             try:
-                self._file.execute(_KEEP, (key, text, tokens, asked, came))
+                self._file.execute(_KEEP, (key, text, tokens, seconds))
             except sqlite3.Error as error:
                 raise self._unusable(error) from error
             self.tokens += tokens
 
-    # Both take well under a millisecond, less than a thread would.
+    # Faster than a thread: both take well under a millisecond.
     async def alookup(self, prompt: str, llm_string: str) -> RETURN_VAL_TYPE | None:
         return self.lookup(prompt, llm_string)
 
@@ -134,16 +127,15 @@ class ReplyCache(BaseCache):
 
 
 def keep_replies(model: _Model, cache: ReplyCache) -> _Model:
-    """A copy of a model whose replies are cached; it does not stream, since LangChain caches no streams.
+    """Copy a model so that its replies are cached; the copy does not stream, since LangChain caches no streams.
 
-    Raises:
-        ModelError: It is in wrappers such as fallbacks, so that nobody could tell which model a figure is for.
+    Raises ModelError if the model is wrapped, such as in fallbacks: a figure is of one model.
     """
     given: object = model
     if not isinstance(given, BaseChatModel):
         raise ModelError(f"an evaluation is of one chat model, not of {type(given).__name__}: give the model in it")
     kept = model.model_copy(update={"cache": cache, "disable_streaming": True})
-    # The copy carries along what the model computed of itself, which is part of the key and would depend on its past.
+    # The copied description of the model is part of the key and would depend on the model's past.
     kept.__dict__.pop("_serialized", None)
     return kept
 
@@ -165,7 +157,7 @@ def _key(prompt: str, llm_string: str) -> bytes:
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
-    """The message as JSON data, without what is not JSON: providers put objects of their own into the extra fields."""
+    """The message as JSON data; providers' own objects in the extra fields are left out."""
     data = message["data"]
     for name in ("additional_kwargs", "response_metadata"):
         data[name] = {key: value for key, value in (data.get(name) or {}).items() if _is_json(value)}

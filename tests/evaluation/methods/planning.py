@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable
 
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.evaluation.methods.base import Kit
-from langgraph_convcoa.evaluation.methods.registry import METHODS, MethodEntry, make_method
+from langgraph_convcoa.evaluation.methods.registry import METHODS, Method, make_method
 from langgraph_convcoa.evaluation.records import Outcome, Turn
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
@@ -63,7 +63,7 @@ STEPS = plan(node(NETWORK, "It was described by Kohonen in 1977."), node(SPARSEM
 
 
 def statuses(
-    name: str, text: str = STEPS, *, methods: Mapping[str, MethodEntry] = METHODS, **settings: Any
+    name: str, text: str = STEPS, *, methods: Mapping[str, Method] = METHODS, **settings: Any
 ) -> tuple[list[tuple[str, str]], ScriptedModel]:
     model = Model(text)
     kit = Kit(model.model, KeywordRetriever(), **{"settings": GUESSING, **settings})

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from langchain_core.runnables import Runnable
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import ModelError
@@ -71,22 +72,18 @@ def test_a_turn_that_failed_leaves_the_conversation_as_it_was() -> None:
 
 
 def test_the_memory_of_conversations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    savers: list[InMemorySaver] = []
+
+    def saver() -> InMemorySaver:
+        savers.append(InMemorySaver())
+        return savers[0]
+
     monkeypatch.setattr(ours, "_MOST_THREADS", 2)
-    model = Model(*[kept_plan()] * 6)
-    conversations = ours._Conversations(
-        ours.build_graph(model=model.model, retriever=KeywordRetriever()), ConvCoAContext(), True, 1500
-    )
-
-    async def run() -> None:
-        for name in "abcde":
-            await conversations.answer(Turn(name, name, "When?"), {})
-
-    asyncio.run(run())
-    assert list(conversations._threads) == ["d", "e"]
-    saver = conversations._saver
-    assert not saver.storage
-    assert not saver.writes
-    assert not saver.blobs, "no checkpoint is left behind"
+    monkeypatch.setattr(ours, "InMemorySaver", saver)
+    method = make_method("ours", Kit(Model(*[kept_plan()] * 6).model, KeywordRetriever(), settings=GUESSING))
+    for name in "abcde":
+        converse(method, ["When?"], conversation=name)
+    assert len(savers[0].storage) == 2
 
 
 def test_ours_answers_from_what_the_question_finds_in_one_call() -> None:

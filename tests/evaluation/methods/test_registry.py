@@ -9,8 +9,8 @@ import pytest
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.methods.base import Kit
-from langgraph_convcoa.evaluation.methods.registry import METHODS, MethodEntry, check_methods, make_method
-from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction
+from langgraph_convcoa.evaluation.methods.registry import METHODS, Method, check_methods, make_method
+from tests.fakes import KeywordRetriever, ScriptedModel
 
 
 def kit(**settings: object) -> Kit:
@@ -38,22 +38,25 @@ def test_methods_that_search_need_something_to_search() -> None:
             make_method(name, kit(retriever=None))
 
 
-def test_ours_works_with_actions_alone_the_others_do_not() -> None:
-    alone = kit(retriever=None, actions=[WaitingAction("web_querying")])
-    make_method("ours", alone)
-    with pytest.raises(InputError, match="'react' needs a retriever"):
-        make_method("react", alone)
+def test_a_method_that_searches_needs_a_retriever_and_one_that_asks_a_model() -> None:
+    for name in ("react", "ours"):
+        with pytest.raises(InputError, match=f"'{name}' needs a retriever"):
+            make_method(name, kit(retriever=None))
+    with pytest.raises(InputError, match="'ours' needs --model; without a model there is 'extractive'"):
+        check_methods(["extractive", "ours"], model=False)
+    with pytest.raises(InputError, match="needs a chat model"):
+        make_method("ours", Kit(retriever=KeywordRetriever()))
 
 
 def test_a_removed_method_names_the_experiment() -> None:
     for name in ("few-shot", "ours-without-draft"):
-        with pytest.raises(InputError, match=f"'{name}' was removed: run python -m experiments.baselines .*{name}") as error:
+        with pytest.raises(InputError, match=f"no method '{name}'.* python -m experiments.baselines") as error:
             check_methods(["ours", name])
         assert "\n" not in str(error.value)
 
 
 def test_other_methods_are_given_as_a_mapping() -> None:
-    methods = {**METHODS, "few-shot": MethodEntry("as closed-book", METHODS["closed-book"].make, searches=False)}
+    methods = {**METHODS, "few-shot": Method("as closed-book", METHODS["closed-book"].make, searches=False)}
     assert make_method("few-shot", kit(retriever=None), methods).get_name() == "few-shot"
 
 

@@ -46,11 +46,11 @@ def test_every_method_is_measured_and_rows_without_gold_are_counted():
 def test_the_bare_question_misses_what_the_history_says():
     # "proposed" alone fits the shorter text; sparsemax is named in the history only.
     report = evaluate(
-        [FOLLOW_UP], methods=("question", "bm25", "hopfield"), distractors=[Document("It was proposed late.", id="short")]
+        [FOLLOW_UP], methods=("question", "bm25", "hybrid"), distractors=[Document("It was proposed late.", id="short")]
     )
     assert report.methods["question"].metrics["Recall@1"] == 0
     assert report.methods["bm25"].metrics["Recall@1"] == 0
-    assert report.methods["hopfield"].metrics["Recall@1"] == 1
+    assert report.methods["hybrid"].metrics["Recall@1"] == 1
 
 
 def test_distractors_join_the_pool_unless_they_are_there_already():
@@ -66,7 +66,7 @@ def test_recall_counts_gold_that_is_not_in_the_pool():
 def test_a_long_document_ranks_once_by_its_best_part():
     long = Document("\n\n".join(f"Part {n} of it has item{n} and other plain words in it." for n in range(40)), id="long")
     query = Query("1", "item33", gold=("long",))
-    for method in ("question-parts", "hopfield"):
+    for method in ("untrained-dense", "hybrid"):
         report = evaluate_retrieval(Dataset("made", (query,), (*CORPUS, long)), methods=[method], encoder=BagOfWords())
         assert report.methods[method].metrics["MRR"] == 1
         assert report.documents == 4
@@ -75,7 +75,7 @@ def test_a_long_document_ranks_once_by_its_best_part():
 def test_the_lexical_channel_is_what_hybrid_has_over_dense():
     # The bag is too small to tell words apart, so that only BM25 knows what a text is about.
     asked = Dataset("made", (Query("1", "Who wrote of dense retrieval?", gold=("dpr",)),), CORPUS)
-    for method, expected in (("dense", 0.5), ("hybrid", 1.0), ("hopfield", 1.0)):
+    for method, expected in (("dense", 0.5), ("hybrid", 1.0), ("untrained", 1.0)):
         report = evaluate_retrieval(asked, methods=[method], encoder=BagOfWords(dimension=1))
         assert report.methods[method].metrics["MRR"] == expected
     report = evaluate_retrieval(asked, methods=["hybrid"], encoder=BagOfWords(dimension=1), settings={"lexical_weight": 0.0})
@@ -84,11 +84,10 @@ def test_the_lexical_channel_is_what_hybrid_has_over_dense():
 
 def test_settings_reach_the_retriever():
     assert (
-        evaluate([FOLLOW_UP], methods=["hopfield"], settings={"history_weight": 0.0, "beta": 1.0}).methods["hopfield"].queries
-        == 1
+        evaluate([FOLLOW_UP], methods=["hybrid"], settings={"history_weight": 0.0, "beta": 1.0}).methods["hybrid"].queries == 1
     )
     with pytest.raises(InputError, match="betta"):
-        evaluate([FOLLOW_UP], methods=["hopfield"], settings={"betta": 1.0})
+        evaluate([FOLLOW_UP], methods=["hybrid"], settings={"betta": 1.0})
 
 
 def test_the_report_is_json_and_a_table():
@@ -192,7 +191,7 @@ def test_an_index_is_searched_in_place_of_the_passages(tmp_path):
     in_memory = evaluate([ASKED, FOLLOW_UP, LOST], methods=["dense", "hybrid"], distractors=[SHORT])
     for method in ("dense", "hybrid"):
         assert report.methods[method].metrics == in_memory.methods[method].metrics
-    with pytest.raises(InputError, match="over an index 'bm25'; known: dense"):
+    with pytest.raises(InputError, match="over an index 'bm25'; known: hybrid"):
         evaluate_retrieval(questions, encoder=BagOfWords(), index=tmp_path / "index", methods=["bm25"])
     with pytest.raises(InputError, match="An index is searched as it is"):
         evaluate_retrieval(questions, encoder=BagOfWords(), index=tmp_path / "index", distractors=[SHORT])

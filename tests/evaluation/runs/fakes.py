@@ -12,15 +12,15 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from langgraph_convcoa.datasets.queries import Query
-from langgraph_convcoa.evaluation.methods.base import Method
+from langgraph_convcoa.evaluation.methods.base import Answerer
 from langgraph_convcoa.evaluation.records import Outcome, Turn
-from langgraph_convcoa.evaluation.runs.conversations import Drawn, draw
+from langgraph_convcoa.evaluation.runs.conversations import Questions, sample_conversations
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.reasoning.models import load_chat_model
+from langgraph_convcoa.reasoning.models import call_error, load_chat_model
 from tests.openai_server import OpenAIServer, prompt_of
 
 
-def drawn(conversations: int = 3, turns: int = 2) -> Drawn:
+def questions_of(conversations: int = 3, turns: int = 2) -> Questions:
     """Conversations of questions whose answers are numbers."""
     rows = []
     for c in range(conversations):
@@ -29,24 +29,27 @@ def drawn(conversations: int = 3, turns: int = 2) -> Drawn:
             question, answer = f"What is number {c}-{t}?", f"{1000 + 10 * c + t}"
             rows.append(Query(f"q{c}-{t}", question, tuple(said), answer=answer, conversation=f"c{c}"))
             said.append((question, answer))
-    return draw(rows)
+    return sample_conversations(rows)
 
 
-def asking(model: BaseChatModel, calls: int = 1, malformed: int = 0) -> Method:
-    """A method that shows the model the history and the question, so many times, and answers with the last reply."""
+def asking(model: BaseChatModel, calls: int = 1, malformed: int = 0) -> Answerer:
+    """A method that shows the model the history and the question `calls` times, and answers with the last reply."""
 
     async def answer(turn: Turn, config: RunnableConfig) -> Outcome:
         said = [f"{question} {reply}" for question, reply in turn.history]
         text = ""
         for call in range(calls):
             prompt = "\n".join([*said, f"step {call}", turn.question])
-            text = (await model.ainvoke([HumanMessage(prompt)], config)).text
+            try:
+                text = (await model.ainvoke([HumanMessage(prompt)], config)).text
+            except Exception as error:
+                raise call_error(error, model) from error
         return Outcome(text, malformed=malformed)
 
     return RunnableLambda(answer)
 
 
-def instant(reply: Callable[[Turn], str]) -> Method:
+def instant(reply: Callable[[Turn], str]) -> Answerer:
     """A method without a model."""
 
     async def answer(turn: Turn) -> Outcome:
@@ -67,8 +70,3 @@ def model_of(server: OpenAIServer, **settings: Any) -> BaseChatModel:
 
 def folder(path: Path, **settings: Any) -> RunFolder:
     return RunFolder(path, {"data": "made", **settings})
-
-
-async def no_measure(question: str, references: tuple[str, ...], answer: str) -> dict[str, float]:
-    """Right where the reference is in the answer."""
-    return {"cover_em": float(any(reference in answer for reference in references))}

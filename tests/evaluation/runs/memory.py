@@ -86,7 +86,7 @@ def main(questions: int, methods: tuple[str, ...]) -> None:
         data.mkdir()
         write_data(data, questions)
         before, start = peak_gb(), time.perf_counter()
-        settings = RunPlan(data=data, models=[Instant()], methods=methods, sample=None, out=Path(name) / "run")
+        settings = RunPlan(data=data, model=Instant(), methods=methods, sample=None, out=Path(name) / "run")
         report = evaluate_methods(settings, encoder=WordEncoder(), progress=False)
         seconds = time.perf_counter() - start
         size = sum(path.stat().st_size for path in (Path(name) / "run").iterdir()) / 2**20

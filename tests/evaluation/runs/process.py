@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from experiments.baselines.methods import METHODS as KNOWN
+from experiments.baselines.methods import ALL_METHODS
 from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
 from langgraph_convcoa.evaluation.runs.run import RunSettings
 from tests.fake_encoder import WordEncoder
@@ -46,10 +46,16 @@ def place_of(body: dict[str, Any]) -> tuple[str, str]:
     return conversation, turn
 
 
+def is_judged(body: dict[str, Any]) -> bool:
+    """Whether a request is the judge's."""
+    return "[Reference]" in prompt_of(body)
+
+
 def script(body: dict[str, Any]) -> Reply:
     """Replies that depend on the prompt alone; some fail."""
-    if "[Output]" in prompt_of(body):
-        return Reply("1", delay=0.02)
+    if is_judged(body):
+        marks = '{"correct": 2, "complete": 2, "faithful": 2, "concise": 1, "better": "A"}'
+        return Reply(marks, delay=0.02)
     conversation, turn = place_of(body)
     question, answer = f"When was thing {conversation}-{turn} found?", f"{1000 + 10 * int(conversation) + int(turn)}"
     kind = kind_of(body)
@@ -72,7 +78,7 @@ def run(data: str, out: str, base_url: str, model: str, key: str, ready: Connect
     os.environ["OPENAI_API_KEY"] = key
     settings = RunPlan(
         data=data,
-        models=[model],
+        model=model,
         base_url=base_url,
         methods=METHODS,
         out=out,
@@ -87,5 +93,5 @@ def run(data: str, out: str, base_url: str, model: str, key: str, ready: Connect
             begun = True
             ready.send("begin")
 
-    evaluate_methods(settings, methods=KNOWN, encoder=WordEncoder(), progress=progress)
+    evaluate_methods(settings, methods=ALL_METHODS, encoder=WordEncoder(), progress=progress)
     ready.send("end")

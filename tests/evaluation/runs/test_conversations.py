@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.evaluation.runs.conversations import draw, own_history
+from langgraph_convcoa.evaluation.runs.conversations import own_history, sample_conversations
 
 
 def rows(sizes: list[int]) -> list[Query]:
@@ -17,19 +17,21 @@ def rows(sizes: list[int]) -> list[Query]:
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=20), st.integers(1, 60), st.integers(0, 5))
 def test_no_conversation_is_cut_and_none_too_many_is_drawn(sizes: list[int], sample: int, seed: int) -> None:
-    drawn = draw(rows(sizes), sample, seed)
-    assert drawn == draw(rows(sizes), sample, seed)
-    assert all(len(one.questions) == sizes[int(one.id[1:])] for one in drawn.conversations)
-    assert drawn.questions >= min(sample, sum(sizes))
-    # Without any one of them it would be too few, if that one was the last drawn.
-    assert drawn.questions - max(len(one.questions) for one in drawn.conversations) < sample
-    assert [one.id for one in drawn.conversations] == sorted((one.id for one in drawn.conversations), key=lambda n: int(n[1:]))
+    chosen = sample_conversations(rows(sizes), sample, seed)
+    assert chosen == sample_conversations(rows(sizes), sample, seed)
+    assert all(len(one.questions) == sizes[int(one.id[1:])] for one in chosen.conversations)
+    assert len(chosen) >= min(sample, sum(sizes))
+    # Without any one of them it would be too few, if that one was the last chosen.
+    assert len(chosen) - max(len(one.questions) for one in chosen.conversations) < sample
+    assert [one.id for one in chosen.conversations] == sorted(
+        (one.id for one in chosen.conversations), key=lambda n: int(n[1:])
+    )
 
 
 def test_all_without_a_sample_and_another_draw_with_another_seed() -> None:
     queries = rows([1] * 50)
-    assert draw(queries).questions == 50
-    assert draw(queries, 10, 0).digest() != draw(queries, 10, 1).digest()
+    assert len(sample_conversations(queries)) == 50
+    assert sample_conversations(queries, 10, 0).digest() != sample_conversations(queries, 10, 1).digest()
 
 
 def test_a_conversation_without_any_answer_is_left_out_and_one_with_some_is_asked_whole() -> None:
@@ -38,16 +40,16 @@ def test_a_conversation_without_any_answer_is_left_out_and_one_with_some_is_aske
         Query("b1", "?", conversation="b"),
         Query("b2", "?", answer="x", conversation="b"),
     ]
-    drawn = draw(queries)
-    assert ([one.id for one in drawn.conversations], drawn.questions, drawn.left_out) == (["b"], 2, 1)
-    assert drawn.conversations[0].questions[0].references == ()
+    chosen = sample_conversations(queries)
+    assert ([one.id for one in chosen.conversations], len(chosen), chosen.left_out) == (["b"], 2, 1)
+    assert chosen.conversations[0].questions[0].references == ()
     with pytest.raises(InputError, match="no question with an answer"):
-        draw(queries[:2])
+        sample_conversations(queries[:2])
 
 
 def test_turns_are_put_in_order_where_they_are_numbered() -> None:
     queries = [Query(str(n), "?", answer="x", conversation="a", extra={"turn": n}) for n in (3, 1, 2)]
-    assert [one.id for one in draw(queries).conversations[0].questions] == ["1", "2", "3"]
+    assert [one.id for one in sample_conversations(queries).conversations[0].questions] == ["1", "2", "3"]
 
 
 def asked(id_: str, question: str, *history: tuple[str, str]) -> Query:

@@ -29,8 +29,8 @@ def test_answers_come_back_and_a_torn_last_line_is_dropped(tmp_path: Path) -> No
     with RunFolder(path.parent, settings) as folder:
         assert [one.id for one in folder.answers()] == ["q0", "q1", "q2"]
         folder.append(record(3))
-        assert folder.places().keys() == {"m"}
-        assert [one.id for one in folder.answers_at(folder.places()["m"][2:])] == ["q2", "q3"]
+        folder.append(record(4, "other"))
+        assert [one.id for one in folder.answers({"m"})] == ["q0", "q1", "q2", "q3"]
     assert path.read_bytes().startswith(whole)
 
 
@@ -53,24 +53,13 @@ def test_other_settings_are_refused_and_named(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "settings.json").read_text()) == {"data": "d", "sample": 200}
 
 
-def test_methods_join_a_run_and_a_judge_where_there_was_none(tmp_path: Path) -> None:
+def test_methods_and_a_judge_may_change(tmp_path: Path) -> None:
     settings = {"data": "d", "methods": ["a"], "judge": None}
     with RunFolder(tmp_path, settings) as folder:
         folder.append(record(1))
     with RunFolder(tmp_path, {**settings, "methods": ["b"], "judge": "x"}) as folder:
-        assert not folder.judged
         assert [one.id for one in folder.answers()] == ["q1"]
-    # Without a judge the verdicts of the first stay, which another's must not join.
-    with RunFolder(tmp_path, settings) as folder:
-        assert folder.judged
-    assert json.loads((tmp_path / "settings.json").read_text()) == {
-        "data": "d",
-        "methods": ["a"],
-        "judge": "x",
-        "judge_base_url": None,
-    }
-    with pytest.raises(InputError, match='made with judge = "x", not "y"'):
-        RunFolder(tmp_path, {**settings, "judge": "y"})
+    assert json.loads((tmp_path / "settings.json").read_text())["judge"] == "x"
 
 
 def test_a_folder_of_something_else_is_refused_even_afresh(tmp_path: Path) -> None:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from langgraph_convcoa.errors import InputError, ModelError
-from langgraph_convcoa.evaluation.metrics.judge import Judge
-from langgraph_convcoa.evaluation.metrics.marks import NO_MARKS
+from langgraph_convcoa.errors import ModelError
+from langgraph_convcoa.evaluation.metrics.judge import NO_MARKS, Judge
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.judging import Judged, check_judge_by, judge_run
+from langgraph_convcoa.evaluation.runs.judging import Verdicts, judge_run
 from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
-from tests.evaluation.runs.fakes import drawn, folder, model_of
+from langgraph_convcoa.evaluation.runs.run import RunSettings
+from tests.evaluation.runs.fakes import folder, model_of, questions_of
 from tests.openai_server import OpenAIServer, Reply, prompt_of
 
-ASKED = drawn(10, 2)
+ASKED = questions_of(10, 2)
 ROWS = ["a", "b", "c"]
 
 
@@ -48,9 +48,10 @@ def script(body: dict[str, Any]) -> str:
     return json.dumps({"correct": mark, "complete": mark, "faithful": mark, "concise": 2, "reason": ""})
 
 
-def judge(place: RunFolder, server: OpenAIServer, **more: Any) -> Judged:
+def judge(place: RunFolder, server: OpenAIServer, **more: Any) -> Verdicts:
     judging = Judge(keep_replies(model_of(server), place.replies))
-    return judge_run(place, ASKED, ROWS, judging, {}, **more)
+    seed, settings = more.pop("seed", 0), RunSettings(**more)
+    return judge_run(place, ASKED, ROWS, judging, {}, seed=seed, settings=settings)
 
 
 def test_every_answer_is_marked_and_compared_with_the_first_methods(tmp_path: Path) -> None:
@@ -72,7 +73,6 @@ def test_every_answer_is_marked_and_compared_with_the_first_methods(tmp_path: Pa
     others = [one for key, one in pairs.items() if key[2] == "c"]
     assert [one.better for one in others if one.id == "q0-0"] == ["a"]
     assert {one.better for one in others if one.id != "q0-0"} == {""}
-    assert not any(one.asked for one in others)
     # Marks of c are those of a, from the same prompts.
     assert calls == 20 + 20 + 20
     written = [json.loads(line) for line in (tmp_path / "judgements.jsonl").read_text().splitlines()]
@@ -83,7 +83,7 @@ def test_every_answer_is_marked_and_compared_with_the_first_methods(tmp_path: Pa
 def test_the_order_of_a_pair_is_drawn_with_the_seed(tmp_path: Path) -> None:
     with OpenAIServer(script) as server, folder(tmp_path) as place:
         fill(place)
-        orders = [[one.first for one in judge(place, server, wanted=["pairs"], seed=seed).preferences] for seed in (0, 0, 1)]
+        orders = [[one.first for one in judge(place, server, seed=seed).preferences] for seed in (0, 0, 1)]
     assert orders[0] == orders[1] != orders[2]
     assert 5 <= sum(first == "a" for first in orders[0]) <= 35
 
@@ -97,7 +97,7 @@ def test_a_malformed_verdict_and_a_spent_budget_are_no_verdicts(tmp_path: Path) 
         judged = judge(place, server)
         assert [(one.method, one.id) for one in judged.marks if one.marks is None] == [("a", "q0-0"), ("b", "q0-0")]
         [unread] = [one for one in judged.preferences if one.better is None]
-        assert (unread.id, unread.asked) == ("q0-0", True)
+        assert unread.id == "q0-0"
         # What there is a reply to would be free, but the budget does not tell that before it is asked.
         spent = judge(place, server, max_tokens=1)
         assert {one.marks for one in spent.marks if one.method == "a"} == {None}
@@ -118,10 +118,3 @@ def test_a_judge_that_is_not_there_ends_it_and_one_failure_does_not(tmp_path: Pa
     with OpenAIServer(failing) as server, folder(tmp_path / "once") as place:
         fill(place)
         assert sum(one.marks is None for one in judge(place, server).marks) == 2
-
-
-def test_what_a_judge_is_asked_for_is_checked() -> None:
-    assert check_judge_by(["pairs", "em", "pairs"]) == ("pairs", "em")
-    for names in (["stars"], []):
-        with pytest.raises(InputError, match="choose from em, marks, pairs"):
-            check_judge_by(names)

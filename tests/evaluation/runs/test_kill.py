@@ -15,7 +15,17 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.runs.process import CONCURRENCY, CONVERSATIONS, METHODS, TURNS, place_of, run, script, write_data
+from tests.evaluation.runs.process import (
+    CONCURRENCY,
+    CONVERSATIONS,
+    METHODS,
+    TURNS,
+    is_judged,
+    place_of,
+    run,
+    script,
+    write_data,
+)
 from tests.openai_server import OpenAIServer
 
 WAIT_SECONDS = 120
@@ -72,11 +82,13 @@ class Runs:
         return [body for key, body in asked if key == f"Bearer {start}"]
 
     def under_way(self, start: int) -> Counter[str]:
-        """The requests that may have had no reply when a start was killed: the last one of each conversation.
+        """The requests that may have had no reply when a start was killed.
 
-        A conversation makes one request at a time, so the replies to the requests before it have been used.
+        A conversation makes one request at a time, so it is the last of each conversation; the judge makes a few at a time.
         """
-        return paid({place_of(body)[0]: body for body in self.requests(start)}.values())
+        asked = self.requests(start)
+        last = {place_of(body)[0]: body for body in asked if not is_judged(body)}
+        return paid([*last.values(), *[body for body in asked if is_judged(body)][-CONCURRENCY:]])
 
 
 @pytest.mark.slow

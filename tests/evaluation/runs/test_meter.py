@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 
-from langgraph_convcoa.evaluation.runs.meter import Meter, covered
+from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.graph import build_graph
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
@@ -68,9 +66,3 @@ def test_a_failed_call_counts() -> None:
     assert meter.costs().calls == 1
     assert meter.costs().input_tokens > 0
     assert meter.costs().output_tokens == 0
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=12))
-def test_covered_time_is_that_of_the_union(spans: list[tuple[int, int]]) -> None:
-    seconds = {second for start, length in spans for second in range(start, start + length)}
-    assert covered([(float(start), float(start + length)) for start, length in spans]) == len(seconds)

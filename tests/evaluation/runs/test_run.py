@@ -16,17 +16,14 @@ from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.records import Answered, Outcome, Turn
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCacheError, keep_replies
-from langgraph_convcoa.evaluation.runs.run import RunEnd, RunSettings, run_methods
-from tests.evaluation.runs.fakes import asking, drawn, folder, instant, model_of, no_measure, number_in
+from langgraph_convcoa.evaluation.runs.run import RunSettings, run_methods
+from tests.evaluation.runs.fakes import asking, folder, instant, model_of, number_in, questions_of
 from tests.openai_server import OpenAIServer, Reply, prompt_of
 
 
-def run(
-    methods: Any, place: RunFolder, asked: Any = None, model: Any = None, remembering: Any = (), **settings: Any
-) -> RunEnd:
-    models = {name: model for name in methods if model is not None}
-    more = {"models": models, "remembering": remembering, "settings": RunSettings(**settings)}
-    return run_methods(methods, asked or drawn(), place, measure=no_measure, **more)
+def run(methods: Any, place: RunFolder, asked: Any = None, remembering: Any = (), **settings: Any) -> str:
+    more = {"remembering": remembering, "settings": RunSettings(**settings)}
+    return run_methods(methods, asked or questions_of(), place, **more)
 
 
 def by_id(place: RunFolder, method: str = "m") -> dict[str, Answered]:
@@ -36,14 +33,14 @@ def by_id(place: RunFolder, method: str = "m") -> dict[str, Answered]:
 def test_every_question_is_asked_once_with_its_costs_and_measures(tmp_path: Path) -> None:
     with OpenAIServer(number_in) as server, folder(tmp_path) as place:
         model = keep_replies(model_of(server), place.replies)
-        end = run({"m": asking(model, calls=2), "n": asking(model, malformed=1)}, place)
-        assert end == RunEnd(12, 12)
+        assert run({"m": asking(model, calls=2), "n": asking(model, malformed=1)}, place) == ""
+        assert len(list(place.answers())) == 12
         # The second method's calls are the first one's first calls, which are kept.
         assert len(server.requests) == 12
         one, other = by_id(place)["q1-1"], by_id(place, "n")["q1-1"]
     assert (one.answer, one.references, one.round, one.conversation) == ("It is 1011.", ("1011",), 2, "c1")
     assert (one.costs.calls, one.costs.input_tokens, one.costs.output_tokens) == (2, 200, 40)
-    assert (other.costs.calls, other.malformed, other.metrics) == (1, 1, {"cover_em": 1.0})
+    assert (other.costs.calls, other.malformed, other.metrics["cover_em"]) == (1, 1, 1.0)
 
 
 def test_the_history_has_own_answers_or_gold_ones(tmp_path: Path) -> None:
@@ -54,10 +51,10 @@ def test_the_history_has_own_answers_or_gold_ones(tmp_path: Path) -> None:
         return f"own {turn.id}"
 
     with folder(tmp_path / "own") as place:
-        run({"m": instant(reply)}, place, drawn(2, 3))
+        run({"m": instant(reply)}, place, questions_of(2, 3))
     assert [answer for _, answer in seen["q1-2"].history] == ["own q1-0", "own q1-1"]
     with folder(tmp_path / "gold") as place:
-        run({"m": instant(reply)}, place, drawn(2, 3), gold_history=True)
+        run({"m": instant(reply)}, place, questions_of(2, 3), gold_history=True)
     assert [answer for _, answer in seen["q1-2"].history] == ["1010", "1011"]
 
 
@@ -74,7 +71,7 @@ def test_conversations_run_side_by_side_and_no_more_than_allowed(tmp_path: Path)
         return Outcome("x")
 
     with folder(tmp_path) as place:
-        run({"m": RunnableLambda(answer)}, place, drawn(9, 2), concurrency=3)
+        run({"m": RunnableLambda(answer)}, place, questions_of(9, 2), concurrency=3)
     assert max(most) == 3
 
 
@@ -84,7 +81,7 @@ def test_failures_are_counted_and_stop_nothing(tmp_path: Path) -> None:
 
     with OpenAIServer(script) as server, folder(tmp_path) as place:
         model = model_of(server)
-        run({"m": asking(model)}, place, model=model)
+        run({"m": asking(model)}, place)
         answers = by_id(place)
     assert [one.id for one in answers.values() if one.error] == ["q1-0"]
     assert "failed on the server's side (500)" in answers["q1-0"].error
@@ -98,11 +95,11 @@ def test_a_wrong_key_stops_the_run_early_and_nothing_is_written(tmp_path: Path) 
     with OpenAIServer(lambda body: Reply("bad key", status=401)) as server, folder(tmp_path) as place:
         model = model_of(server)
         with pytest.raises(ModelError, match=r"refused the key \(401\).*10 questions in a row"):
-            run({"m": asking(model)}, place, drawn(30, 2), model=model, concurrency=2)
+            run({"m": asking(model)}, place, questions_of(30, 2), concurrency=2)
         assert len(server.requests) <= 12
         assert by_id(place) == {}
-        with pytest.raises(ModelError, match=r"the model failed \(401\) \(2 questions in a row"):
-            run({"m": asking(model)}, place, drawn(1, 2))
+        with pytest.raises(ModelError, match=r"refused the key \(401\)"):
+            run({"m": asking(model)}, place, questions_of(1, 2))
         assert by_id(place) == {}
 
 
@@ -113,31 +110,48 @@ def test_a_key_that_is_withdrawn_stops_the_run_and_the_rest_is_asked_again(tmp_p
     with OpenAIServer(script) as server, folder(tmp_path) as place:
         model = keep_replies(model_of(server), place.replies)
         with pytest.raises(ModelError):
-            run({"m": asking(model)}, place, drawn(15, 2), concurrency=2)
+            run({"m": asking(model)}, place, questions_of(15, 2), concurrency=2)
         assert len(by_id(place)) == 7
         assert not any(one.error for one in by_id(place).values())
         server.requests.clear()
         server._script = number_in
-        assert run({"m": asking(model)}, place, drawn(15, 2)) == RunEnd(30, 30)
+        assert run({"m": asking(model)}, place, questions_of(15, 2)) == ""
+        assert len(by_id(place)) == 30
         assert not any(one.error for one in by_id(place).values())
         assert len(server.requests) == 23
+
+
+def test_a_conversation_waits_for_the_next_start_where_a_quota_is_spent(tmp_path: Path) -> None:
+    spent = True
+
+    def script(body: dict[str, Any]) -> Reply | str:
+        return Reply("quota", status=429) if spent and "1-0" in prompt_of(body) else number_in(body)
+
+    with OpenAIServer(script) as server, folder(tmp_path) as place:
+        methods = {"m": asking(keep_replies(model_of(server), place.replies))}
+        assert "429" in run(methods, place, concurrency=1)
+        assert by_id(place).keys() == {"q0-0", "q0-1", "q2-0", "q2-1"}, "no later turn is asked without the earlier one"
+        spent = False
+        assert run(methods, place) == ""
+        assert by_id(place)["q1-1"].answer == "It is 1011."
 
 
 def test_a_server_that_is_not_there_stops_the_run(tmp_path: Path) -> None:
     with OpenAIServer(number_in) as server:
         model = model_of(server)
     with folder(tmp_path) as place, pytest.raises(ModelError, match="is the server running"):
-        run({"m": asking(model)}, place, model=model)
+        run({"m": asking(model)}, place)
 
 
 def test_the_budget_stops_between_questions_and_a_larger_one_goes_on(tmp_path: Path) -> None:
     with OpenAIServer(number_in) as server, folder(tmp_path) as place:
         methods = {"m": asking(keep_replies(model_of(server), place.replies))}
-        end = run(methods, place, max_tokens=300, concurrency=1)
-        assert (end.answered, end.planned) == (3, 6)
-        assert "budget of 300 tokens is spent (360)" in end.stopped
-        assert run(methods, place, max_tokens=300).answered == 3
-        assert run(methods, place, max_tokens=10_000) == RunEnd(6, 6)
+        assert "budget of 300 tokens is spent (360)" in run(methods, place, max_tokens=300, concurrency=1)
+        assert len(by_id(place)) == 3
+        run(methods, place, max_tokens=300)
+        assert len(by_id(place)) == 3
+        assert run(methods, place, max_tokens=10_000) == ""
+        assert len(by_id(place)) == 6
         assert len(server.requests) == 6
 
 
@@ -149,13 +163,13 @@ def test_a_run_goes_on_in_the_middle_of_a_conversation_with_its_own_answers(tmp_
         return f"own {turn.id}"
 
     with folder(tmp_path) as place:
-        run({"m": instant(reply)}, place, drawn(1, 1))
+        run({"m": instant(reply)}, place, questions_of(1, 1))
         histories.clear()
-        run({"m": instant(reply)}, place, drawn(1, 2))
+        run({"m": instant(reply)}, place, questions_of(1, 2))
         assert [len(history) for history in histories] == [1]
         # A method that remembers more than a history tells sees all questions again; the answers are not kept.
         histories.clear()
-        run({"m": instant(reply)}, place, drawn(1, 3), remembering={"m"})
+        run({"m": instant(reply)}, place, questions_of(1, 3), remembering={"m"})
         assert [len(history) for history in histories] == [0, 1, 2]
         assert [one.answer for one in place.answers()] == ["own q0-0", "own q0-1", "own q0-2"]
     assert [answer for _, answer in histories[-1]] == ["own q0-0", "own q0-1"]
@@ -173,7 +187,7 @@ def test_replies_that_cannot_be_kept_stop_the_run(tmp_path: Path) -> None:
 def test_a_method_that_breaks_is_counted(tmp_path: Path) -> None:
     with folder(tmp_path) as place:
         run({"m": instant(lambda turn: {}[turn.id])}, place)  # type: ignore[index]
-        assert {one.error for one in by_id(place).values()} == {"the method failed: KeyError"}
+        assert {one.error for one in by_id(place).values()} == {"the method failed (KeyError)"}
 
 
 def test_ctrl_c_lets_the_questions_under_way_finish(tmp_path: Path) -> None:
@@ -189,9 +203,8 @@ def test_ctrl_c_lets_the_questions_under_way_finish(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             run_methods(
                 {"m": RunnableLambda(answer)},
-                drawn(4, 2),
+                questions_of(4, 2),
                 place,
-                measure=no_measure,
                 settings=RunSettings(concurrency=2),
                 notify=said.append,
             )
@@ -202,7 +215,8 @@ def test_ctrl_c_lets_the_questions_under_way_finish(tmp_path: Path) -> None:
 
 async def test_in_a_loop_that_runs_already(tmp_path: Path) -> None:
     with folder(tmp_path) as place:
-        assert run({"m": instant(lambda turn: "x")}, place) == RunEnd(6, 6)
+        assert run({"m": instant(lambda turn: "x")}, place) == ""
+        assert len(by_id(place)) == 6
     assert threading.current_thread() is threading.main_thread()
 
 
@@ -210,8 +224,8 @@ def test_progress_counts_what_is_left(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     with folder(tmp_path) as place:
         methods = {"m": instant(lambda turn: "x")}
-        run(methods, place, drawn(1, 2))
-        run_methods(methods, drawn(3, 2), place, measure=no_measure, progress=lambda done, total: seen.append((done, total)))
+        run(methods, place, questions_of(1, 2))
+        run_methods(methods, questions_of(3, 2), place, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (4, 4)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_openai import ChatOpenAI
 
-from experiments.baselines.methods import METHODS
+from experiments.baselines.methods import ALL_METHODS
 from experiments.costs.scripted import Script
 from experiments.costs.scripted_model import ScriptedServer
 from langgraph_convcoa.context import ConvCoAContext
@@ -21,6 +21,8 @@ from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.evaluation.records import Outcome, Turn
 from langgraph_convcoa.usage import UsageCounter
 
+ASKING = [name for name, one in ALL_METHODS.items() if one.asks]
+"""The methods that ask a model."""
 SAMPLES = 3
 
 
@@ -72,7 +74,7 @@ def ask(
             return ask(name, script, turns, own, **kit)
 
     async def run() -> list[Asked]:
-        method = make_method(name, kit_for(server, script, **kit), METHODS)
+        method = make_method(name, kit_for(server, script, **kit), ALL_METHODS)
         asked = []
         for turn in turns or script.turns():
             counter, searches, before = UsageCounter(), Searches(), server.requests

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from experiments.baselines.__main__ import main
-from experiments.baselines.methods import METHODS
+from experiments.baselines.methods import ALL_METHODS
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from tests.fake_encoder import WordEncoder
@@ -11,9 +11,9 @@ from tests.fakes import KeywordRetriever, ScriptedModel
 from tests.openai_server import OpenAIServer
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ALL_METHODS)
 def test_every_method_can_be_made(name):
-    assert make_method(name, Kit(ScriptedModel(), KeywordRetriever()), METHODS).get_name() == name
+    assert make_method(name, Kit(ScriptedModel(), KeywordRetriever()), ALL_METHODS).get_name() == name
 
 
 def test_the_command_measures_the_methods_that_it_is_given(tmp_path, monkeypatch, capsys):

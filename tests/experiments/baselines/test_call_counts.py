@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from experiments.baselines.methods import METHODS
+from experiments.baselines.methods import ALL_METHODS
 from experiments.costs.scripted import Script, ScriptedQuestion, make_script
-from tests.experiments.baselines.served import SAMPLES, ask
+from tests.experiments.baselines.served import ASKING, SAMPLES, ask
 
 
 def missing(one: ScriptedQuestion) -> int:
@@ -77,8 +77,8 @@ CALLS: dict[str, Callable[[ScriptedQuestion], int]] = {
     "ours-without-draft": lambda one: 2,
 }
 SEARCHES: dict[str, Callable[[ScriptedQuestion], int]] = {
-    **dict.fromkeys(METHODS, n),
-    **dict.fromkeys([name for name, entry in METHODS.items() if not entry.searches], lambda one: 0),
+    **dict.fromkeys(ASKING, n),
+    **dict.fromkeys([name for name, entry in ALL_METHODS.items() if not entry.searches], lambda one: 0),
     "dsp": lambda one: 2,
     "history-aware-rag": lambda one: 1,
     **dict.fromkeys(("ours", "ours-without-cks", "ours-without-draft"), lambda one: 1 + opened(one)),
@@ -86,10 +86,10 @@ SEARCHES: dict[str, Callable[[ScriptedQuestion], int]] = {
 
 
 def test_every_method_is_counted() -> None:
-    assert set(CALLS) == set(METHODS)
+    assert set(CALLS) == set(ASKING)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ASKING)
 def test_calls_are_those_of_the_paper(name: str) -> None:
     script = scripts((1, 0.0), (3, 0.5), (3, 1.0), (5, 0.5))
     for one, asked in zip(script.questions, ask(name, script), strict=True):
@@ -108,7 +108,7 @@ def test_ours_makes_one_or_two_calls_however_long_the_chain(name: str) -> None:
         assert 1 <= asked.requests <= 2
 
 
-@pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if entry.searches])
+@pytest.mark.parametrize("name", [name for name in ASKING if ALL_METHODS[name].searches])
 def test_methods_that_search_answer_right_whatever_the_model_believes(name: str) -> None:
     script = make_script(2, 0.0, questions=2, missing_share=0.5, seed=1)
     # What one sub-question finds would answer the other, too.

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from experiments.baselines.methods import METHODS
+from experiments.baselines.methods import ALL_METHODS
 from experiments.baselines.replies import short_answer
 from experiments.baselines.search_in_the_chain import read_chain
 from experiments.baselines.without_retrieval import majority
 from langgraph_convcoa.evaluation.methods.base import SAMPLE, Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.evaluation.records import Outcome, Turn
+from tests.experiments.baselines.served import ASKING
 from tests.fakes import KeywordRetriever, ScriptedModel
 from tests.openai_server import OpenAIServer
 
@@ -36,7 +37,7 @@ class Sampling(ScriptedModel):
 
 def run(name: str, *replies: str, turn: Turn = TURN, **kit: Any) -> tuple[Outcome, list[str]]:
     model = ScriptedModel(replies=list(replies))
-    outcome = asyncio.run(make_method(name, Kit(model, KeywordRetriever(), **kit), METHODS).ainvoke(turn))
+    outcome = asyncio.run(make_method(name, Kit(model, KeywordRetriever(), **kit), ALL_METHODS).ainvoke(turn))
     assert not model.replies, "every reply was asked for"
     return outcome, model.prompts
 
@@ -46,17 +47,15 @@ def run(name: str, *replies: str, turn: Turn = TURN, **kit: Any) -> tuple[Outcom
 )
 def test_the_conversation_stands_in_every_first_prompt(name: str) -> None:
     model = ScriptedModel(by_prompt=lambda prompt: "So the final answer is: John Hopfield")
-    asyncio.run(make_method(name, Kit(model, KeywordRetriever(), max_steps=1), METHODS).ainvoke(LATER))
+    asyncio.run(make_method(name, Kit(model, KeywordRetriever(), max_steps=1), ALL_METHODS).ainvoke(LATER))
     assert f"User: {QUESTION}\nAssistant: The Hopfield network.\n" in model.prompts[0]
     assert LATER.question in model.prompts[0]
 
 
-def test_few_shot_shows_the_kits_examples_or_its_own() -> None:
-    outcome, prompts = run("few-shot", "Answer: 1982\nQuestion: Next?", examples=[("Who wrote Faust?", "Goethe")])
+def test_few_shot_shows_its_examples() -> None:
+    outcome, prompts = run("few-shot", "Answer: 1982\nQuestion: Next?")
     assert outcome.answer == "1982"
-    assert "Question: Who wrote Faust?\nAnswer: Goethe" in prompts[0]
-    assert "Peru" not in prompts[0]
-    assert "South America" in run("few-shot", "1982")[1][0]
+    assert "capital is Lima?\nAnswer: South America" in prompts[0]
 
 
 def test_chain_of_thought_has_the_trigger_and_gives_the_short_answer() -> None:
@@ -64,7 +63,6 @@ def test_chain_of_thought_has_the_trigger_and_gives_the_short_answer() -> None:
     assert (outcome.answer, outcome.malformed) == ("the Hopfield network", 0)
     assert prompts[0].endswith("Let's think step by step.")
     assert "Lima" not in prompts[0]
-    assert "Lima" in run("chain-of-thought", "So the answer is: x", examples=[("a?", "b")])[1][0]
     outcome, _ = run("chain-of-thought", "Hm.\nThe network, I think")
     assert (outcome.answer, outcome.malformed) == ("The network, I think", 1)
 
@@ -87,7 +85,7 @@ def test_short_answers(text: str, answer: str | None) -> None:
 def test_self_consistency_takes_the_answer_of_most_samples() -> None:
     texts = ["So the answer is: 1982.", "So the answer is: sparsemax", "no idea", "So the answer is: Sparsemax!"]
     model = Sampling(by_sample=texts)
-    outcome = asyncio.run(make_method("self-consistency", Kit(model, samples=4), METHODS).ainvoke(TURN))
+    outcome = asyncio.run(make_method("self-consistency", Kit(model, samples=4), ALL_METHODS).ainvoke(TURN))
     assert (outcome.answer, outcome.malformed) == ("sparsemax", 1)
     assert len(set(model.prompts)) == 1, "the same prompt, told apart by the sample alone"
     assert SAMPLE.get() == 0
@@ -137,10 +135,10 @@ def test_self_ask_asks_for_the_answer_that_it_was_not_given() -> None:
     assert (outcome.answer, outcome.malformed) == ("x", 0), "a chain that is cut off was not malformed"
 
 
-@pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if entry.searches and not name.startswith("ours")])
+@pytest.mark.parametrize("name", [name for name in ASKING if ALL_METHODS[name].searches and not name.startswith("ours")])
 def test_all_that_look_things_up_are_asked_for_citations(name: str) -> None:
     model = ScriptedModel(by_prompt=lambda prompt: "So the final answer is: John Hopfield")
-    asyncio.run(make_method(name, Kit(model, KeywordRetriever(), max_steps=1), METHODS).ainvoke(LATER))
+    asyncio.run(make_method(name, Kit(model, KeywordRetriever(), max_steps=1), ALL_METHODS).ainvoke(LATER))
     assert any("[n] behind what passage n" in prompt for prompt in model.prompts)
     assert not any("as short as it can be" in prompt for prompt in model.prompts)
 
@@ -203,5 +201,5 @@ def test_samples_are_drawn_at_a_temperature() -> None:
 
     with OpenAIServer(lambda body: "So the answer is: x") as server:
         model = ChatOpenAI(model="m", base_url=server.base_url, api_key="none", max_retries=0, temperature=0)
-        asyncio.run(make_method("self-consistency", Kit(model, samples=2), METHODS).ainvoke(TURN))
+        asyncio.run(make_method("self-consistency", Kit(model, samples=2), ALL_METHODS).ainvoke(TURN))
         assert [body["temperature"] for body in server.requests] == [0.7, 0.7]

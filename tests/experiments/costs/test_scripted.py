@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_openai import ChatOpenAI
 
-from experiments.baselines.methods import METHODS
+from experiments.baselines.methods import ALL_METHODS
 from experiments.costs.scripted import NOT_KNOWN, Script, load_script, make_script
 from experiments.costs.scripted_model import ScriptedReplies, ScriptedServer, count_tokens
 from langgraph_convcoa.errors import InputError
@@ -20,6 +20,7 @@ from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.verification import Evidence, as_verifier, judge
 from langgraph_convcoa.verification.verdicts import as_claim
+from tests.experiments.baselines.served import ASKING
 from tests.fakes import ScriptedModel
 
 
@@ -109,7 +110,7 @@ def test_bad_numbers_and_files_are_input_errors(tmp_path: Path) -> None:
 
 
 # The prompts of search-in-the-chain are exchanges of several messages, which this model does not tell apart.
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "search-in-the-chain"])
+@pytest.mark.parametrize("name", [name for name in ASKING if name != "search-in-the-chain"])
 def test_the_replies_know_every_prompt_of_every_method(name: str) -> None:
     """A prompt that no reply knows gets the answer of one who knows nothing, which this script never gives."""
     script = make_script(2, 0.5, questions=1, missing_share=0.0)
@@ -121,7 +122,7 @@ def test_the_replies_know_every_prompt_of_every_method(name: str) -> None:
         return said[-1]
 
     kit = Kit(ScriptedModel(by_prompt=answer), script.retriever(), max_steps=3, samples=1)
-    asyncio.run(make_method(name, kit, METHODS).ainvoke(script.turns()[0]))
+    asyncio.run(make_method(name, kit, ALL_METHODS).ainvoke(script.turns()[0]))
     assert said
     assert NOT_KNOWN not in said
 
@@ -160,7 +161,7 @@ def test_turns_of_a_conversation_are_answered_for_the_last_question() -> None:
     script = Script(tuple(type(one)(**{**vars(one), "conversation": "c", "id": str(n)}) for n, one in enumerate(parts)))
     with ScriptedServer(script) as server:
         for name in ("ours", "react", "least-to-most", "history-aware-rag"):
-            method = make_method(name, Kit(model_of(server), script.retriever(), max_steps=4), METHODS)
+            method = make_method(name, Kit(model_of(server), script.retriever(), max_steps=4), ALL_METHODS)
             outcomes = [asyncio.run(method.ainvoke(turn)) for turn in script.turns()]
             answers = [outcome.answer.replace(" [1]", "").replace(" [2]", "").rstrip(".") for outcome in outcomes]
             assert answers == [one.answer.rstrip(".") for one in parts], name

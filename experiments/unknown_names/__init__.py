@@ -1,0 +1,1 @@
+"""Refusals of questions about names that are in no document."""

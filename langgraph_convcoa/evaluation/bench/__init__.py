@@ -1,1 +1,0 @@
-"""Benchmarks: speed and memory of scoring, encoders and training."""
