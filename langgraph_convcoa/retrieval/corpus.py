@@ -68,13 +68,11 @@ class Asked(NamedTuple):
     encoder: Encoder | None = None
     filter: Filter | None = None
     lexical: bool = False  # Whether words count.
-    readout: Vectors | None = None  # What trained weights multiply with windows in place of the states, (q, d).
 
     def one(self, row: int) -> Asked:
         """One of the questions."""
         part = slice(row, row + 1)
-        readout = None if self.readout is None else self.readout[part]
-        return self._replace(queries=self.queries[part], turns=self.turns[part], states=self.states[part], readout=readout)
+        return self._replace(queries=self.queries[part], turns=self.turns[part], states=self.states[part])
 
 
 class View(Protocol):

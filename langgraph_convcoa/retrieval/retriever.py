@@ -67,7 +67,7 @@ class HopfieldRetriever(EditableRetriever):
     found, on either side, none twice: they are one text then, and `part` in its metadata is the place of what was found in it.
 
     A score is from -(w + 1) to w + 1 + `lexical_weight`, which is -2 to 2.1 by default, and up to `lexical_history` more for a
-    follow-up; 0 is no likeness. Trained weights of the association may go beyond. Scores of one question can be compared,
+    follow-up; 0 is no likeness.  Scores of one question can be compared,
     those of several only roughly.
 
     Every returned document is new, has an id, and in its metadata `source`, `score`, `quote`, the window that matched best,
@@ -445,7 +445,7 @@ class HopfieldRetriever(EditableRetriever):
     def _asked(self, queries: Sequence[str], histories: Sequence[History | None], k: int | None, neighbours: int = 0) -> Asked:
         """The questions with their query states, checked."""
         limit = self.k if k is None else k
-        scoring = self._scoring(limit)
+        self._scoring(limit)
         if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 0:
             raise InputError(f"neighbours must be a whole number of at least 0, not {neighbours!r}.")
         turns = [history_pairs(history) for history in histories]
@@ -459,7 +459,6 @@ class HopfieldRetriever(EditableRetriever):
         ]
         weights = {"history_weight": self.history_weight, "history_beta": self.history_beta}
         states = self._states.states(texts, earlier, **weights)
-        readout = None if scoring.weights is None else scoring.weights.readout(states)
         return Asked(
             queries,
             earlier,
@@ -470,7 +469,6 @@ class HopfieldRetriever(EditableRetriever):
             encoder=self.encoder,
             filter=self.filter,
             lexical=self.lexical_weight > 0,
-            readout=readout,
         )
 
     def _search(self, asked: Asked, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
@@ -514,7 +512,6 @@ class HopfieldRetriever(EditableRetriever):
             lexical_weight=self.lexical_weight,
             lexical_history=self.lexical_history,
             filter=self.filter,
-            weights=self.model.weights if isinstance(self.model, RetrieverModel) else None,
             graph=graph_settings(self.graph),
         )
 

@@ -17,7 +17,6 @@ from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.graph.links import Links
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, told, walk
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
 
 _OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "graph_path"})
@@ -32,7 +31,6 @@ class Scoring:
     lexical_weight: float
     lexical_history: float
     filter: Filter | None
-    weights: HopfieldWeights | None  # Trained W_Q, W_K, W_V; the identity when None.
     graph: GraphSettings | None = None
 
 
@@ -172,7 +170,6 @@ def _walked(
                 passage_weight=scoring.passage_weight,
                 allowed=mask,
                 extra=None if extra is None else extra[row : row + 1],
-                weights=scoring.weights,
             )
             scores |= dict(zip(rest.indices.tolist(), rest.scores.tolist(), strict=True))
         certified = ranking.certified and np.array_equal(ranking.indices[: asked.k], chosen)
@@ -202,7 +199,6 @@ def _rankings(view: View, asked: Asked, scoring: Scoring, extra: Vectors | None)
         passage_weight=scoring.passage_weight,
         allowed=view.allowed(scoring.filter),
         extra=extra,
-        weights=scoring.weights,
     )
 
 
@@ -210,7 +206,7 @@ def hit_document(view: View, hit: Hit, state: Vectors, scoring: Scoring, *, asso
     """A new document of a passage, with `source`, `score`, `certified`, `quote`, `graph_path` and `association` if wanted."""
     passage, spans = hit.passage.document, hit.passage.spans
     patterns = view.patterns_for(np.array([hit.number]))
-    shares, products = associate(patterns, hit.number, state, scoring.beta, scoring.weights)
+    shares, products = associate(patterns, hit.number, state, scoring.beta)
     texts = [passage.page_content[start:end] for start, end in spans]
     metadata = copy.deepcopy(passage.metadata)
     metadata.setdefault("source", str(metadata.get("document_id") or passage.id))

@@ -17,7 +17,7 @@ from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.retrieval.query.conversation_state import conversational_state, turn_text
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.query.query_text import QueryText
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import search
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.losses import Ranked
@@ -145,10 +145,9 @@ def reciprocal_rank(
     *,
     beta: float = 10.0,
     passage_weight: float = 1.0,
-    weights: HopfieldWeights | None = None,
 ) -> float:
     """The mean reciprocal rank of the best gold memory set among all; beyond the hundredth it counts as not found."""
-    found = search(patterns, states, k=100, beta=beta, passage_weight=passage_weight, weights=weights)
+    found = search(patterns, states, k=100, beta=beta, passage_weight=passage_weight)
     ranks = [np.flatnonzero(np.isin(ranking.indices, item.gold)) for ranking, item in zip(found, items, strict=True)]
     return float(np.mean([1 / (1 + rank[0]) if len(rank) else 0.0 for rank in ranks]))
 

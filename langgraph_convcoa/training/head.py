@@ -23,7 +23,6 @@ from langgraph_convcoa.retrieval.encoders.choice import as_encoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.model import RetrieverModel, encoder_identity
 from langgraph_convcoa.retrieval.query.query_encoder import fingerprint as weights_fingerprint
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from langgraph_convcoa.training.data import TrainingData
 from langgraph_convcoa.training.encoded import (
     HISTORY_BETA,
@@ -51,9 +50,6 @@ class HeadSettings:
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(epochs=2, batch_size=64, learning_rate=1e-3, checkpoint_every=100)
     )
-    # Whether W_Q, W_K, W_V and beta are trained beside the conversation state. On sources that were not trained on they gave
-    # nothing, questions without a history lost by them, and a search takes three products in place of one.
-    association: bool = False
     distillation: float = 1.0  # Weight of the distillation from rewrites.
     identity: float = 1e-2  # Weight of the squared distance from the untrained weights.
     negatives: int = 2  # Hard negatives of each example in a batch, drawn at random every time.
@@ -72,10 +68,9 @@ class HeadSettings:
 
 
 class HopfieldHead(nn.Module):
-    """W_Q, W_K, W_V and beta of the association, and lambda, beta_h, projections and gate of the conversation state.
+    """lambda, beta_h, projections and gate of the conversation state.
 
-    It starts as the untrained retriever: identity matrices and an open gate. W_Q, W_K, W_V and beta are trained with
-    `association`; without them questions without a history stay as they were, and a search is as fast.
+    It starts as the untrained retriever: identity matrices and an open gate. Questions without a history stay as they were.
 
     Example:
         >>> head = HopfieldHead(2)
@@ -91,7 +86,6 @@ class HopfieldHead(nn.Module):
         beta: float = 10.0,
         history_weight: float = HISTORY_WEIGHT,
         history_beta: float = HISTORY_BETA,
-        association: bool = True,
     ) -> None:
         super().__init__()
         numbers = {"beta": beta, "history_weight": history_weight, "history_beta": history_beta}
@@ -99,16 +93,11 @@ class HopfieldHead(nn.Module):
             if not 0 < number < math.inf:
                 raise InputError(f"{name} must be above 0 and finite for training to start from it, not {number}.")
         # Logarithms, so that they stay above 0.
-        self.log_beta = nn.Parameter(torch.tensor(math.log(beta)))
         self.log_history_weight = nn.Parameter(torch.tensor(math.log(history_weight)))
         self.log_history_beta = nn.Parameter(torch.tensor(math.log(history_beta)))
-        self.query, self.key, self.value = (nn.Parameter(torch.eye(dimension)) for _ in range(3))
         self.direct, self.association, self.history = (nn.Parameter(torch.eye(dimension)) for _ in range(3))
         self.gate = nn.Parameter(torch.zeros(3 * dimension + 2))
-        self.trains_association = association
         self._start = numbers
-        for parameter in (self.query, self.key, self.value, self.log_beta):
-            parameter.requires_grad_(association)
 
     def states(self, questions: Tensor, turns: Tensor, mask: Tensor) -> Tensor:
         """The state of each question: (q, d) of questions (q, d), turns (q, t, d) and their mask (q, t)."""
@@ -124,19 +113,12 @@ class HopfieldHead(nn.Module):
 
     def scores(self, states: Tensor, sets: MemorySets) -> Tensor:
         """The score of every memory set for every state, (q, m)."""
-        trained = self.trains_association
-        return memory_scores(
-            states,
-            sets,
-            beta=self.log_beta.exp(),
-            association=states @ self.query @ self.key.T if trained else None,
-            readout=states @ (self.key @ self.value).T if trained else None,
-        )
+        return memory_scores(states, sets, beta=self._start["beta"])
 
     def distance(self) -> Tensor:
         """How far the weights are from the untrained ones: the sum of squares."""
-        eye = torch.eye(len(self.query), device=self.query.device)
-        matrices = (self.query, self.key, self.value, self.direct, self.association, self.history)
+        eye = torch.eye(len(self.direct), device=self.direct.device)
+        matrices = (self.direct, self.association, self.history)
         return torch.stack([(matrix - eye).square().sum() for matrix in matrices]).sum() + self.gate.square().sum()
 
     def draw_back(self, share: float) -> None:
@@ -146,10 +128,10 @@ class HopfieldHead(nn.Module):
             >>> head = HopfieldHead(2)
             >>> _ = nn.init.constant_(head.gate, 1.0)
             >>> head.draw_back(0.5)
-            >>> head.gate.unique().tolist(), head.query.tolist()
-            ([0.5], [[1.0, 0.0], [0.0, 1.0]])
+            >>> head.gate.unique().tolist()
+            [0.5]
         """
-        untrained = HopfieldHead(len(self.query), association=True, **self._start).to(self.query.device)
+        untrained = HopfieldHead(len(self.direct), **self._start).to(self.direct.device)
         with torch.no_grad():
             for parameter, start in zip(self.parameters(), untrained.parameters(), strict=True):
                 parameter.copy_(start + share * (parameter - start))
@@ -158,17 +140,11 @@ class HopfieldHead(nn.Module):
     def settings(self) -> dict[str, float]:
         """The numbers as the retriever's settings."""
         return {
-            "beta": self.log_beta.exp().item(),
+            "beta": self._start["beta"],
             "passage_weight": 1.0,
             "history_weight": self.log_history_weight.exp().item(),
             "history_beta": self.log_history_beta.exp().item(),
         }
-
-    def weights(self) -> HopfieldWeights | None:
-        """W_Q, W_K and W_V for the retriever; None, the identity, where they are not trained."""
-        if not self.trains_association:
-            return None
-        return HopfieldWeights(*(_array(matrix) for matrix in (self.query, self.key, self.value)))
 
     def state_weights(self) -> StateWeights:
         """Projections and gate of the conversation state for the retriever."""
@@ -185,7 +161,7 @@ class HeadLoss:
     negatives: int = 3
 
     def represent(self, module: HopfieldHead, items: Sequence[EncodedExample]) -> tuple[Tensor, ...]:
-        device = module.log_beta.device
+        device = module.gate.device
         longest = max(1, *(len(item.turns) for item in items))
         turns = np.zeros((len(items), longest), dtype=np.int64)
         mask = np.zeros((len(items), longest), dtype=np.bool_)
@@ -234,7 +210,7 @@ def train_head(
     start: RetrieverModel | None = None,
     job: TrainingJob | None = None,
 ) -> RetrieverModel:
-    """Train the conversation state, and W_Q, W_K, W_V and beta where asked for, on frozen vectors.
+    """Train the conversation state on frozen vectors.
 
     The loss is the DPR loss over memory sets, with distillation where a question's rewrite is known.
 
@@ -266,7 +242,7 @@ def train_head(
     data = with_synthetic(data, single_turn, synthetic=chosen.synthetic, single=chosen.single, seed=chosen.training.seed)
     if not any(example.gold or example.rewrite for example in data.examples):
         raise InputError("There is nothing to train on: no example has a gold passage or a rewrite.")
-    head = HopfieldHead(kept.dimension, association=chosen.association)
+    head = HopfieldHead(kept.dimension)
     found = encode_examples(data, kept, cache=job.cache, progress=job.progress)
     stands_on: object = None
     if start is not None and start.query_encoder is not None:
@@ -291,7 +267,7 @@ def train_head(
 
 def head_model(head: HopfieldHead, encoder: Encoder) -> RetrieverModel:
     """The model of a trained head."""
-    return RetrieverModel(encoder_identity(encoder.name), head.settings, head.weights(), head.state_weights())
+    return RetrieverModel(encoder_identity(encoder.name), head.settings, head.state_weights())
 
 
 def reciprocal_rank_of_head(head: HopfieldHead, found: EncodedData) -> float:
@@ -301,7 +277,7 @@ def reciprocal_rank_of_head(head: HopfieldHead, found: EncodedData) -> float:
         raise InputError("No example has a gold passage in its corpus.")
     with torch.no_grad():
         states = HeadLoss(found).represent(head, asked)[0].cpu().numpy()
-    return reciprocal_rank(found.patterns, states, asked, beta=head.settings["beta"], weights=head.weights())
+    return reciprocal_rank(found.patterns, states, asked, beta=head.settings["beta"])
 
 
 def _array(parameter: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

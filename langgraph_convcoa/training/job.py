@@ -97,7 +97,6 @@ def model_parts(model: RetrieverModel) -> dict[str, str]:
         {}
     """
     parts = (
-        ("weights", model.weights, "the weights W_Q, W_K and W_V of the association"),
         ("state", model.state, "projections and a gate of the conversation state"),
         ("query encoder", model.query_encoder, "a query encoder, as 8-bit differences from the encoder"),
         ("encoder", model.encoder_folder, "an encoder of its own"),

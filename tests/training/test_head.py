@@ -75,7 +75,7 @@ def data(topics: tuple[str, ...] = TOPICS) -> TrainingData:
 
 def small(**changes: object) -> HeadSettings:
     training = TrainingSettings(epochs=15, batch_size=8, learning_rate=3e-3, checkpoint_every=5)
-    return replace(HeadSettings(training=training, association=True, identity=1e-3, share=1.0), **changes)
+    return replace(HeadSettings(training=training, identity=1e-3, share=1.0), **changes)
 
 
 @settings(deadline=None, max_examples=30)
@@ -170,13 +170,9 @@ def test_an_interrupted_head_ends_as_one_that_was_not(tmp_path: Path, monkeypatc
     with pytest.raises(InputError, match="started with data"):
         train_head(data(), encoder=encoder, settings=small(identity=0.5), job=TrainingJob(tmp_path / "model", True, "cpu"))
     resumed = train_head(data(), encoder=encoder, settings=small(), job=TrainingJob(tmp_path / "model", True, "cpu"))
-    assert whole.weights is not None
-    assert resumed.weights is not None
     assert whole.state is not None
     assert resumed.state is not None
     assert whole.settings == resumed.settings
-    for name in ("query", "key", "value"):
-        assert np.array_equal(getattr(whole.weights, name), getattr(resumed.weights, name))
     for name in ("direct", "association", "history", "gate"):
         assert np.array_equal(getattr(whole.state, name), getattr(resumed.state, name))
 
@@ -259,15 +255,15 @@ def test_a_share_of_the_way_is_between_the_untrained_and_the_trained_head() -> N
     assert half.state is not None
     np.testing.assert_allclose(half.state.direct, (whole.state.direct + np.eye(48)) / 2, atol=1e-6)
     np.testing.assert_allclose(half.state.gate, whole.state.gate / 2, atol=1e-6)
-    assert half.settings["beta"] == pytest.approx((10 * whole.settings["beta"]) ** 0.5, rel=1e-5)
+    middle = (0.6 * whole.settings["history_weight"]) ** 0.5
+    assert half.settings["history_weight"] == pytest.approx(middle, rel=1e-5)
     with pytest.raises(InputError, match="share must be above 0 and at most 1, not 0"):
         HeadSettings(share=0)
 
 
-def test_without_the_association_a_question_without_a_history_ranks_as_before() -> None:
+def test_a_question_without_a_history_ranks_as_before() -> None:
     encoder, examples = FakeEncoder(), data()
-    model = train_head(examples, encoder=encoder, settings=small(association=False), job=CPU)
-    assert model.weights is None
+    model = train_head(examples, encoder=encoder, settings=small(), job=CPU)
     assert model.settings["beta"] == pytest.approx(10)
     assert model.state is not None
     assert np.abs(model.state.direct - np.eye(48)).max() > 0.01

@@ -215,7 +215,7 @@ def test_a_head_on_a_query_encoder_learns_with_it_and_ranks_as_the_saved_model_d
     before, after = query_encoder.query_encoder.differences.tensors, model.query_encoder.differences.tensors
     assert all(np.array_equal(before[name], after[name]) for name in before), "the query encoder stays as it is"
     assert (model.state_weight, model.gate) == (0.7, 1.5)
-    head = HopfieldHead(encoder.dimension, association=False)
+    head = HopfieldHead(encoder.dimension)
     with torch.no_grad():
         for name in ("direct", "association", "history", "gate"):
             getattr(head, name).copy_(torch.from_numpy(getattr(model.state, name)))

@@ -92,8 +92,7 @@ class EngineCorpus(Corpus):
         if asked.encoder is not None:
             self.engine.open(asked.encoder.dimension, asked.encoder.name)
         count = max(asked.k, self.candidates)
-        vectors = asked.states if asked.readout is None else np.concatenate([asked.states, asked.readout])
-        named = dict.fromkeys(name for found in self.engine.search(vectors, count, asked.filter) for name in found)
+        named = dict.fromkeys(name for found in self.engine.search(asked.states, count, asked.filter) for name in found)
         channels, mean_length = self._channels(asked) if asked.lexical else ([], 1.0)
         tops: dict[str, None] = {}
         for weights in channels:
