@@ -15,6 +15,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables.config import run_in_executor
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.changes import Committed
 from langgraph_convcoa.retrieval.documents.split import Span
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
@@ -158,16 +159,20 @@ class Corpus(Protocol):
         return _until_gone(view, before.tolist()), _until_gone(view, after.tolist())
 
     @abstractmethod
-    def add_documents(
-        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """Add documents, and return their ids; those that are there with the same id and content are passed over."""
+    def ingest(
+        self,
+        documents: Iterable[Document],
+        encoder: Encoder,
+        *,
+        replace: bool = False,
+        cache: PatternCache | None = None,
+        progress: Progress = False,
+    ) -> Iterator[Committed]:
+        """Add documents, one commit at a time; what is given back has been committed.
 
-    @abstractmethod
-    def update(
-        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """`add_documents`, where a document takes the place of the one that has its id."""
+        Documents that are there with the same id and content are passed over. With `replace` a document takes the place of
+        the one that has its id, which is an error otherwise.
+        """
 
     @abstractmethod
     def delete(self, ids: Iterable[str]) -> list[str]:

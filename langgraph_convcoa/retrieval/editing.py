@@ -57,8 +57,7 @@ class EditableRetriever(DocumentIndex):
             RetrievalError: An id is there with another content, the documents cannot be encoded, or the index cannot be
                 written to.
         """
-        given = checked_documents(documents if ids is None else _named(documents, ids))
-        return self.corpus.add_documents(given, self.encoder, cache=as_cache(cache), progress=progress)
+        return self._ingest(documents if ids is None else _named(documents, ids), False, cache, progress)
 
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
         """`add_documents`, in a thread."""
@@ -90,11 +89,18 @@ class EditableRetriever(DocumentIndex):
         progress: Progress = False,
     ) -> list[str]:
         """`add_documents`, where a document takes the place of the one that has its id."""
-        return self.corpus.update(checked_documents(documents), self.encoder, cache=as_cache(cache), progress=progress)
+        return self._ingest(documents, True, cache, progress)
 
     async def aupdate(self, documents: Iterable[Document], **options: Any) -> list[str]:
         """`update`, in a thread."""
         return await run_in_executor(None, self.update, documents, **options)
+
+    def _ingest(
+        self, documents: Iterable[Document], replace: bool, cache: PatternCache | str | Path | None, progress: Progress
+    ) -> list[str]:
+        given, store = checked_documents(documents), as_cache(cache)
+        commits = self.corpus.ingest(given, self.encoder, replace=replace, cache=store, progress=progress)
+        return [identity for done in commits for identity in done.ids]
 
     def upsert(self, items: Sequence[Document], /, **kwargs: Any) -> UpsertResponse:
         """`update`, as LangChain's indexing API calls it: {"succeeded": the ids, "failed": []}."""

@@ -94,10 +94,10 @@ class VectorStoreCorpus(Corpus):
             return await self.aview(asked)
         return await run_in_executor(None, self._encoded, found)
 
-    def add_documents(self, *_arguments: Any, **_settings: Any) -> NoReturn:
+    def ingest(self, *_arguments: Any, **_settings: Any) -> NoReturn:
         raise InputError("This retriever is over a vector store, which keeps the documents: save and change the store itself.")
 
-    update = delete = documents = keep_settings = add_documents
+    delete = documents = keep_settings = ingest
 
     def __repr__(self) -> str:
         return f"VectorStoreCorpus({type(self.store).__name__})"

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
+from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.corpus import read
+from langgraph_convcoa.retrieval.corpus import Corpus, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.graph.index import GraphIndex
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.text.words import content_words, words
 from tests.milvus_file import milvus_file
+
+
+def put(corpus: Corpus, documents: Iterable[Document], encoder: Encoder, **options: Any) -> list[str]:
+    """Add documents to a corpus, or put them in place of those there with `replace`; their ids."""
+    return [identity for done in corpus.ingest(documents, encoder, **options) for identity in done.ids]
 
 
 class BagOfWords(Encoder):

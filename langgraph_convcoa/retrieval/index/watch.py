@@ -13,6 +13,7 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import ConvCoAError, DocumentError, InputError
+from langgraph_convcoa.retrieval.changes import Committed
 from langgraph_convcoa.retrieval.documents.load import (
     MAX_BYTES,
     DocumentFiles,
@@ -113,14 +114,10 @@ class WatchedFiles:
             now == {name: file.stamp for name, file in known.items()} for now, known in zip(stamps, self._known, strict=True)
         ):
             return Changed()
-        added = updated = 0
-        for done in index.ingest(self._documents(stamps), encoder, replace=True, progress=progress):
-            added, updated = added + done.added, updated + done.updated
+        done = Committed.total(index.ingest(self._documents(stamps), encoder, replace=True, progress=progress))
         gone = index.delete(sorted(self.ids - _ids(self._fresh)))
         self._known, self._begun = self._fresh, True
-        # What was replaced leaves the other files of the index too.
-        index.update((), encoder)
-        return Changed(added, updated, len(gone))
+        return Changed(done.added, done.updated, len(gone))
 
     def watch(self, index: Index, encoder: Encoder, stop: threading.Event | None = None) -> Iterator[Changed]:
         """Rounds that changed something, as files change, until `stop` is set or Ctrl-C raises KeyboardInterrupt.
