@@ -20,7 +20,7 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, ValidationError
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Asked, Corpus, StaleSnapshot, View
+from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Corpus, Query, StaleSnapshot, View
 from langgraph_convcoa.retrieval.editing import EditableRetriever, as_cache, checked_documents, text_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
@@ -45,7 +45,7 @@ from langgraph_convcoa.retrieval.query.model import (
 )
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 from langgraph_convcoa.retrieval.scoring.topk import check_settings
-from langgraph_convcoa.retrieval.searcher import Hit, Scoring, find, hit_document
+from langgraph_convcoa.retrieval.searcher import Hit, find, hit_document
 from langgraph_convcoa.retrieval.surroundings import joined, surroundings
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
 from langgraph_convcoa.text.clean import clean
@@ -147,9 +147,7 @@ class HopfieldRetriever(EditableRetriever):
         named = opened_model(model, corpus.path)
         kept = as_encoder(own_encoder(named) if encoder is None else encoder)
         opened = model_for(named, kept)
-        # An index that was made without a graph stays without: to make one takes seconds, and memory.
-        own = {"graph": corpus.head.settings.get("graph")} if isinstance(corpus, Index) else {}
-        settings = {**own, **(opened.settings if opened else {}), **settings}
+        settings = {**corpus.default_settings(), **(opened.settings if opened else {}), **settings}
         settings |= {"corpus": corpus, "encoder": kept, "model": opened or named}
         if isinstance(settings.get("graph"), Mapping):
             settings["graph"] = graph_settings(settings["graph"])
@@ -159,7 +157,7 @@ class HopfieldRetriever(EditableRetriever):
             first = error.errors()[0]
             raise InputError(f"The retriever's setting {'.'.join(map(str, first['loc']))!r}: {first['msg']}.") from None
         self._states = StateEncoder(self.encoder, model=opened)
-        self._scoring(self.k)
+        self._check()
 
     @classmethod
     def from_documents(
@@ -346,8 +344,8 @@ class HopfieldRetriever(EditableRetriever):
         neighbours: int = 0,
         graph: bool | GraphSettings | None = None,
     ) -> list[Document]:
-        called = self._called(filter=filter, score_threshold=score_threshold, graph=graph)
-        asked = called._asked([query], [history], k, neighbours)
+        called = self._called(k=k, filter=filter, score_threshold=score_threshold, graph=graph)
+        asked = called._query([query], [history], neighbours)
         return called._documents(asked, self.corpus.view(asked), neighbours)
 
     async def _aget_relevant_documents(
@@ -362,8 +360,8 @@ class HopfieldRetriever(EditableRetriever):
         neighbours: int = 0,
         graph: bool | GraphSettings | None = None,
     ) -> list[Document]:
-        called = self._called(filter=filter, score_threshold=score_threshold, graph=graph)
-        asked = await run_in_executor(None, called._asked, [query], [history], k, neighbours)
+        called = self._called(k=k, filter=filter, score_threshold=score_threshold, graph=graph)
+        asked = await run_in_executor(None, called._query, [query], [history], neighbours)
         return await run_in_executor(None, called._documents, asked, await self.corpus.aview(asked), neighbours)
 
     def search_batch(
@@ -389,11 +387,11 @@ class HopfieldRetriever(EditableRetriever):
         Raises:
             InputError: A query is empty, or a history or another option cannot be used.
         """
-        called = self._called(filter=filter, score_threshold=score_threshold)
+        called = self._called(k=k, filter=filter, score_threshold=score_threshold)
         if isinstance(queries, str):
             raise InputError("The queries are one string; give a list of questions.")
-        asked = called._asked(queries, [None for _ in queries] if histories is None else histories, k)
-        parts = [asked] if self.corpus.complete else [asked.one(row) for row in range(len(queries))]
+        query = called._query(queries, [None for _ in queries] if histories is None else histories)
+        parts = [query] if self.corpus.complete else [query.one(row) for row in range(len(queries))]
         found = [hits for part in parts for hits in called._search(part, self.corpus.view(part))[1]]
         return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
@@ -442,60 +440,58 @@ class HopfieldRetriever(EditableRetriever):
         given = {name: value for name, value in options.items() if value is not None}
         return self.model_copy(update=given) if given else self
 
-    def _asked(self, queries: Sequence[str], histories: Sequence[History | None], k: int | None, neighbours: int = 0) -> Asked:
-        """The questions with their query states, checked."""
-        limit = self.k if k is None else k
-        self._scoring(limit)
+    def _query(self, questions: Sequence[str], histories: Sequence[History | None], neighbours: int = 0) -> Query:
+        """The questions with their query states, and the settings of a search, checked."""
+        self._check()
         if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 0:
             raise InputError(f"neighbours must be a whole number of at least 0, not {neighbours!r}.")
         turns = [history_pairs(history) for history in histories]
-        if len(turns) != len(queries):
-            raise InputError(f"There are {len(queries)} queries and {len(turns)} histories; give one of each.")
-        texts = [_query_text(query) for query in queries]
+        if len(turns) != len(questions):
+            raise InputError(f"There are {len(questions)} queries and {len(turns)} histories; give one of each.")
+        texts = [_query_text(question) for question in questions]
         # An app that appends the new question to its messages first hands it over twice.
         earlier = [
             history[:-1] if history and history[-1] == (text, "") else history
             for text, history in zip(texts, turns, strict=True)
         ]
         weights = {"history_weight": self.history_weight, "history_beta": self.history_beta}
-        states = self._states.states(texts, earlier, **weights)
-        return Asked(
-            queries,
+        return Query(
+            questions,
             earlier,
-            states,
-            limit,
-            self.history_weight,
-            self.history_beta,
-            encoder=self.encoder,
+            self._states.states(texts, earlier, **weights),
+            self.k,
+            self.encoder,
+            beta=self.beta,
+            passage_weight=self.passage_weight,
+            lexical_weight=self.lexical_weight,
+            lexical_history=self.lexical_history,
             filter=self.filter,
-            lexical=self.lexical_weight > 0,
+            score_threshold=self.score_threshold,
+            graph=graph_settings(self.graph),
+            **weights,
         )
 
-    def _search(self, asked: Asked, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
+    def _search(self, query: Query, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
         """The best passages for each question, and the state of the corpus that was searched."""
-        scoring = self._scoring(asked.k)
-        for attempt in range(ATTEMPTS):
+        for _ in range(ATTEMPTS - 1):
             view.check_encoder(self.encoder)
             try:
-                return view, find(self.corpus, view, asked, scoring, self.score_threshold, paths=paths)
+                return view, find(self.corpus, view, query, paths=paths)
             except StaleSnapshot:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                view = self.corpus.view(asked)
-        raise AssertionError
+                view = self.corpus.view(query)
+        return view, find(self.corpus, view, query, paths=paths)
 
-    def _documents(self, asked: Asked, view: View, neighbours: int) -> list[Document]:
-        view, found = self._search(asked, view, paths=True)
-        scoring, association = self._scoring(asked.k), self.return_association
-        documents = [hit_document(view, hit, asked.states[0], scoring, association=association) for hit in found[0]]
+    def _documents(self, query: Query, view: View, neighbours: int) -> list[Document]:
+        view, [hits] = self._search(query, view, paths=True)
+        documents = [hit_document(view, hit, query, association=self.return_association) for hit in hits]
         if not neighbours:
             return documents
-        around = surroundings(self.corpus, view, found[0], neighbours)
+        around = surroundings(self.corpus, view, hits, neighbours)
         return [joined(document, parts) for document, parts in zip(documents, around, strict=True)]
 
-    def _scoring(self, k: int) -> Scoring:
-        """The settings of a search, checked: they can be set at any time."""
-        check_settings(k, self.beta, self.passage_weight)
+    def _check(self) -> None:
+        """Raise InputError for a setting that cannot be used: they can be set at any time."""
+        check_settings(self.k, self.beta, self.passage_weight)
         for name in ("history_weight", "lexical_weight", "lexical_history"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be a number of at least 0, not {getattr(self, name)}.")
@@ -506,14 +502,7 @@ class HopfieldRetriever(EditableRetriever):
             raise InputError(f"score_threshold must be a number or None, not {threshold!r:.60}.")
         if self.filter is not None:
             predicate(self.filter)
-        return Scoring(
-            beta=self.beta,
-            passage_weight=self.passage_weight,
-            lexical_weight=self.lexical_weight,
-            lexical_history=self.lexical_history,
-            filter=self.filter,
-            graph=graph_settings(self.graph),
-        )
+        graph_settings(self.graph)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What it holds, and the settings that are not those by default."""

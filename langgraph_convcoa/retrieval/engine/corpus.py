@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.changes import Committed, check_deletable, distinct
-from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Passage, View
+from langgraph_convcoa.retrieval.corpus import Corpus, Passage, Query, View
 from langgraph_convcoa.retrieval.documents.split import document_id, rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
@@ -81,32 +81,31 @@ class EngineCorpus(Corpus):
         """Nothing: an engine names its passages only for a question."""
         return _candidates([], self.engine)
 
-    def view(self, asked: Asked) -> View:
+    def view(self, query: Query) -> View:
         """The candidates for one question; RetrievalError where the engine fails, or takes longer than its time-out in all."""
         with within(self.engine.timeout):
-            return self._view(asked)
+            return self._view(query)
 
-    def _view(self, asked: Asked) -> View:
-        if asked.encoder is not None:
-            self.engine.open(asked.encoder.dimension, asked.encoder.name)
-        count = max(asked.k, self.candidates)
-        named = dict.fromkeys(name for found in self.engine.search(asked.states, count, asked.filter) for name in found)
-        channels, mean_length = self._channels(asked) if asked.lexical else ([], 1.0)
+    def _view(self, query: Query) -> View:
+        self.engine.open(query.encoder.dimension, query.encoder.name)
+        count = max(query.k, self.candidates)
+        named = dict.fromkeys(name for found in self.engine.search(query.states, count, query.filter) for name in found)
+        channels, mean_length = self._channels(query) if query.lexical_weight else ([], 1.0)
         tops: dict[str, None] = {}
         for weights in channels:
-            named |= dict.fromkeys(self.engine.words(weights, mean_length, count, asked.filter))
-            if asked.filter is not None:
+            named |= dict.fromkeys(self.engine.words(weights, mean_length, count, query.filter))
+            if query.filter is not None:
                 # Scores are over the best of all passages, those that the filter leaves out among them.
                 tops |= dict.fromkeys(self.engine.words(weights, mean_length, _BEST))
         there = self.engine.patterns([*(named | tops)])
         lexical = np.array([_bm25(there, weights, mean_length) for weights in channels], dtype=np.float32)
         lexical = lexical.reshape(len(channels), len(there))
         chosen = sorted((i for i, passage in enumerate(there) if passage.id in named), key=lambda i: there[i].id)
-        return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen], applied=asked.filter)
+        return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen], applied=query.filter)
 
-    def _channels(self, asked: Asked) -> tuple[list[dict[str, float]], float]:
+    def _channels(self, query: Query) -> tuple[list[dict[str, float]], float]:
         """The words of the question, and those of a follow-up with its turns', times their idf; and the mean length."""
-        own, earlier = Counter(content_words(asked.queries[0])), asked.turns[0]
+        own, earlier = Counter(content_words(query.questions[0])), query.turns[0]
         said = turn_words(earlier, own) if earlier else {}
         statistics = self.engine.statistics({**own, **said})
         found = statistics.frequencies

@@ -249,6 +249,10 @@ class Index(Corpus):
                 database.put_head(replaced(database.head(), settings=dict(settings)))
             self.remove_unused()
 
+    def default_settings(self) -> dict[str, Any]:
+        """An index that was made without an evidence graph stays without: to make one takes seconds, and memory."""
+        return {"graph": self.head.settings.get("graph")}
+
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
         """Keep a retriever's settings where this is the index at `path`; False where it is not."""
         if self.path.resolve() != Path(path).resolve():

@@ -248,16 +248,16 @@ def test_the_query_encoder_reads_questions_with_a_history_only(bert: SentenceTra
     )
     assert trained.query_encoder is not None
     (read,) = trained.query_encoder.encode(["what is the river"], [HISTORY])
-    state = plain._asked(["what is the river"], [HISTORY], None).states[0]
+    state = plain._query(["what is the river"], [HISTORY]).states[0]
     mixed = read + 0.5 * state
     np.testing.assert_allclose(
-        retriever._asked(["what is the river"], [HISTORY], None).states[0], mixed / np.linalg.norm(mixed), atol=1e-5
+        retriever._query(["what is the river"], [HISTORY]).states[0], mixed / np.linalg.norm(mixed), atol=1e-5
     )
     gated = HopfieldRetriever.from_texts(TEXTS, model=replace(trained, gate=2.0), **settings)
-    bare = plain._asked(["what is the river"], [[]], None).states[0]
+    bare = plain._query(["what is the river"], [[]]).states[0]
     mixed = (1 - read @ bare) ** 2 * read + 0.5 * state
     np.testing.assert_allclose(
-        gated._asked(["what is the river"], [HISTORY], None).states[0], mixed / np.linalg.norm(mixed), atol=1e-5
+        gated._query(["what is the river"], [HISTORY]).states[0], mixed / np.linalg.norm(mixed), atol=1e-5
     )
     batch = retriever.search_batch(["what is the river", "who"], [HISTORY, None], 4)
     assert dict(batch[0]) == pytest.approx(with_history, abs=1e-5)
