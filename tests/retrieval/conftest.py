@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_core.documents import Document
+from scipy.sparse import issparse
 
 from langgraph_convcoa.retrieval.corpus import Corpus, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
@@ -80,7 +81,9 @@ def milvus() -> Iterator[str]:
 def same_links(one, other):
     """Two graphs have the same links."""
     for field in fields(one):
-        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))
+        pair = [getattr(links, field.name) for links in (one, other)]
+        pair = [found.toarray() if issparse(found) else found for found in pair]
+        np.testing.assert_array_equal(*pair)
 
 
 def as_anew(follower, corpus):
