@@ -24,7 +24,7 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.retrieval.graph.follow import GraphFollower
+    from langgraph_convcoa.retrieval.graph.index import GraphFollower
     from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 
 Numbers: TypeAlias = npt.NDArray[np.int64]

@@ -21,8 +21,8 @@ from langgraph_convcoa.retrieval.documents.split import Span, document_id, patte
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
-from langgraph_convcoa.retrieval.graph.follow import GraphFollower
-from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
+from langgraph_convcoa.retrieval.graph.index import GraphFollower
+from langgraph_convcoa.retrieval.hybrid.follower import BM25Follower
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 

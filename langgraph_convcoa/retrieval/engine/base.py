@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol, TypeVar
@@ -25,6 +27,8 @@ from langgraph_convcoa.retrieval.filters import Filter, FilterEvaluator
 from langgraph_convcoa.retrieval.memory_corpus import encoded_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.text.words import content_words
+
+_END: ContextVar[float] = ContextVar("engine_deadline", default=math.inf)
 
 SCHEMA_VERSION = 1
 """Version of what is stored of a passage; a collection of another version is not opened."""
@@ -227,6 +231,27 @@ class EngineConditions(FilterEvaluator[_Condition]):
     def _field(self, name: str, wanted: Any, depth: int) -> _Condition:
         check_text(name, "filter")
         return super()._field(name, wanted, depth)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """All calls of engines made here end within these seconds together, each within its own time-out.
+
+    Example:
+        >>> with within(1):
+        ...     end_of(10) - time.monotonic() <= 1
+        True
+    """
+    token = _END.set(end_of(seconds))
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
+def end_of(limit: float) -> float:
+    """When a call that begins now and has so many seconds must have ended, by `time.monotonic`."""
+    return min(time.monotonic() + limit, _END.get())
 
 
 def search_vectors(vectors: Vectors) -> Vectors:

@@ -17,12 +17,10 @@ from langgraph_convcoa.retrieval.corpus import Corpus, Passage, Query, View
 from langgraph_convcoa.retrieval.documents.split import document_id, rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage
-from langgraph_convcoa.retrieval.engine.deadline import within
+from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, within
 from langgraph_convcoa.retrieval.engine.load import ingest
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
-from langgraph_convcoa.retrieval.hybrid.bm25 import heaviest, idf, saturation
-from langgraph_convcoa.retrieval.hybrid.turn_words import turn_words
+from langgraph_convcoa.retrieval.hybrid.bm25 import heaviest, idf, saturation, turn_words
 from langgraph_convcoa.retrieval.memory_corpus import Memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns

@@ -20,9 +20,9 @@ from langgraph_convcoa.retrieval.documents.split import rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
-from langgraph_convcoa.retrieval.graph.follow import GraphFollower
+from langgraph_convcoa.retrieval.graph.index import GraphFollower
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_settings
-from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
+from langgraph_convcoa.retrieval.hybrid.follower import BM25Follower
 from langgraph_convcoa.retrieval.index.database import Head, exists, reading, writing
 from langgraph_convcoa.retrieval.index.snapshot import Checked, Snapshot
 from langgraph_convcoa.retrieval.index.writer import WriterLock, append, compact, write_index

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.graph.follow import GraphFollower
-from langgraph_convcoa.retrieval.graph.index import GraphIndex
+from langgraph_convcoa.retrieval.graph.index import GraphFollower, GraphIndex
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index, put_graph
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus

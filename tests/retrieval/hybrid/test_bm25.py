@@ -11,8 +11,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.documents.split import pattern_text
-from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
-from langgraph_convcoa.retrieval.hybrid.turn_words import turn_words
+from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index, turn_words
 from langgraph_convcoa.text.words import content_words
 
 PASSAGES = [

@@ -36,23 +36,13 @@ class Condition(NamedTuple):
 
 
 def condition_of(filter: Filter | None) -> str | None:
-    """The expression over `facts` and `ordered` that a filter is; None where there is no filter.
-
-    Example:
-        >>> condition_of({"lang": "en"}).partition('"')[0]
-        'array_contains(facts, '
-    """
+    """The expression over `facts` and `ordered` that a filter is; None where there is no filter."""
     found = _Expressions().condition(filter)
     return None if found is None else found.true
 
 
 def facts_of(metadata: Mapping[str, Any]) -> list[str]:
-    """What is true of metadata, as `condition_of` asks for it.
-
-    Example:
-        >>> condition_of({"lang": "en"}).count(facts_of({"lang": "en"})[-1])
-        1
-    """
+    """What is true of metadata, as `condition_of` asks for it."""
     found: dict[str, None] = {}
     for name, value in metadata.items():
         found[_hash("has", name)] = None
@@ -67,13 +57,7 @@ def facts_of(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def ordered_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """The numbers and texts of metadata, as texts that have their order; InputError for a number beyond float64.
-
-    Example:
-        >>> one, two = (ordered_of({"year": year}).popitem()[1] for year in (-1.5, 20))
-        >>> one < two
-        True
-    """
+    """The numbers and texts of metadata, as texts that have their order; InputError for a number beyond float64."""
     kept = {name: value for name, value in metadata.items() if type(value) in (str, int, float)}
     for name, value in kept.items():
         if type(value) is int and abs(value) > sys.float_info.max:
@@ -115,14 +99,10 @@ class _Expressions(EngineConditions[Condition]):
     def above_or_below(self, name: str, word: str, bound: str | Real) -> Condition:
         edge, value = _sortable(bound), _value(name)
         kind, above = edge[0], chr(ord(edge[0]) + 1)
-        ranges = {
-            "$gt": f'({value} > "{edge}" and {value} < "{above}")',
-            "$gte": f'({value} >= "{edge}" and {value} < "{above}")',
-            "$lt": f'({value} >= "{kind}" and {value} < "{edge}")',
-            "$lte": f'({value} >= "{kind}" and {value} <= "{edge}")',
-        }
-        other = {"$gt": "$lte", "$gte": "$lt", "$lt": "$gte", "$lte": "$gt"}[word]
-        return Condition(ranges[word], f"({self._fact([_hash('some', name)]).false} or {ranges[other]})")
+        over, under = (">", "<=") if word in ("$gt", "$lte") else (">=", "<")
+        ranges = f'({value} {over} "{edge}" and {value} < "{above}")', f'({value} >= "{kind}" and {value} {under} "{edge}")'
+        true, other = ranges if word in ("$gt", "$gte") else ranges[::-1]
+        return Condition(true, f"({self._fact([_hash('some', name)]).false} or {other})")
 
     def _fact(self, hashes: Sequence[str]) -> Condition:
         """Whether one of some facts holds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
-from langgraph_convcoa.retrieval.engine.deadline import end_of
+from langgraph_convcoa.retrieval.engine.base import end_of
 
 if TYPE_CHECKING:
     from pymilvus import MilvusClient
@@ -25,30 +26,20 @@ _FORM = "milvus://user:password@host:19530/database?collection=NAME, or milvus+f
 # closes the connection, and what is asked at that moment fails.
 _QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": 0}
 _LATE = "{label} did not answer within {limit:g} s; it is too busy, or stopped."
-_FAILURES = (
-    (
-        ("unavailable", "fail connecting", "connection refused", "connect failed"),
-        "{label} cannot be reached within {limit:g} s; see that the server runs, and the address.",
+_FAILURES = {
+    r"unavailable|fail connecting|connection refused|connect failed": (
+        "{label} cannot be reached within {limit:g} s; see that the server runs, and the address."
     ),
-    (("deadline", "timeout"), _LATE),
-    (
-        ("open local milvus failed",),
+    r"deadline|timeout": _LATE,
+    r"open local milvus failed": (
         "{label} cannot be opened; see that its folder is there and that no other process has the file open: several "
-        "processes need a server.",
+        "processes need a server."
     ),
-    (
-        ("quota", "limit exceeded", "insufficient memory", "no space", "disk full"),
-        "{label} is full ({reason}); make room, and put the same again.",
+    r"quota|limit exceeded|insufficient memory|no space|disk full": (
+        "{label} is full ({reason}); make room, and put the same again."
     ),
-    (
-        ("auth", "permission", "privilege"),
-        "{label} refuses the user, the password or the right to do this; see the address.",
-    ),
-    (
-        ("not found", "can't find collection", "not exist"),
-        "{label} is not there; add documents to make it, or name another collection.",
-    ),
-)
+    r"auth|permission|privilege": "{label} refuses the user, the password or the right to do this; see the address.",
+}
 """Words in an error of the driver, and what it means."""
 
 
@@ -131,7 +122,7 @@ class Ask:
         token = self._connections.settings.get("token", "")
         reason = redact(line, {token, token.partition(":")[2]})[:200].rstrip(".")
         late = _LATE if time.monotonic() >= self._end else f"{{label}} failed: {type(error).__name__}: {{reason}}."
-        said = next((said for words, said in _FAILURES if any(word in text.lower() for word in words)), late)
+        said = next((said for words, said in _FAILURES.items() if re.search(words, text.lower())), late)
         return RetrievalError(said.format(label=self._connections.label, limit=self._limit, reason=reason))
 
 

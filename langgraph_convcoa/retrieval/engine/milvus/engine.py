@@ -14,27 +14,11 @@ import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
-from langgraph_convcoa.retrieval.engine.base import (
-    SCHEMA_VERSION,
-    ServerEngine,
-    Statistics,
-    StoredPassage,
-    check_head,
-)
+from langgraph_convcoa.retrieval.engine.base import SCHEMA_VERSION, ServerEngine, Statistics, StoredPassage, check_head
+from langgraph_convcoa.retrieval.engine.milvus import rows as form
 from langgraph_convcoa.retrieval.engine.milvus.conditions import condition_of
 from langgraph_convcoa.retrieval.engine.milvus.connections import Ask, Connections
-from langgraph_convcoa.retrieval.engine.milvus.rows import (
-    FILLED,
-    LENGTHS,
-    Row,
-    definitions,
-    key,
-    messages,
-    rows_of,
-    stored_of,
-    term_hash,
-    word_vector,
-)
+from langgraph_convcoa.retrieval.engine.milvus.rows import FILLED, LENGTHS, Row, key
 from langgraph_convcoa.retrieval.filters import Filter
 
 # Windows are fetched, and a passage may be found by several of its own; Milvus names no more than so many.
@@ -50,11 +34,10 @@ _AT_ONCE, _KEPT = 8, 30.0
 class MilvusEngine(ServerEngine):
     """Passages of a tenant in two collections of a Milvus server (2.5 or newer) or of a file by milvus-lite.
 
-    One has a row for each window, which is what a search names; the other one for each passage, with all that is stored of it.
-    Milvus has no transactions. A document that is put is first removed, its first passage before all else, and then written,
-    its first passage, which has the digest, last: whoever reads meanwhile does not find it or finds passages that are whole,
-    and after a kill it has no digest, so that the next load writes it again. Two must not write one document at a time.
-    How many passages have a word is counted by Milvus, and kept for 30 s, in which what other processes write is not seen.
+    One has a row for each window, which a search names; the other one for each passage, with all that is stored of it. Milvus
+    has no transactions. A document is first removed, then written. Its first passage, which has the digest, is removed first
+    and written last, so that after a kill it has no digest, and the next load writes it again. Two must not write one document
+    at a time. How many passages have a word is counted by Milvus and kept for 30 s.
 
     Args:
         address: milvus://user:password@host:19530/database, milvuss:// for TLS, or milvus+file:///folder/name.db, which one
@@ -98,12 +81,12 @@ class MilvusEngine(ServerEngine):
 
     def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
         where, ask = self._where(condition_of(condition)), self._connections.asking()
-        return self._named(ask, "passages", "words", word_vector(weights), min(k, _MOST), where) if weights else []
+        return self._named(ask, "passages", "words", form.word_vector(weights), min(k, _MOST), where) if weights else []
 
     def patterns(self, ids: Sequence[str]) -> list[StoredPassage]:
         keys = {key(self._whose, name): name for name in ids}
         rows = self._rows("key", [*keys], ["key", "content", "vectors", "digest"])
-        found = {keys[row["key"]]: stored_of(row) for row in rows}
+        found = {keys[row["key"]]: form.stored_of(row) for row in rows}
         return [found[name] for name in dict.fromkeys(ids) if name in found]
 
     def parts(self, documents: Sequence[str]) -> dict[str, list[str]]:
@@ -127,7 +110,7 @@ class MilvusEngine(ServerEngine):
         windows: list[Row] = []
         for passage in passages:
             parts[passage.document] += 1
-            row, own = rows_of(self._whose, parts[passage.document], passage)
+            row, own = form.rows_of(self._whose, parts[passage.document], passage)
             (first if row["part"] == 1 else others).append(row)
             windows += own
         ask = self._writing(len(passages))
@@ -139,7 +122,7 @@ class MilvusEngine(ServerEngine):
             raise self._taken()
         self._remove(ask, parts)
         for kind, rows in (("passages", others), ("windows", windows), ("passages", first)):
-            for message in messages(rows):
+            for message in form.messages(rows):
                 ask("upsert", self._names[kind], message)
         self._counted = {}
 
@@ -155,7 +138,7 @@ class MilvusEngine(ServerEngine):
             self._counted = {}
 
     def statistics(self, terms: Iterable[str]) -> Statistics:
-        hashes = {term_hash(term): term for term in terms}
+        hashes = {form.term_hash(term): term for term in terms}
         found = self._frequencies([*hashes, FILLED, *LENGTHS])
         words = sum(found[name] << bit for bit, name in enumerate(LENGTHS))
         frequencies = {term: found[name] for name, term in hashes.items() if found[name]}
@@ -194,7 +177,7 @@ class MilvusEngine(ServerEngine):
             raise InputError(f"Milvus holds vectors of 2 to {_LONGEST_VECTOR:,} numbers here, not {dimension}.")
         # The indexes of a new collection are empty, and yet they take their time.
         ask = self._writing(200)
-        made = definitions(dimension, json.dumps([SCHEMA_VERSION, dimension, encoder]), file=self._connections.file)
+        made = form.definitions(dimension, json.dumps([SCHEMA_VERSION, dimension, encoder]), file=self._connections.file)
         # What is asked for first is made last.
         for kind in ("windows", "passages"):
             try:

@@ -6,7 +6,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
-from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
+from langgraph_convcoa.retrieval.hybrid.follower import BM25Follower
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.index.writer import WriterLock
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
