@@ -38,10 +38,10 @@ class EditableRetriever(DocumentIndex):
         cache: PatternCache | str | Path | None = None,
         progress: Progress = False,
     ) -> list[str]:
-        """Add documents to the corpus; in an index on disk they are committed when this returns.
+        """Add documents to the corpus, and return their ids; in an index on disk they are committed when this returns.
 
         A document that is there already, with the same id and content, is passed over. Into an index they are read and
-        encoded batch by batch, and a run that was killed can be run again.
+        encoded batch by batch, and a run that was killed can be run again. Documents without text are left out.
 
         Args:
             documents: One without an id gets one made of its title and text.
@@ -49,13 +49,9 @@ class EditableRetriever(DocumentIndex):
             cache: Where encoded patterns are kept between runs: a `PatternCache` or the path of one.
             progress: True for a bar on standard error, or a function called with (done, total).
 
-        Returns:
-            The ids of the documents, in order; those without text are left out.
-
         Raises:
             InputError: An id or metadata cannot be stored, or the corpus is a vector store.
-            RetrievalError: An id is there with another content, the documents cannot be encoded, or the index cannot be
-                written to.
+            RetrievalError: An id is there with another content, or the documents cannot be encoded or written.
         """
         return self._ingest(documents if ids is None else _named(documents, ids), False, cache, progress)
 
@@ -109,12 +105,8 @@ class EditableRetriever(DocumentIndex):
     def delete(self, ids: Iterable[str] | None = None, **kwargs: Any) -> DeleteResponse:
         """Delete documents by their ids; those that are not there are passed over.
 
-        Returns:
-            `succeeded`, the ids of those that were there, and `num_deleted`, how many these are; nothing fails in part.
-
-        Raises:
-            InputError: No ids are given, one is that of a passage of a longer document, or the corpus is a vector store;
-                nothing is deleted.
+        Gives the ids of those that were there (`succeeded`) and how many these are. InputError, and nothing is deleted, where
+        no ids are given, one is that of a passage of a longer document, or the corpus is a vector store.
         """
         if ids is None:
             raise InputError("delete needs the ids of the documents that are to go.")

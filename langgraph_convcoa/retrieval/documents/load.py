@@ -298,7 +298,7 @@ def _parsed(stream: BinaryIO, suffix: str, limit: int, seconds: float) -> tuple[
         return _text(stream, suffix, limit)
     found: Iterable[Piece]
     if suffix == ".pdf":
-        found = read_pdf(stream, limit, pictures=ocr.PageReader(seconds * _PICTURES_SHARE) if ocr.available() else None)
+        found = read_pdf(stream, limit, pictures=ocr.PageReader(seconds * _PICTURES_SHARE).text if ocr.available() else None)
     elif suffix in PICTURES:
         found = ocr.read_image(stream, seconds * _PICTURES_SHARE)
     else:

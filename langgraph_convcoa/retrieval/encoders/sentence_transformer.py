@@ -37,14 +37,12 @@ _AT_ONCE = 1024
 class SentenceTransformerEncoder(Encoder):
     """Encode with a sentence-transformers model.
 
-    The default, all-MiniLM-L6-v2, comes with the extra `offline`, so that no download is needed; any other name is a folder or
-    is loaded from the Hugging Face hub. Nothing is loaded before the first use, and several threads may use one encoder.
-
-    On the processor onnxruntime computes every BERT with mean or CLS pooling. sentence-transformers (torch) computes on other
-    devices, for other architectures, and once `model` was used.
+    Nothing is loaded before the first use, and several threads may use one encoder. On the processor onnxruntime computes
+    every BERT with mean or CLS pooling. sentence-transformers (torch) computes on other devices, for other architectures, and
+    once `model` was used.
 
     Args:
-        name: Folder or hub name of the model.
+        name: Folder or hub name of the model; the default, all-MiniLM-L6-v2, comes with the extra `offline`.
         device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
         batch_size: Texts in a forward pass of torch.
         dtype: "int8" computes the linear layers of a BERT in eight bits when it encodes passages, about twice as fast as

@@ -89,17 +89,10 @@ class Index(Corpus):
     def create(
         cls, path: str | Path, encoder: Encoder, *, dtype: PatternType = "float32", settings: Mapping[str, Any] | None = None
     ) -> Index:
-        """Make an empty index.
+        """Make an empty index in a folder that is empty or does not exist, with settings of a retriever.
 
-        Args:
-            path: A folder that is empty or does not exist.
-            encoder: What its documents will be encoded with.
-            dtype: How patterns are stored: "float32" or "int8".
-            settings: Settings of a retriever, kept with it.
-
-        Raises:
-            InputError: There is no such type.
-            RetrievalError: The folder holds something or cannot be made, or the encoder has no name.
+        InputError where there is no such type of patterns; RetrievalError where the folder holds something or cannot be made,
+        or the encoder has no name.
         """
         if exists(Path(path)):
             raise RetrievalError(f"{path} holds an index already; open it, or name another folder.")
