@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 Each = Callable[[Callable[[Any], object], Sequence[Any]], object]
@@ -37,8 +37,10 @@ def workers(*, parallel: bool) -> Iterator[Each]:
         [1, 2, 3]
     """
     number = cores() if parallel else 1
-    if number == 1:
-        yield lambda work, jobs: deque(map(work, jobs), maxlen=0)
-        return
-    with ThreadPoolExecutor(number, "matrices") as pool:
-        yield lambda work, jobs: deque(pool.map(work, jobs), maxlen=0)
+    pool = ThreadPoolExecutor(number, "matrices") if number > 1 else None
+
+    def each(work: Callable[[Any], object], jobs: Sequence[Any]) -> None:
+        deque(map(work, jobs) if pool is None else pool.map(work, jobs), maxlen=0)
+
+    with pool or nullcontext():
+        yield each

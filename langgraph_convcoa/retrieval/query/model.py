@@ -20,7 +20,7 @@ from langgraph_convcoa.files import checksums, first_damaged, replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
+from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder, TwoTowerEncoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 
@@ -217,8 +217,9 @@ def encoder_identity(name: str) -> str:
 
 def is_default_encoder(encoder: Encoder) -> bool:
     """Whether an encoder is all-MiniLM-L6-v2 of either dtype; nothing is loaded."""
-    inner = encoder if isinstance(encoder, TwoTowerEncoder) else getattr(encoder, "encoder", encoder)
-    return isinstance(inner, SentenceTransformerEncoder) and inner.model_name in DEFAULT_NAMES
+    if isinstance(encoder, DelegatingEncoder) and not isinstance(encoder, TwoTowerEncoder):
+        encoder = encoder.encoder
+    return isinstance(encoder, SentenceTransformerEncoder) and encoder.model_name in DEFAULT_NAMES
 
 
 def opened_model(model: RetrieverModel | str | Path | None, index: Path | None = None) -> RetrieverModel | str | None:
