@@ -46,7 +46,7 @@ class ArrayFile:
             self._sums: dict[str, int] = json.loads(metadata["crc32"])
             if self._sums.pop("") != zlib.crc32(metadata["settings"].encode()):
                 raise ValueError("its settings fail their checksum")
-            self.arrays = _mapped(path)
+            self.arrays = mapped_tensors(path)
         except (SafetensorError, OSError, KeyError, ValueError) as error:
             raise RetrievalError(f"{path} is damaged or cut off ({_line(error)}); build the index again.") from None
         if self.arrays.keys() != self._sums.keys():
@@ -78,19 +78,19 @@ def write_arrays(
         raise RetrievalError(f"{path} cannot be written: {_line(error)}.") from None
 
 
-def _mapped(path: Path) -> dict[str, npt.NDArray[Any]]:
+def mapped_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The tensors of a safetensors file that was checked, as read-only maps: what is not used is not read."""
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         header = json.loads(stream.read(size))
-    header.pop("__metadata__", None)
+    content = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, entry in header.items():
-        shape, dtype = tuple(entry["shape"]), np.dtype(_TYPES[entry["dtype"]])
-        if 0 in shape:
-            arrays[name] = np.zeros(shape, dtype=dtype)
-        else:
-            start = 8 + size + entry["data_offsets"][0]
-            arrays[name] = np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape)
+        if name != "__metadata__" and entry["dtype"] in _TYPES:
+            first, last = (8 + size + offset for offset in entry["data_offsets"])
+            # In older files a tensor may begin at any byte.
+            values = np.require(content[first:last].view(_TYPES[entry["dtype"]]), requirements="A")
+            arrays[name] = values.reshape(entry["shape"])
     return arrays
 
 

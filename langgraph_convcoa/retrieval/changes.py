@@ -17,6 +17,33 @@ _BATCH_DOCUMENTS = 256
 _BATCH_CHARACTERS = 500_000
 
 
+class Committed(NamedTuple):
+    """What one commit did: the ids of the documents in the order they came, how many were of which kind, and the passages.
+
+    Documents without text are left out of all but `given`.
+    """
+
+    ids: Sequence[str] = ()
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    passages: int = 0  # How many were written.
+    given: int = 0
+
+    @classmethod
+    def total(cls, commits: Iterable[Committed]) -> Committed:
+        """Several as one, without the ids, of which there may be millions.
+
+        Example:
+            >>> Committed.total([Committed(["a"], added=1), Committed(["b"], updated=1)])
+            Committed(ids=(), added=1, updated=1, unchanged=0, passages=0, given=0)
+        """
+        numbers = [0] * (len(cls._fields) - 1)
+        for one in commits:
+            numbers = [number + more for number, more in zip(numbers, one[1:], strict=True)]
+        return cls((), *numbers)
+
+
 class Entry(NamedTuple):
     """A document to be stored: its id and its passages."""
 
@@ -27,10 +54,9 @@ class Entry(NamedTuple):
 class Selection(NamedTuple):
     """What a batch of documents adds to a corpus."""
 
-    ids: list[str]  # Of all documents, in the order that they came; those without text are left out.
     entries: list[Entry]  # The documents that are to be stored: those that are new, then those that replace another.
     replaced: list[str]  # The ids of the latter.
-    unchanged: int  # How many are stored already.
+    done: Committed  # What storing them does.
 
 
 def entries_of(passages: Iterable[Document]) -> Iterator[Entry]:
@@ -79,12 +105,13 @@ def select(
         RetrievalError: An id is used twice, or a document would be left without text.
     """
     given = list(documents)
+    count = len(given)
     emptied = [document.id for document in given if document.id is not None and not document.page_content.strip()]
     if replace and (held := digests(emptied)):
         raise RetrievalError(f"The document {next(iter(held))!r} would be left without text; delete it instead.")
     given = _distinct(document for document in given if document.page_content.strip())
     if not given:
-        return Selection([], [], [], 0)
+        return Selection([], [], Committed(given=count))
     named = {document.id for document in given}
     identified = identify(given)
     entries = list(entries_of(split_documents(identified, encoder)))
@@ -108,7 +135,9 @@ def select(
                     f"The id {passage.id!r} of a passage of {entry.id!r} is that of a passage of {owner!r} already; "
                     "give every document an id of its own."
                 )
-    return Selection([str(document.id) for document in identified], chosen, replaced, len(entries) - len(chosen))
+    ids = [str(document.id) for document in identified]
+    added, passages = len(chosen) - len(replaced), sum(len(entry.passages) for entry in chosen)
+    return Selection(chosen, replaced, Committed(ids, added, len(replaced), len(entries) - len(chosen), passages, count))
 
 
 def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -15,6 +15,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables.config import run_in_executor
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.changes import Committed
 from langgraph_convcoa.retrieval.documents.split import Span
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
@@ -23,7 +24,8 @@ from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.retrieval.graph.follow import GraphFollower
+    from langgraph_convcoa.retrieval.graph.index import GraphFollower
+    from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 """Passages by their numbers in a view."""
@@ -55,26 +57,29 @@ class StaleSnapshot(RetrievalError):
     """A passage was deleted between the search that found it and its reading; search again."""
 
 
-class Asked(NamedTuple):
-    """Questions in their conversations, as a corpus is searched for them."""
+@dataclass(frozen=True, eq=False)
+class Query:
+    """Questions in their conversations, and how passages are scored for them, with the settings of `HopfieldRetriever`."""
 
-    queries: Sequence[str]  # q questions.
+    questions: Sequence[str]  # q questions.
     turns: Sequence[Sequence[tuple[str, str]]]  # The earlier turns of each, oldest first.
     states: Vectors  # Their query states, (q, d).
     k: int  # How many passages are wanted for each.
-    history_weight: float  # lambda of the states.
-    history_beta: float  # beta_h of the states.
-    # For a corpus that names candidates:
-    encoder: Encoder | None = None
+    encoder: Encoder
+    beta: float = 10.0
+    passage_weight: float = 1.0
+    lexical_weight: float = 0.0
+    lexical_history: float = 0.0
+    history_weight: float = 0.0
+    history_beta: float = 1.0
     filter: Filter | None = None
-    lexical: bool = False  # Whether words count.
-    readout: Vectors | None = None  # What trained weights multiply with windows in place of the states, (q, d).
+    score_threshold: float | None = None
+    graph: GraphSettings | None = None
 
-    def one(self, row: int) -> Asked:
+    def one(self, row: int) -> Query:
         """One of the questions."""
         part = slice(row, row + 1)
-        readout = None if self.readout is None else self.readout[part]
-        return self._replace(queries=self.queries[part], turns=self.turns[part], states=self.states[part], readout=readout)
+        return replace(self, questions=self.questions[part], turns=self.turns[part], states=self.states[part])
 
 
 class View(Protocol):
@@ -144,13 +149,13 @@ class Corpus(Protocol):
     def snapshot(self) -> View:
         """The present state."""
 
-    def view(self, asked: Asked) -> View:
+    def view(self, query: Query) -> View:
         """The state that questions are searched in."""
         return self.snapshot()
 
-    async def aview(self, asked: Asked) -> View:
+    async def aview(self, query: Query) -> View:
         """`view`, without blocking the event loop."""
-        return await run_in_executor(None, self.view, asked)
+        return await run_in_executor(None, self.view, query)
 
     def beside(self, view: View, number: int, count: int) -> tuple[list[Passage], list[Passage]]:
         """Up to so many passages before and after one of a view, in the order of the corpus, the nearest first."""
@@ -160,16 +165,20 @@ class Corpus(Protocol):
         return _until_gone(view, before.tolist()), _until_gone(view, after.tolist())
 
     @abstractmethod
-    def add_documents(
-        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """Add documents, and return their ids; those that are there with the same id and content are passed over."""
+    def ingest(
+        self,
+        documents: Iterable[Document],
+        encoder: Encoder,
+        *,
+        replace: bool = False,
+        cache: PatternCache | None = None,
+        progress: Progress = False,
+    ) -> Iterator[Committed]:
+        """Add documents, one commit at a time; what is given back has been committed.
 
-    @abstractmethod
-    def update(
-        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """`add_documents`, where a document takes the place of the one that has its id."""
+        Documents that are there with the same id and content are passed over. With `replace` a document takes the place of
+        the one that has its id, which is an error otherwise.
+        """
 
     @abstractmethod
     def delete(self, ids: Iterable[str]) -> list[str]:
@@ -181,6 +190,14 @@ class Corpus(Protocol):
     @abstractmethod
     def documents(self, ids: Iterable[str]) -> list[Document]:
         """The documents, or passages of longer ones, of these ids that are there, in this order, to be the caller's."""
+
+    def default_settings(self) -> dict[str, Any]:
+        """Settings of a retriever over it, where none are given."""
+        return {}
+
+    def save_lexical(self) -> bool:
+        """Write its BM25 index beside it, where it is on disk; False where it is not, or cannot be written."""
+        return False
 
     def compact(self) -> None:
         """Free the space of what was deleted, where it takes any."""

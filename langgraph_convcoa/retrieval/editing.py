@@ -38,10 +38,10 @@ class EditableRetriever(DocumentIndex):
         cache: PatternCache | str | Path | None = None,
         progress: Progress = False,
     ) -> list[str]:
-        """Add documents to the corpus; in an index on disk they are committed when this returns.
+        """Add documents to the corpus, and return their ids; in an index on disk they are committed when this returns.
 
         A document that is there already, with the same id and content, is passed over. Into an index they are read and
-        encoded batch by batch, and a run that was killed can be run again.
+        encoded batch by batch, and a run that was killed can be run again. Documents without text are left out.
 
         Args:
             documents: One without an id gets one made of its title and text.
@@ -49,16 +49,11 @@ class EditableRetriever(DocumentIndex):
             cache: Where encoded patterns are kept between runs: a `PatternCache` or the path of one.
             progress: True for a bar on standard error, or a function called with (done, total).
 
-        Returns:
-            The ids of the documents, in order; those without text are left out.
-
         Raises:
             InputError: An id or metadata cannot be stored, or the corpus is a vector store.
-            RetrievalError: An id is there with another content, the documents cannot be encoded, or the index cannot be
-                written to.
+            RetrievalError: An id is there with another content, or the documents cannot be encoded or written.
         """
-        given = checked_documents(documents if ids is None else _named(documents, ids))
-        return self.corpus.add_documents(given, self.encoder, cache=as_cache(cache), progress=progress)
+        return self._ingest(documents if ids is None else _named(documents, ids), False, cache, progress)
 
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
         """`add_documents`, in a thread."""
@@ -90,11 +85,18 @@ class EditableRetriever(DocumentIndex):
         progress: Progress = False,
     ) -> list[str]:
         """`add_documents`, where a document takes the place of the one that has its id."""
-        return self.corpus.update(checked_documents(documents), self.encoder, cache=as_cache(cache), progress=progress)
+        return self._ingest(documents, True, cache, progress)
 
     async def aupdate(self, documents: Iterable[Document], **options: Any) -> list[str]:
         """`update`, in a thread."""
         return await run_in_executor(None, self.update, documents, **options)
+
+    def _ingest(
+        self, documents: Iterable[Document], replace: bool, cache: PatternCache | str | Path | None, progress: Progress
+    ) -> list[str]:
+        given, store = checked_documents(documents), as_cache(cache)
+        commits = self.corpus.ingest(given, self.encoder, replace=replace, cache=store, progress=progress)
+        return [identity for done in commits for identity in done.ids]
 
     def upsert(self, items: Sequence[Document], /, **kwargs: Any) -> UpsertResponse:
         """`update`, as LangChain's indexing API calls it: {"succeeded": the ids, "failed": []}."""
@@ -103,12 +105,8 @@ class EditableRetriever(DocumentIndex):
     def delete(self, ids: Iterable[str] | None = None, **kwargs: Any) -> DeleteResponse:
         """Delete documents by their ids; those that are not there are passed over.
 
-        Returns:
-            `succeeded`, the ids of those that were there, and `num_deleted`, how many these are; nothing fails in part.
-
-        Raises:
-            InputError: No ids are given, one is that of a passage of a longer document, or the corpus is a vector store;
-                nothing is deleted.
+        Gives the ids of those that were there (`succeeded`) and how many these are. InputError, and nothing is deleted, where
+        no ids are given, one is that of a passage of a longer document, or the corpus is a vector store.
         """
         if ids is None:
             raise InputError("delete needs the ids of the documents that are to go.")

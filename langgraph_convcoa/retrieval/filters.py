@@ -1,13 +1,14 @@
-"""Filters on metadata: which passages may be returned."""
+"""Filters on metadata: their language, read in one place, and what it means for a passage."""
 
 from __future__ import annotations
 
 import operator
 import reprlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ Filter: TypeAlias = Mapping[str, Any] | Callable[[Document], bool]
 """Metadata that a passage must have, as `predicate` reads it, or a function of the passage."""
 
 _Test: TypeAlias = Callable[[Document], bool]
+_Condition = TypeVar("_Condition")
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": operator.gt,
@@ -29,6 +31,109 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 _LOGICAL = ("$and", "$or", "$not")
 _OF_A_FIELD = ("$eq", "$ne", *_ORDER, "$between", "$in", "$nin", "$contains", "$exists", "$not")
 _DEEPEST = 50
+_LISTS = (list, tuple, set, frozenset)
+
+
+class FilterEvaluator(ABC, Generic[_Condition]):
+    """What each part of a filter becomes: a test of a passage, SQL, an expression of an engine.
+
+    `read` reads the language and checks it; a subclass says what its few parts mean.
+    """
+
+    @abstractmethod
+    def all(self, parts: Sequence[_Condition]) -> _Condition:
+        """Every part holds; true without parts."""
+
+    @abstractmethod
+    def negated(self, part: _Condition) -> _Condition:
+        """The part does not hold."""
+
+    @abstractmethod
+    def among(self, name: str, values: Sequence[Any]) -> _Condition:
+        """A field is equal to one of some values; one that is missing is None."""
+
+    @abstractmethod
+    def exists(self, name: str) -> _Condition:
+        """A field is there."""
+
+    @abstractmethod
+    def contains(self, name: str, wanted: Any) -> _Condition:
+        """A field is a list that has the value, or a text that has the text."""
+
+    @abstractmethod
+    def ordered(self, name: str, word: str, bound: Any) -> _Condition:
+        """A field is above or below a number, a text or a date, by `$gt`, `$gte`, `$lt` or `$lte`."""
+
+    @abstractmethod
+    def function(self, test: Callable[[Document], bool]) -> _Condition:
+        """A function says so."""
+
+    def any(self, parts: Sequence[_Condition]) -> _Condition:
+        """One part holds."""
+        return self.negated(self.all([self.negated(part) for part in parts]))
+
+    def read(self, condition: Filter, depth: int = 0) -> _Condition:
+        """What a filter becomes; InputError where an operator is unknown or its value is of the wrong kind."""
+        _check_depth(depth)
+        if isinstance(condition, Mapping):
+            return self.all([self._entry(name, wanted, depth + 1) for name, wanted in condition.items()])
+        if not callable(condition):
+            raise InputError(f"A filter must be a mapping or a function of a document, not {_shown(condition)}.")
+        return self.function(condition)
+
+    def _entry(self, name: Any, wanted: Any, depth: int) -> _Condition:
+        """One key of a filter and its value."""
+        if not isinstance(name, str):
+            raise InputError(f"A filter names fields of the metadata by text, not by {_shown(name)}.")
+        if name == "$not":
+            return self.negated(self.read(wanted, depth))
+        if name in _LOGICAL:
+            if not isinstance(wanted, list | tuple) or not wanted:
+                raise InputError(f"The filter's {name} takes a list of filters, not {_shown(wanted)}.")
+            parts = [self.read(part, depth) for part in wanted]
+            return self.all(parts) if name == "$and" else self.any(parts)
+        if name.startswith("$"):
+            advice = f"it belongs to a field: {{'field': {{'{name}': ...}}}}" if name in _OF_A_FIELD else _known(_LOGICAL)
+            raise InputError(f"The filter's operator {name!r} is not one of filters; {advice}.")
+        return self._field(name, wanted, depth)
+
+    def _field(self, name: str, wanted: Any, depth: int) -> _Condition:
+        if isinstance(wanted, Mapping) and any(isinstance(key, str) and key.startswith("$") for key in wanted):
+            return self.all([self._operator(name, key, value, depth) for key, value in wanted.items()])
+        return self.among(name, list(wanted) if isinstance(wanted, _LISTS) else [wanted])
+
+    def _operator(self, name: str, word: Any, wanted: Any, depth: int) -> _Condition:
+        match word:
+            case "$eq":
+                return self.among(name, [wanted])
+            case "$ne":
+                return self.negated(self.among(name, [wanted]))
+            case "$in" | "$nin":
+                if not isinstance(wanted, _LISTS):
+                    raise InputError(f"The filter's {word} under {name!r} takes a list of values, not {_shown(wanted)}.")
+                found = self.among(name, list(wanted))
+                return found if word == "$in" else self.negated(found)
+            case "$exists":
+                if not isinstance(wanted, bool):
+                    raise InputError(f"The filter's $exists under {name!r} takes True or False, not {_shown(wanted)}.")
+                return self.exists(name) if wanted else self.negated(self.exists(name))
+            case "$contains":
+                return self.contains(name, wanted)
+            case "$not":
+                _check_depth(depth)
+                return self.negated(self._field(name, wanted, depth + 1))
+            case "$between":
+                if not isinstance(wanted, list | tuple) or len(wanted) != 2:
+                    raise InputError(f"The filter's $between under {name!r} takes two bounds, not {_shown(wanted)}.")
+                return self.all([self._bound(name, "$gte", wanted[0]), self._bound(name, "$lte", wanted[1])])
+            case str() if word in _ORDER:
+                return self._bound(name, word, wanted)
+        raise InputError(f"The filter's operator {word!r} under {name!r} is unknown; {_known(_OF_A_FIELD)}.")
+
+    def _bound(self, name: str, word: str, bound: Any) -> _Condition:
+        if _kind(bound) is None:
+            raise InputError(f"The filter's {word} under {name!r} takes a number, a text or a date, not {_shown(bound)}.")
+        return self.ordered(name, word, bound)
 
 
 def predicate(condition: Filter) -> _Test:
@@ -56,7 +161,7 @@ def predicate(condition: Filter) -> _Test:
         >>> [passes(Document("", metadata=data)) for data in ({"year": 2016}, {"year": 2020}, {"year": 2017, "lang": "de"})]
         [True, False, False]
     """
-    return _predicate(condition, 0)
+    return _Tests().read(condition)
 
 
 def allowed_passages(passages: Sequence[Document], condition: Filter | None) -> npt.NDArray[np.bool_] | None:
@@ -73,113 +178,63 @@ def allowed_passages(passages: Sequence[Document], condition: Filter | None) -> 
     return np.array([passes(passage) for passage in passages], dtype=np.bool_)
 
 
-def _predicate(condition: Filter, depth: int) -> _Test:
-    if depth > _DEEPEST:
-        raise InputError(f"The filter is nested more than {_DEEPEST} levels deep; write it flatter.")
-    if not isinstance(condition, Mapping):
-        if not callable(condition):
-            raise InputError(f"A filter must be a mapping or a function of a document, not {_shown(condition)}.")
-        return lambda document: bool(condition(document))
-    return _all([_entry(name, wanted, depth + 1) for name, wanted in condition.items()])
+class _Tests(FilterEvaluator[_Test]):
+    """Filters as tests of a passage."""
 
+    def all(self, parts: Sequence[_Test]) -> _Test:
+        return parts[0] if len(parts) == 1 else lambda document: all(test(document) for test in parts)
 
-def _entry(name: Any, wanted: Any, depth: int) -> _Test:
-    """The test of one key of a filter and what stands there."""
-    if not isinstance(name, str):
-        raise InputError(f"A filter names fields of the metadata by text, not by {_shown(name)}.")
-    if name == "$not":
-        return _negated(_predicate(wanted, depth))
-    if name in _LOGICAL:
-        if not isinstance(wanted, list | tuple) or not wanted:
-            raise InputError(f"The filter's {name} takes a list of filters, not {_shown(wanted)}.")
-        tests = [_predicate(part, depth) for part in wanted]
-        return _all(tests) if name == "$and" else lambda document: any(test(document) for test in tests)
-    if name.startswith("$"):
-        advice = f"it belongs to a field: {{'field': {{'{name}': ...}}}}" if name in _OF_A_FIELD else _known(_LOGICAL)
-        raise InputError(f"The filter's operator {name!r} is not one of filters; {advice}.")
-    return _field(name, wanted, depth)
+    def any(self, parts: Sequence[_Test]) -> _Test:
+        return lambda document: any(test(document) for test in parts)
 
+    def negated(self, part: _Test) -> _Test:
+        return lambda document: not part(document)
 
-def _field(name: str, wanted: Any, depth: int) -> _Test:
-    if isinstance(wanted, Mapping) and any(isinstance(key, str) and key.startswith("$") for key in wanted):
-        return _all([_operator(name, key, value, depth) for key, value in wanted.items()])
-    if isinstance(wanted, list | tuple | set | frozenset):
-        return _operator(name, "$in", wanted, depth)
-    return _operator(name, "$eq", wanted, depth)
-
-
-def _operator(name: str, word: Any, wanted: Any, depth: int) -> _Test:
-    """The test of one operator on a field."""
-    match word:
-        case "$eq":
-            return lambda document: bool(document.metadata.get(name) == wanted)
-        case "$ne":
-            return lambda document: bool(document.metadata.get(name) != wanted)
-        case "$in" | "$nin":
-            test = _membership(name, word, wanted)
-            return test if word == "$in" else _negated(test)
-        case "$exists":
-            if not isinstance(wanted, bool):
-                raise InputError(f"The filter's $exists under {name!r} takes True or False, not {_shown(wanted)}.")
-            return lambda document: (name in document.metadata) is wanted
-        case "$contains":
-            return lambda document: _contains(document.metadata.get(name), wanted)
-        case "$not":
-            if depth > _DEEPEST:
-                raise InputError(f"The filter is nested more than {_DEEPEST} levels deep; write it flatter.")
-            return _negated(_field(name, wanted, depth + 1))
-        case "$between":
-            if not isinstance(wanted, list | tuple) or len(wanted) != 2:
-                raise InputError(f"The filter's $between under {name!r} takes two bounds, not {_shown(wanted)}.")
-            return _all([_order(name, "$gte", wanted[0]), _order(name, "$lte", wanted[1])])
-        case str() if word in _ORDER:
-            return _order(name, word, wanted)
-    raise InputError(f"The filter's operator {word!r} under {name!r} is unknown; {_known(_OF_A_FIELD)}.")
-
-
-def _order(name: str, word: str, wanted: Any) -> _Test:
-    kind, holds = _kind(wanted), _ORDER[word]
-    if kind is None:
-        raise InputError(f"The filter's {word} under {name!r} takes a number, a text or a date, not {_shown(wanted)}.")
-
-    def test(document: Document) -> bool:
-        value = document.metadata.get(name)
-        if value is None or value != value:
-            return False
+    def among(self, name: str, values: Sequence[Any]) -> _Test:
         try:
-            if _kind(value) == kind:
-                return bool(holds(value, wanted))
-        except TypeError:  # a time with a zone and one without
-            pass
-        found = f"{name!r} of the passage {document.id!r} is {_shown(value)}"
-        raise InputError(f"The filter's {word} compares with {_shown(wanted)}, and {found}; these have no order.")
+            known: Any = frozenset(values)
+        except TypeError:
+            known = values
 
-    return test
+        def test(document: Document) -> bool:
+            try:
+                return document.metadata.get(name) in known
+            except TypeError:  # a list is equal to nothing that has a hash
+                return False
 
+        return test
 
-def _membership(name: str, word: str, wanted: Any) -> _Test:
-    if not isinstance(wanted, list | tuple | set | frozenset):
-        raise InputError(f"The filter's {word} under {name!r} takes a list of values, not {_shown(wanted)}.")
-    values = list(wanted)
-    try:
-        hashed = frozenset(values)
-    except TypeError:
-        return lambda document: document.metadata.get(name) in values
+    def exists(self, name: str) -> _Test:
+        return lambda document: name in document.metadata
 
-    def test(document: Document) -> bool:
-        value = document.metadata.get(name)
-        try:
-            return value in hashed
-        except TypeError:  # a list is equal to nothing that has a hash
-            return False
+    def contains(self, name: str, wanted: Any) -> _Test:
+        def test(document: Document) -> bool:
+            value = document.metadata.get(name)
+            if isinstance(value, str):
+                return isinstance(wanted, str) and wanted in value
+            return isinstance(value, _LISTS) and any(entry == wanted for entry in value)
 
-    return test
+        return test
 
+    def ordered(self, name: str, word: str, bound: Any) -> _Test:
+        kind, holds = _kind(bound), _ORDER[word]
 
-def _contains(value: Any, wanted: Any) -> bool:
-    if isinstance(value, str):
-        return isinstance(wanted, str) and wanted in value
-    return isinstance(value, list | tuple | set | frozenset) and any(entry == wanted for entry in value)
+        def test(document: Document) -> bool:
+            value = document.metadata.get(name)
+            if value is None or value != value:
+                return False
+            try:
+                if _kind(value) == kind:
+                    return bool(holds(value, bound))
+            except TypeError:  # a time with a zone and one without
+                pass
+            found = f"{name!r} of the passage {document.id!r} is {_shown(value)}"
+            raise InputError(f"The filter's {word} compares with {_shown(bound)}, and {found}; these have no order.")
+
+        return test
+
+    def function(self, test: Callable[[Document], bool]) -> _Test:
+        return lambda document: bool(test(document))
 
 
 def _kind(value: Any) -> str | None:
@@ -196,12 +251,9 @@ def _kind(value: Any) -> str | None:
     return "date" if isinstance(value, date) else None
 
 
-def _all(tests: Sequence[_Test]) -> _Test:
-    return tests[0] if len(tests) == 1 else lambda document: all(test(document) for test in tests)
-
-
-def _negated(test: _Test) -> _Test:
-    return lambda document: not test(document)
+def _check_depth(depth: int) -> None:
+    if depth > _DEEPEST:
+        raise InputError(f"The filter is nested more than {_DEEPEST} levels deep; write it flatter.")
 
 
 def _known(words: Sequence[str]) -> str:

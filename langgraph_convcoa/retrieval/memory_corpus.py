@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from functools import partial
 from typing import Any
 
@@ -14,14 +15,14 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.changes import check_deletable, content_digest, distinct, entries_of, select
+from langgraph_convcoa.retrieval.changes import Committed, check_deletable, content_digest, distinct, entries_of, select
 from langgraph_convcoa.retrieval.corpus import Corpus, Listed, Numbers, Passage
 from langgraph_convcoa.retrieval.documents.split import Span, document_id, pattern_text, rejoined, split_documents, windows
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
-from langgraph_convcoa.retrieval.graph.follow import GraphFollower
-from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
+from langgraph_convcoa.retrieval.graph.index import GraphFollower
+from langgraph_convcoa.retrieval.hybrid.follower import BM25Follower
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns, PatternType, encode_patterns
 
@@ -143,7 +144,8 @@ class MemoryCorpus(Corpus):
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
         >>> from langgraph_convcoa.retrieval.encoders.choice import as_encoder
         >>> corpus, encoder = MemoryCorpus(), as_encoder(DeterministicFakeEmbedding(size=8))
-        >>> corpus.add_documents([Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b")], encoder)
+        >>> [done] = corpus.ingest([Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b")], encoder)
+        >>> done.ids
         ['a', 'b']
         >>> corpus.delete(["a", "z"])
         ['a']
@@ -166,17 +168,30 @@ class MemoryCorpus(Corpus):
     def snapshot(self) -> Memory:
         return self._state
 
-    def add_documents(
-        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """Add documents, and return their ids; nothing is changed where an id is there with another content."""
-        return self._put(documents, False, encoder, cache, progress)
+    def ingest(
+        self,
+        documents: Iterable[Document],
+        encoder: Encoder,
+        *,
+        replace: bool = False,
+        cache: PatternCache | None = None,
+        progress: Progress = False,
+    ) -> Iterator[Committed]:
+        """Add documents in one commit; nothing is changed where an id is there with another content."""
+        with self._changing:
+            state, there = self._state, self._documents()
+            state.check_encoder(encoder)
 
-    def update(
-        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """`add_documents`, where a document takes the place of the one that has its id."""
-        return self._put(documents, True, encoder, cache, progress)
+            def digests(ids: Sequence[str]) -> dict[str, bytes]:
+                return {name: content_digest(state.passages[i] for i in there[name]) for name in ids if name in there}
+
+            chosen = select(documents, encoder, replace=replace, digests=digests, owners=partial(_owners, state, there))
+            if chosen.entries:
+                passages = [passage for entry in chosen.entries for passage in entry.passages]
+                added = encoded_memory(passages, encoder, state.patterns.dtype, cache, progress, first_key=self._next_key)
+                self._state = self._without(chosen.replaced, there).joined(added)
+                self._next_key += len(added)
+        yield chosen.done
 
     def delete(self, ids: Iterable[str]) -> list[str]:
         """Delete the documents of these ids that are there, and return their ids."""
@@ -201,29 +216,10 @@ class MemoryCorpus(Corpus):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy changes by itself: its keys are valid under a source of its own. What follows it is built again.
-        return type(self), (replace(self._state, source=secrets.token_hex(16)),)
+        return type(self), (replaced(self._state, source=secrets.token_hex(16)),)
 
     def __repr__(self) -> str:
         return f"MemoryCorpus(passages={len(self)})"
-
-    def _put(
-        self, given: Iterable[Document], replacing: bool, encoder: Encoder, cache: PatternCache | None, progress: Progress
-    ) -> list[str]:
-        with self._changing:
-            state, there = self._state, self._documents()
-            state.check_encoder(encoder)
-
-            def digests(ids: Sequence[str]) -> dict[str, bytes]:
-                return {name: content_digest(state.passages[i] for i in there[name]) for name in ids if name in there}
-
-            owners = partial(_owners, state, there)
-            chosen = select(given, encoder, replace=replacing, digests=digests, owners=owners)
-            if chosen.entries:
-                passages = [passage for entry in chosen.entries for passage in entry.passages]
-                added = encoded_memory(passages, encoder, state.patterns.dtype, cache, progress, first_key=self._next_key)
-                self._state = self._without(chosen.replaced, there).joined(added)
-                self._next_key += len(added)
-            return chosen.ids
 
     def _documents(self) -> dict[str, list[int]]:
         """The numbers of the passages of each document."""

@@ -20,7 +20,7 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SkipValidation, ValidationError
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Asked, Corpus, StaleSnapshot, View
+from langgraph_convcoa.retrieval.corpus import ATTEMPTS, Corpus, Query, StaleSnapshot, View
 from langgraph_convcoa.retrieval.editing import EditableRetriever, as_cache, checked_documents, text_documents
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
@@ -45,7 +45,7 @@ from langgraph_convcoa.retrieval.query.model import (
 )
 from langgraph_convcoa.retrieval.scoring.patterns import PatternType
 from langgraph_convcoa.retrieval.scoring.topk import check_settings
-from langgraph_convcoa.retrieval.searcher import Hit, Scoring, find, hit_document
+from langgraph_convcoa.retrieval.searcher import Hit, find, hit_document
 from langgraph_convcoa.retrieval.surroundings import joined, surroundings
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
 from langgraph_convcoa.text.clean import clean
@@ -58,45 +58,38 @@ class HopfieldRetriever(EditableRetriever):
 
     A passage is a set of patterns: one of the whole and one of each window of up to three sentences. Its score for a query
     state x is w <x, y_0> + sim(z, x), where z is what the windows give back to x. Earlier turns are a memory too, which pulls
-    the state towards them: normalise(x + lambda sparsemax(beta_h x H^T) H); the last 100 count. Make one with `from_documents`
-    or `from_texts`.
+    the state towards them: normalise(x + lambda sparsemax(beta_h x H^T) H); the last 100 count.
 
     A call may set `k`, `history`, `filter`, `score_threshold` and `graph` in place of the retriever's, as in
-    `invoke(question, k=3, filter={"year": {"$gte": 2020}})`. With `filter={}` all passages are searched, with a threshold of
-    -inf none is left out. With `neighbours` so many parts of the same document come with each part of a long one that is
-    found, on either side, none twice: they are one text then, and `part` in its metadata is the place of what was found in it.
+    `invoke(question, k=3, filter={"year": {"$gte": 2020}})`. `filter={}` searches all passages, a threshold of -inf leaves out
+    none. With `neighbours` each part of a long document comes as one text with up to so many parts before and after it;
+    `part` in its metadata is the place of what was found.
 
-    A score is from -(w + 1) to w + 1 + `lexical_weight`, which is -2 to 2.1 by default, and up to `lexical_history` more for a
-    follow-up; 0 is no likeness. Trained weights of the association may go beyond. Scores of one question can be compared,
-    those of several only roughly.
+    A score is from -(w + 1) to w + 1 + `lexical_weight`, and up to `lexical_history` more for a follow-up; 0 is no likeness.
+    Scores of one question can be compared, those of several only roughly.
 
-    Every returned document is new, has an id, and in its metadata `source`, `score`, `quote`, the window that matched best,
-    and `certified`: whether its ranking is certainly the exact one of all that is stored, as it always is unless a walk
-    along the `graph` changed it, or a vector store or an engine named the candidates. What depends on the question does not
-    count when documents are compared: one passage that two questions found is equal, so that `MultiQueryRetriever` returns it
-    once. Of a query longer than the encoder reads (256 tokens by default) the start counts.
+    A returned document has in its metadata `source`, `score`, `quote` (the window that matched best) and `certified`: whether
+    its ranking is certainly the exact one of all that is stored. It is, unless a walk along the `graph` changed it, or a
+    vector store or an engine named the candidates. Documents are compared without what the question made of them, so that
+    `MultiQueryRetriever` returns a passage once. Only the start of a query counts that is longer than the encoder reads.
 
     Attributes:
         k: How many documents are returned, at most.
         beta: Inverse temperature of the association: 0 for the mean of the windows, infinity for the best.
         passage_weight: w, the weight of the whole-passage pattern.
         lexical_weight: Weight of BM25 of the question over its best score (hybrid search); 0 leaves BM25 out altogether.
-        lexical_history: Weight of BM25 of a follow-up's words and those of the turns before it, over its best score; 0 leaves
-            it out.
+        lexical_history: Weight of BM25 of a follow-up's words with those of the turns before it, over its best score.
         history_weight: lambda, how far earlier turns pull the query.
         history_beta: beta_h, inverse temperature of the association with earlier turns.
         score_threshold: Documents below this score are left out.
-        filter: Metadata that passages must have, or a function that says whether one may be returned. In a mapping a value
-            must be equal, a list has one that must be, and operators are LangChain's: `$eq`, `$ne`, `$gt`, `$gte`, `$lt`,
-            `$lte`, `$between`, `$in`, `$nin`, `$contains`, `$exists`; `$and`, `$or` and `$not` join filters.
+        filter: Metadata that passages must have (`filters.predicate`), or a function that says whether one may be returned.
         return_association: Put under `association` which windows matched: [{text, start, end, weight}].
-        graph: True or `GraphSettings`, for questions that need several passages: a walk along the evidence graph, from the
-            best passages and the names in the question to what these name, ranks what it reaches. `score` stays that of the
-            passage for the question, so that scores need not descend; `graph_path` tells how what it raised was reached, and
-            `certified` is False where it changed the ranking. False or None ranks by the score alone, as is done where no
-            passage has a title, in a vector store, and in an index that was made without a graph.
-        corpus: What is searched: a `MemoryCorpus`, an `Index` on disk, a `VectorStoreCorpus` or an `EngineCorpus`.
-            `model_copy` shares it; a deep copy or a pickle has passages in memory of its own, and opens what is elsewhere.
+        graph: True or `GraphSettings`: a walk along the evidence graph, from the best passages and the names in the question,
+            ranks what it reaches. `score` stays that of the passage, so that scores need not descend; `graph_path` tells how a
+            passage that it raised was reached. Without titles, in a vector store, in an engine and in an index that was made
+            without a graph, the score alone ranks.
+        corpus: A `MemoryCorpus`, an `Index` on disk, a `VectorStoreCorpus` or an `EngineCorpus`. `model_copy` shares it; a
+            deep copy or a pickle has passages in memory of its own, and opens what is elsewhere.
         encoder: What encodes the queries, and encoded the corpus.
         model: What training gave the query's side: "default" (the model that comes with the package), "untrained", a folder
             that `convcoa train` made, or a `RetrieverModel`. When None, "default" with the default encoder, else "untrained".
@@ -147,9 +140,7 @@ class HopfieldRetriever(EditableRetriever):
         named = opened_model(model, corpus.path)
         kept = as_encoder(own_encoder(named) if encoder is None else encoder)
         opened = model_for(named, kept)
-        # An index that was made without a graph stays without: to make one takes seconds, and memory.
-        own = {"graph": corpus.head.settings.get("graph")} if isinstance(corpus, Index) else {}
-        settings = {**own, **(opened.settings if opened else {}), **settings}
+        settings = {**corpus.default_settings(), **(opened.settings if opened else {}), **settings}
         settings |= {"corpus": corpus, "encoder": kept, "model": opened or named}
         if isinstance(settings.get("graph"), Mapping):
             settings["graph"] = graph_settings(settings["graph"])
@@ -159,7 +150,7 @@ class HopfieldRetriever(EditableRetriever):
             first = error.errors()[0]
             raise InputError(f"The retriever's setting {'.'.join(map(str, first['loc']))!r}: {first['msg']}.") from None
         self._states = StateEncoder(self.encoder, model=opened)
-        self._scoring(self.k)
+        self._check()
 
     @classmethod
     def from_documents(
@@ -188,9 +179,7 @@ class HopfieldRetriever(EditableRetriever):
             **settings: The class's other attributes, such as `beta=20.0`.
 
         Raises:
-            InputError: A setting is out of range.
-            RetrievalError: No document has text, an id is used twice, the documents cannot be encoded, or the index cannot be
-                used.
+            RetrievalError: No document has text, an id is used twice, or the documents cannot be encoded or stored.
         """
         # Made before its corpus, so that bad settings are errors before minutes of encoding.
         retriever = cls(corpus=MemoryCorpus(), encoder=encoder, k=k, **settings)
@@ -218,11 +207,7 @@ class HopfieldRetriever(EditableRetriever):
         ids: Iterable[str] | None = None,
         **settings: Any,
     ) -> Self:
-        """`from_documents` for plain texts, with their metadata and ids where given, in the same order.
-
-        Raises:
-            InputError: There are not as many metadatas or ids as texts, or the texts are one string.
-        """
+        """`from_documents` for plain texts, with their metadata and ids where given, in the same order."""
         return cls.from_documents(text_documents(texts, metadatas, ids), **settings)
 
     @classmethod
@@ -236,22 +221,18 @@ class HopfieldRetriever(EditableRetriever):
         cache: PatternCache | str | Path | None = None,
         **settings: Any,
     ) -> Self:
-        """A retriever over a vector store that the user has: the store finds candidates, which are ranked here.
+        """A retriever over a vector store: the store finds candidates, which are ranked here.
 
         Scores are exact for the candidates; what the store does not name cannot be found, so that nothing is certified.
-        `filter` is applied to the candidates; the store's own filters go in `search_kwargs`. There is no BM25, which weighs
-        words over all passages. Documents are added to and deleted from the store itself.
+        There is no BM25, which weighs words over all passages. Documents are added to and deleted from the store itself.
 
         Args:
             store: Any LangChain `VectorStore`.
             encoder: Encodes windows and questions; the store's own embeddings when None, where it names them.
-            candidates: How many documents are fetched a question, at least k of them.
+            candidates: How many documents are fetched a question, at least k of them. `filter` is applied to these.
             search_kwargs: What every search of the store is given, such as `filter`, in the store's own form.
             cache: Where encoded windows are kept between runs: a `PatternCache` or the path of one.
             **settings: The class's other attributes.
-
-        Raises:
-            InputError: It is no vector store, or a setting is out of range.
 
         Example:
             >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -276,27 +257,20 @@ class HopfieldRetriever(EditableRetriever):
         timeout: float = 10.0,
         **settings: Any,
     ) -> Self:
-        """A retriever over an engine that clusters, for many passages, writers and programs: PostgreSQL with pgvector.
+        """A retriever over an engine, for many passages, writers and programs: PostgreSQL with pgvector, or Milvus.
 
-        The engine keeps passages with their patterns and words, and names candidates by vector and by BM25. These are ranked
-        by the exact score, in which BM25 weighs words over the whole collection; what the engine does not name cannot be
-        found, so that nothing is certified. A `filter` is a mapping, which the engine applies to all passages. There is no
-        evidence graph: `graph` has no effect. Documents are added, updated and deleted as elsewhere; the first ones make the
-        collection. See "Engines" in the documentation.
+        The engine names candidates by vector and by BM25, which are ranked by the exact score; what it does not name cannot
+        be found, so that nothing is certified. A `filter` is a mapping, which the engine applies to all passages. There is no
+        evidence graph. The first documents that are added make the collection. See "Engines" in the documentation.
 
         Args:
             engine: An engine, or the address of one: postgresql://user@host:5432/database?collection=NAME&tenant=NAME.
             collection: In place of the address's.
-            tenant: Whose passages these are, in place of the address's; those of others are never seen. "default" where
-                neither says.
+            tenant: Whose passages these are, in place of the address's; those of others are never seen.
             encoder: The one that the collection was encoded with; all-MiniLM-L6-v2 when None.
             candidates: How many passages are named by vector, and as many by words, a question; at least k of them.
             timeout: Seconds until the engine's answer, or a RetrievalError.
             **settings: The class's other attributes.
-
-        Raises:
-            InputError: The address or a setting cannot be used.
-            RetrievalError: The engine needs an extra that is not installed.
 
         Example:
             >>> HopfieldRetriever.from_engine("postgresql://localhost/docs?collection=manuals", k=3).corpus
@@ -346,8 +320,8 @@ class HopfieldRetriever(EditableRetriever):
         neighbours: int = 0,
         graph: bool | GraphSettings | None = None,
     ) -> list[Document]:
-        called = self._called(filter=filter, score_threshold=score_threshold, graph=graph)
-        asked = called._asked([query], [history], k, neighbours)
+        called = self._called(k=k, filter=filter, score_threshold=score_threshold, graph=graph)
+        asked = called._query([query], [history], neighbours)
         return called._documents(asked, self.corpus.view(asked), neighbours)
 
     async def _aget_relevant_documents(
@@ -362,8 +336,8 @@ class HopfieldRetriever(EditableRetriever):
         neighbours: int = 0,
         graph: bool | GraphSettings | None = None,
     ) -> list[Document]:
-        called = self._called(filter=filter, score_threshold=score_threshold, graph=graph)
-        asked = await run_in_executor(None, called._asked, [query], [history], k, neighbours)
+        called = self._called(k=k, filter=filter, score_threshold=score_threshold, graph=graph)
+        asked = await run_in_executor(None, called._query, [query], [history], neighbours)
         return await run_in_executor(None, called._documents, asked, await self.corpus.aview(asked), neighbours)
 
     def search_batch(
@@ -386,23 +360,20 @@ class HopfieldRetriever(EditableRetriever):
             filter: In place of the retriever's.
             score_threshold: In place of the retriever's.
 
-        Raises:
-            InputError: A query is empty, or a history or another option cannot be used.
         """
-        called = self._called(filter=filter, score_threshold=score_threshold)
+        called = self._called(k=k, filter=filter, score_threshold=score_threshold)
         if isinstance(queries, str):
             raise InputError("The queries are one string; give a list of questions.")
-        asked = called._asked(queries, [None for _ in queries] if histories is None else histories, k)
-        parts = [asked] if self.corpus.complete else [asked.one(row) for row in range(len(queries))]
+        query = called._query(queries, [None for _ in queries] if histories is None else histories)
+        parts = [query] if self.corpus.complete else [query.one(row) for row in range(len(queries))]
         found = [hits for part in parts for hits in called._search(part, self.corpus.view(part))[1]]
         return [[(str(hit.passage.document.id), hit.score) for hit in hits] for hits in found]
 
     def history_aware(self) -> Runnable[dict[str, Any] | str, list[Document]]:
         """The retriever on `{"input": str, "chat_history": messages}`.
 
-        It stands where LangChain's `create_history_aware_retriever` stood, and makes no model call. `chat_history` holds
-        messages in any form that LangChain takes: its objects, dicts of a role and its content, or tuples of a role and a
-        text. It may be absent, and may end with the input itself; a string is an input without it.
+        It replaces LangChain's `create_history_aware_retriever`, without a model call. `chat_history` holds messages in any
+        form that LangChain takes. It may be absent, and may end with the input itself; a string is an input without it.
 
         Example:
             >>> from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -430,11 +401,7 @@ class HopfieldRetriever(EditableRetriever):
         return RunnableLambda(retrieve, afunc=aretrieve, name="history_aware_retriever")
 
     def check_encoder(self) -> None:
-        """Load the encoder and compare it with the one that an index was built with, as the first search does otherwise.
-
-        Raises:
-            RetrievalError: It cannot be loaded, or is another.
-        """
+        """Load the encoder and compare it with the one that an index was built with, as the first search does otherwise."""
         self.corpus.snapshot().check_encoder(self.encoder)
 
     def _called(self, **options: Any) -> Self:
@@ -442,62 +409,58 @@ class HopfieldRetriever(EditableRetriever):
         given = {name: value for name, value in options.items() if value is not None}
         return self.model_copy(update=given) if given else self
 
-    def _asked(self, queries: Sequence[str], histories: Sequence[History | None], k: int | None, neighbours: int = 0) -> Asked:
-        """The questions with their query states, checked."""
-        limit = self.k if k is None else k
-        scoring = self._scoring(limit)
+    def _query(self, questions: Sequence[str], histories: Sequence[History | None], neighbours: int = 0) -> Query:
+        """The questions with their query states, and the settings of a search, checked."""
+        self._check()
         if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 0:
             raise InputError(f"neighbours must be a whole number of at least 0, not {neighbours!r}.")
         turns = [history_pairs(history) for history in histories]
-        if len(turns) != len(queries):
-            raise InputError(f"There are {len(queries)} queries and {len(turns)} histories; give one of each.")
-        texts = [_query_text(query) for query in queries]
+        if len(turns) != len(questions):
+            raise InputError(f"There are {len(questions)} queries and {len(turns)} histories; give one of each.")
+        texts = [_query_text(question) for question in questions]
         # An app that appends the new question to its messages first hands it over twice.
         earlier = [
             history[:-1] if history and history[-1] == (text, "") else history
             for text, history in zip(texts, turns, strict=True)
         ]
         weights = {"history_weight": self.history_weight, "history_beta": self.history_beta}
-        states = self._states.states(texts, earlier, **weights)
-        readout = None if scoring.weights is None else scoring.weights.readout(states)
-        return Asked(
-            queries,
+        return Query(
+            questions,
             earlier,
-            states,
-            limit,
-            self.history_weight,
-            self.history_beta,
-            encoder=self.encoder,
+            self._states.states(texts, earlier, **weights),
+            self.k,
+            self.encoder,
+            beta=self.beta,
+            passage_weight=self.passage_weight,
+            lexical_weight=self.lexical_weight,
+            lexical_history=self.lexical_history,
             filter=self.filter,
-            lexical=self.lexical_weight > 0,
-            readout=readout,
+            score_threshold=self.score_threshold,
+            graph=graph_settings(self.graph),
+            **weights,
         )
 
-    def _search(self, asked: Asked, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
+    def _search(self, query: Query, view: View, *, paths: bool = False) -> tuple[View, list[list[Hit]]]:
         """The best passages for each question, and the state of the corpus that was searched."""
-        scoring = self._scoring(asked.k)
-        for attempt in range(ATTEMPTS):
+        for _ in range(ATTEMPTS - 1):
             view.check_encoder(self.encoder)
             try:
-                return view, find(self.corpus, view, asked, scoring, self.score_threshold, paths=paths)
+                return view, find(self.corpus, view, query, paths=paths)
             except StaleSnapshot:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                view = self.corpus.view(asked)
-        raise AssertionError
+                view = self.corpus.view(query)
+        return view, find(self.corpus, view, query, paths=paths)
 
-    def _documents(self, asked: Asked, view: View, neighbours: int) -> list[Document]:
-        view, found = self._search(asked, view, paths=True)
-        scoring, association = self._scoring(asked.k), self.return_association
-        documents = [hit_document(view, hit, asked.states[0], scoring, association=association) for hit in found[0]]
+    def _documents(self, query: Query, view: View, neighbours: int) -> list[Document]:
+        view, [hits] = self._search(query, view, paths=True)
+        documents = [hit_document(view, hit, query, association=self.return_association) for hit in hits]
         if not neighbours:
             return documents
-        around = surroundings(self.corpus, view, found[0], neighbours)
+        around = surroundings(self.corpus, view, hits, neighbours)
         return [joined(document, parts) for document, parts in zip(documents, around, strict=True)]
 
-    def _scoring(self, k: int) -> Scoring:
-        """The settings of a search, checked: they can be set at any time."""
-        check_settings(k, self.beta, self.passage_weight)
+    def _check(self) -> None:
+        """Raise InputError for a setting that cannot be used: they can be set at any time."""
+        check_settings(self.k, self.beta, self.passage_weight)
         for name in ("history_weight", "lexical_weight", "lexical_history"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be a number of at least 0, not {getattr(self, name)}.")
@@ -508,15 +471,7 @@ class HopfieldRetriever(EditableRetriever):
             raise InputError(f"score_threshold must be a number or None, not {threshold!r:.60}.")
         if self.filter is not None:
             predicate(self.filter)
-        return Scoring(
-            beta=self.beta,
-            passage_weight=self.passage_weight,
-            lexical_weight=self.lexical_weight,
-            lexical_history=self.lexical_history,
-            filter=self.filter,
-            weights=self.model.weights if isinstance(self.model, RetrieverModel) else None,
-            graph=graph_settings(self.graph),
-        )
+        graph_settings(self.graph)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What it holds, and the settings that are not those by default."""

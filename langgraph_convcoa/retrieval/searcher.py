@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
 
-from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Numbers, Passage, View
+from langgraph_convcoa.retrieval.corpus import Corpus, Numbers, Passage, Query, View
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.filters import Filter
 from langgraph_convcoa.retrieval.graph.links import Links
-from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.graph.walk import FIRST, Walk, told, walk
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.topk import Ranking, associate, search
 
 _OF_THE_QUESTION = frozenset({"score", "certified", "quote", "association", "graph_path"})
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """How passages are scored and which may be returned; the settings are those of `HopfieldRetriever`."""
-
-    beta: float
-    passage_weight: float
-    lexical_weight: float
-    lexical_history: float
-    filter: Filter | None
-    weights: HopfieldWeights | None  # Trained W_Q, W_K, W_V; the identity when None.
-    graph: GraphSettings | None = None
 
 
 class Hit(NamedTuple):
@@ -75,111 +60,104 @@ def _lasting(metadata: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if name not in _OF_THE_QUESTION}
 
 
-def find(
-    corpus: Corpus, view: View, asked: Asked, scoring: Scoring, threshold: float | None = None, *, paths: bool = False
-) -> list[list[Hit]]:
-    """The best passages of a view for each question, those that score below the threshold left out, with `paths` if wanted."""
-    extra = _lexical(corpus, view, asked, scoring)
-    along = [_Along()] * len(asked.queries)
-    graph = corpus.graph.links(view) if scoring.graph and corpus.graph is not None and len(view) else None
-    if scoring.graph is None or graph is None:
-        rankings = _rankings(view, asked, scoring, extra)
-    else:
-        rankings, along = _walked(view, asked, scoring, scoring.graph, *graph, extra)
-    kept = [[*zip(r.indices.tolist(), r.scores.tolist(), strict=True)] for r in rankings]
-    if threshold is not None:
-        kept = [[(number, score) for number, score in found if score >= threshold] for found in kept]
-    trails = [{number: one.trail(number) for number, _ in found if paths} for one, found in zip(along, kept, strict=True)]
-    wanted = {number for found in kept for number, _ in found}
-    wanted |= {
-        number for one, ways in zip(along, trails, strict=True) for way in ways.values() for number in one.passages(way)
-    }
+def find(corpus: Corpus, view: View, query: Query, *, paths: bool = False) -> list[list[Hit]]:
+    """The best passages of a view for each question, without those below the threshold; with `paths` if wanted."""
+    if not len(view):
+        return [[] for _ in query.questions]
+    extra = _lexical(corpus, view, query)
+    graph = corpus.graph.links(view) if query.graph is not None and corpus.graph is not None else None
+    first = query if graph is None else replace(query, k=max(query.k, FIRST))
+    rankings = _search(view.patterns, first, extra, view.allowed(query.filter))
+    walks: list[_Along | None] = [None for _ in rankings]
+    if graph is not None:
+        for row, ranking in enumerate(rankings):
+            part = None if extra is None else extra[row : row + 1]
+            rankings[row], walks[row] = _walked(view, query.one(row), ranking, *graph, part)
+    least = -np.inf if query.score_threshold is None else query.score_threshold
+    kept = [
+        {number: score for number, score in zip(r.indices.tolist(), r.scores.tolist(), strict=True) if score >= least}
+        for r in rankings
+    ]
+    trails = [
+        {number: along.trail(number) for number in found} if paths and along is not None else {}
+        for along, found in zip(walks, kept, strict=True)
+    ]
+    wanted = {number for found in kept for number in found}
+    for along, ways in zip(walks, trails, strict=True):
+        wanted.update(number for way in ways.values() if along is not None for number in along.passages(way).values())
     numbers = sorted(wanted)
     passages = dict(zip(numbers, view.fetch(numbers), strict=True))
     return [
         [
-            Hit(number, score, passages[number], ranking.certified and corpus.complete, one.told(ways.get(number), passages))
-            for number, score in found
+            Hit(
+                number,
+                score,
+                passages[number],
+                ranking.certified and corpus.complete,
+                along.told(ways[number], passages) if along is not None and ways.get(number) else (),
+            )
+            for number, score in found.items()
         ]
-        for ranking, found, one, ways in zip(rankings, kept, along, trails, strict=True)
+        for ranking, found, along, ways in zip(rankings, kept, walks, trails, strict=True)
     ]
 
 
-def _lexical(corpus: Corpus, view: View, asked: Asked, scoring: Scoring) -> Vectors | None:
+def _lexical(corpus: Corpus, view: View, query: Query) -> Vectors | None:
     """What BM25 adds to the scores, (q, n); None where words do not count."""
-    if not len(view) or corpus.bm25 is None or not scoring.lexical_weight:
+    if corpus.bm25 is None or not query.lexical_weight:
         return None
-    extra: Vectors = np.float32(scoring.lexical_weight) * corpus.bm25.scores(view, asked.queries)
-    if scoring.lexical_history and asked.history_weight and any(asked.turns):
-        extra += np.float32(scoring.lexical_history) * corpus.bm25.scores(view, asked.queries, asked.turns)
+    extra: Vectors = np.float32(query.lexical_weight) * corpus.bm25.scores(view, query.questions)
+    if query.lexical_history and query.history_weight and any(query.turns):
+        extra += np.float32(query.lexical_history) * corpus.bm25.scores(view, query.questions, query.turns)
     return extra
 
 
 @dataclass(frozen=True)
 class _Along:
-    """A walk by the numbers of a view; without one there are no paths."""
+    """A walk by the numbers of a view."""
 
-    walk: Walk | None = None
-    numbers: Numbers | None = None  # Of the walk's passages.
+    walk: Walk
+    numbers: Numbers  # Of the walk's passages.
 
     def trail(self, number: int) -> list[int]:
         """The walk's nodes on the way to a passage that it raised."""
-        if self.walk is None or self.numbers is None:
-            return []
         return self.walk.trail(int(np.searchsorted(self.numbers, number)))
 
-    def passages(self, trail: Sequence[int]) -> list[int]:
-        """The passages among them."""
-        return [] if self.numbers is None else [int(self.numbers[node]) for node in trail if node < len(self.numbers)]
+    def passages(self, trail: Sequence[int]) -> dict[int, int]:
+        """The numbers in the view of the nodes that are passages."""
+        return {node: int(self.numbers[node]) for node in trail if node < len(self.numbers)}
 
-    def told(self, trail: list[int] | None, passages: dict[int, Passage]) -> list[str]:
+    def told(self, trail: list[int], passages: dict[int, Passage]) -> list[str]:
         """The way in words."""
-        if self.walk is None or self.numbers is None or not trail:
-            return []
-        there = {node: passages[int(self.numbers[node])].document for node in trail if node < len(self.numbers)}
-        return told(self.walk, trail, there)
+        return told(self.walk, trail, {node: passages[number].document for node, number in self.passages(trail).items()})
 
 
 def _walked(
-    view: View,
-    asked: Asked,
-    scoring: Scoring,
-    settings: GraphSettings,
-    links: Links,
-    numbers: Numbers,
-    extra: Vectors | None,
-) -> tuple[list[Ranking], list[_Along]]:
-    """Rankings by what a walk brought to passages, behind it those that it did not reach; the scores are the search's."""
-    first = _rankings(view, asked._replace(k=max(asked.k, FIRST)), scoring, extra)
-    allowed = view.allowed(scoring.filter)
-    rankings, along = [], []
-    for row, (question, ranking) in enumerate(zip(asked.queries, first, strict=True)):
-        walked = walk(links, question, np.searchsorted(numbers, ranking.indices), ranking.scores, settings)
-        mass = walked.passages if allowed is None else np.where(allowed[numbers], walked.passages, 0)
-        chosen = numbers[_best(mass, asked.k)]
-        others = ranking.indices[~np.isin(ranking.indices, chosen)]
-        chosen = np.concatenate([chosen, others])[: asked.k] if len(chosen) < asked.k else chosen
-        scores = dict(zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True))
-        missing = np.setdiff1d(chosen, ranking.indices)
-        if len(missing):
-            mask = np.zeros(len(view.keys), dtype=np.bool_)
-            mask[missing] = True
-            [rest] = search(
-                view.patterns_for(missing),
-                asked.states[row : row + 1],
-                k=len(missing),
-                beta=scoring.beta,
-                passage_weight=scoring.passage_weight,
-                allowed=mask,
-                extra=None if extra is None else extra[row : row + 1],
-                weights=scoring.weights,
-            )
-            scores |= dict(zip(rest.indices.tolist(), rest.scores.tolist(), strict=True))
-        certified = ranking.certified and np.array_equal(ranking.indices[: asked.k], chosen)
-        found = np.array([scores[number] for number in chosen.tolist()], dtype=np.float64)
-        rankings.append(Ranking(chosen, found, certified, ranking.scored))
-        along.append(_Along(walked, numbers))
-    return rankings, along
+    view: View, query: Query, ranking: Ranking, links: Links, numbers: Numbers, extra: Vectors | None
+) -> tuple[Ranking, _Along]:
+    """The ranking by what a walk brought to passages, then those that it did not reach; the scores are the search's."""
+    assert query.graph is not None
+    walked = walk(links, query.questions[0], np.searchsorted(numbers, ranking.indices), ranking.scores, query.graph)
+    allowed = view.allowed(query.filter)
+    mass = walked.passages if allowed is None else np.where(allowed[numbers], walked.passages, 0)
+    chosen = numbers[_best(mass, query.k)]
+    others = ranking.indices[~np.isin(ranking.indices, chosen)]
+    chosen = np.concatenate([chosen, others])[: query.k]
+    scores = dict(zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True))
+    missing = np.setdiff1d(chosen, ranking.indices)
+    if len(missing):
+        mask = np.zeros(len(view.keys), dtype=np.bool_)
+        mask[missing] = True
+        [rest] = _search(view.patterns_for(missing), replace(query, k=len(missing)), extra, mask)
+        scores |= dict(zip(rest.indices.tolist(), rest.scores.tolist(), strict=True))
+    certified = ranking.certified and np.array_equal(ranking.indices[: query.k], chosen)
+    found = np.array([scores[number] for number in chosen.tolist()], dtype=np.float64)
+    return Ranking(chosen, found, certified, ranking.scored), _Along(walked, numbers)
+
+
+def _search(patterns: Patterns, query: Query, extra: Vectors | None, allowed: npt.NDArray[np.bool_] | None) -> list[Ranking]:
+    weights = {"beta": query.beta, "passage_weight": query.passage_weight}
+    return search(patterns, query.states, k=query.k, allowed=allowed, extra=extra, **weights)
 
 
 def _best(mass: npt.NDArray[np.float64], k: int) -> Numbers:
@@ -190,27 +168,11 @@ def _best(mass: npt.NDArray[np.float64], k: int) -> Numbers:
     return there[np.argsort(-mass[there], kind="stable")][:k]
 
 
-def _rankings(view: View, asked: Asked, scoring: Scoring, extra: Vectors | None) -> list[Ranking]:
-    if not len(view):
-        nothing = np.zeros(0, dtype=np.int64)
-        return [Ranking(nothing, nothing.astype(np.float64), True, 0) for _ in asked.queries]
-    return search(
-        view.patterns,
-        asked.states,
-        k=asked.k,
-        beta=scoring.beta,
-        passage_weight=scoring.passage_weight,
-        allowed=view.allowed(scoring.filter),
-        extra=extra,
-        weights=scoring.weights,
-    )
-
-
-def hit_document(view: View, hit: Hit, state: Vectors, scoring: Scoring, *, association: bool) -> Document:
+def hit_document(view: View, hit: Hit, query: Query, *, association: bool) -> Document:
     """A new document of a passage, with `source`, `score`, `certified`, `quote`, `graph_path` and `association` if wanted."""
     passage, spans = hit.passage.document, hit.passage.spans
     patterns = view.patterns_for(np.array([hit.number]))
-    shares, products = associate(patterns, hit.number, state, scoring.beta, scoring.weights)
+    shares, products = associate(patterns, hit.number, query.states[0], query.beta)
     texts = [passage.page_content[start:end] for start, end in spans]
     metadata = copy.deepcopy(passage.metadata)
     metadata.setdefault("source", str(metadata.get("document_id") or passage.id))

@@ -12,7 +12,7 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.corpus import Asked, Corpus
+from langgraph_convcoa.retrieval.corpus import Corpus, Query
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import as_encoder
@@ -71,7 +71,7 @@ class VectorStoreCorpus(Corpus):
         """Nothing: a store names its passages only for a question."""
         return empty_memory()
 
-    def view(self, asked: Asked) -> Memory:
+    def view(self, asked: Query) -> Memory:
         """The candidates for one question, in the store's order; RetrievalError where the store fails."""
         method, query = self._request(asked)
         try:
@@ -83,7 +83,7 @@ class VectorStoreCorpus(Corpus):
             return self.view(asked)
         return self._encoded(found)
 
-    async def aview(self, asked: Asked) -> Memory:
+    async def aview(self, asked: Query) -> Memory:
         """`view` through the store's asynchronous searches; encoding runs in a thread."""
         method, query = await run_in_executor(None, self._request, asked)
         try:
@@ -94,25 +94,25 @@ class VectorStoreCorpus(Corpus):
             return await self.aview(asked)
         return await run_in_executor(None, self._encoded, found)
 
-    def add_documents(self, *_arguments: Any, **_settings: Any) -> NoReturn:
+    def ingest(self, *_arguments: Any, **_settings: Any) -> NoReturn:
         raise InputError("This retriever is over a vector store, which keeps the documents: save and change the store itself.")
 
-    update = delete = documents = keep_settings = add_documents
+    delete = documents = keep_settings = ingest
 
     def __repr__(self) -> str:
         return f"VectorStoreCorpus({type(self.store).__name__})"
 
-    def _request(self, asked: Asked) -> tuple[str, list[float] | str]:
+    def _request(self, asked: Query) -> tuple[str, list[float] | str]:
         """The store's method and what it is asked with: the query state in the store's space, or text."""
         if not self._by_vector or self._own is None or self._states is None:
-            return _BY_TEXT, " ".join([*(question for question, _ in asked.turns[0][-1:] if question), asked.queries[0]])
+            return _BY_TEXT, " ".join([*(question for question, _ in asked.turns[0][-1:] if question), asked.questions[0]])
         state = asked.states[0]
         if not self._shared:
             weights = {"history_weight": asked.history_weight, "history_beta": asked.history_beta}
-            state = self._states.states(asked.queries, asked.turns, **weights)[0]
+            state = self._states.states(asked.questions, asked.turns, **weights)[0]
         return _BY_VECTOR, (state * np.float32(self._own.length)).tolist()
 
-    def _arguments(self, asked: Asked) -> dict[str, Any]:
+    def _arguments(self, asked: Query) -> dict[str, Any]:
         return {**self.search_kwargs, "k": max(asked.k, self.candidates)}
 
     def _refused(self, method: str, error: Exception) -> bool:

@@ -241,8 +241,7 @@ class Jobs:
             job.done, job.files_done = before + size, job.files_done + 1
         # What makes the next start fast.
         with job.collection.lock:
-            if callable(save := getattr(retriever.corpus, "save_lexical", None)):
-                save()
+            retriever.corpus.save_lexical()
 
 
 def _read(job: Job, name: str, place: Path, workers: Workers) -> list[Document]:

@@ -143,21 +143,17 @@ def load(engine: Engine, made: MadeUp) -> None:
         return
     start = time.perf_counter()
     writing = 0.0
-
-    def blocks() -> Iterator[list[StoredPassage]]:
-        nonlocal writing
+    done = 0
+    with engine.loading():
         for block in made.blocks():
             if len(engine.digests([passage.document for passage in block])) == len(block):
                 continue
             begun = time.perf_counter()
-            yield block
+            engine.put(block)
             writing += time.perf_counter() - begun
-
-    done = 0
-    for count in engine.bulk(blocks()):
-        done += count
-        if done % 50_000 == 0:
-            print(f"{done:,} passages written, {writing:.0f} s", flush=True)
+            done += len(block)
+            if done % 50_000 == 0:
+                print(f"{done:,} passages written, {writing:.0f} s", flush=True)
     engine.settle()
     total = time.perf_counter() - start
     print(f"loaded {done:,} passages in {total:.0f} s: {writing:.0f} s of writing, made-up data and indexes the rest")

@@ -13,7 +13,7 @@ import random
 import tempfile
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate
@@ -30,7 +30,7 @@ from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, stored_passages
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.load import Loaded, load_into
+from langgraph_convcoa.retrieval.engine.load import load_into
 from langgraph_convcoa.retrieval.engine.ray_load import ray_load
 from langgraph_convcoa.retrieval.progress import Progress
 from tests import ROOT
@@ -100,14 +100,16 @@ def throughput(address: str, count: int, cached: bool, settle: bool, runs: int, 
             alone = _Watched(open_engine(address, collection=f"alone_{run}"), settle)
             alone.engine.open(encoder.dimension, encoder.name, create=True)
             begun = _now()
-            sum(alone.bulk(again()))
+            with alone.loading():
+                for batch in again():
+                    alone.put(batch)
             alone.settle()
             bulk = alone.times(begun)
             whole: Any = _Watched(open_engine(address, collection=f"whole_{run}"), settle)
             begun = _now()
             done = load_into(whole, documents(count), encoder, cache=cache)
             load = whole.times(begun)
-            assert done == Loaded(count, 0, 0, count)
+            assert (done.added, done.passages) == (count, count)
             begun = _now()
             done = load_into(whole, documents(count), encoder, cache=cache)
             second = _now()[0] - begun[0]
@@ -146,10 +148,9 @@ class _Watched:
         if self._settles:
             self.engine.settle()
 
-    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
-        for size in self.engine.bulk(batches):
-            self._written = time.perf_counter()
-            yield size
+    def put(self, passages: Sequence[StoredPassage]) -> None:
+        self.engine.put(passages)
+        self._written = time.perf_counter()
 
     def times(self, begun: tuple[float, float]) -> dict[str, float]:
         (start, before), (end, after) = begun, _now()

@@ -21,7 +21,7 @@ from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.query.model import RetrieverModel
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.fuzz import fuzzed
-from tests.retrieval.conftest import BagOfWords
+from tests.retrieval.conftest import BagOfWords, put
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ RAW = st.one_of(st.none(), st.text(max_size=30), VALUES.map(json.dumps), st.just
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     encoder = BagOfWords(dimension=32)
     made = Index.create(tmp_path_factory.mktemp("fuzz") / "index", encoder, dtype="int8")
-    made.add_documents([Document(f"Subject{n} is here.", id=f"d{n}") for n in range(5)], encoder)
+    put(made, [Document(f"Subject{n} is here.", id=f"d{n}") for n in range(5)], encoder)
     return Path(made.path)
 
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
+from langchain_core.documents import Document
+from scipy.sparse import issparse
 
-from langgraph_convcoa.retrieval.corpus import read
+from langgraph_convcoa.retrieval.corpus import Corpus, read
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.graph.index import GraphIndex
 from langgraph_convcoa.retrieval.progress import Progress, track
 from langgraph_convcoa.text.words import content_words, words
 from tests.milvus_file import milvus_file
+
+
+def put(corpus: Corpus, documents: Iterable[Document], encoder: Encoder, **options: Any) -> list[str]:
+    """Add documents to a corpus, or put them in place of those there with `replace`; their ids."""
+    return [identity for done in corpus.ingest(documents, encoder, **options) for identity in done.ids]
 
 
 class BagOfWords(Encoder):
@@ -73,7 +81,9 @@ def milvus() -> Iterator[str]:
 def same_links(one, other):
     """Two graphs have the same links."""
     for field in fields(one):
-        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))
+        pair = [getattr(links, field.name) for links in (one, other)]
+        pair = [found.toarray() if issparse(found) else found for found in pair]
+        np.testing.assert_array_equal(*pair)
 
 
 def as_anew(follower, corpus):

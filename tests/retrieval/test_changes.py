@@ -20,4 +20,4 @@ def test_one_document_given_twice_is_stored_once():
     document = Document("Apples grow.", id="a")
     given = [document, document, Document("Apples grow.", id="a")]
     chosen = select(given, BagOfWords(), replace=False, digests=lambda _: {}, owners=lambda _: {})
-    assert (chosen.ids, [entry.id for entry in chosen.entries], chosen.unchanged) == (["a"], ["a"], 0)
+    assert (chosen.done.ids, [entry.id for entry in chosen.entries], chosen.done.unchanged) == (["a"], ["a"], 0)

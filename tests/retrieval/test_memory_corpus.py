@@ -6,6 +6,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.memory_corpus import Memory, MemoryCorpus, build_memory
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
+from tests.retrieval.conftest import put
 
 LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
 
@@ -75,9 +76,9 @@ def test_changes_give_what_building_anew_gives(encoder, dtype):
     book = Document("word " * 200, id="book")
     corpus = MemoryCorpus(build_memory([*numbered(0, 1), book], encoder, dtype=dtype))
     before = corpus.snapshot()
-    assert corpus.add_documents(numbered(2, 3), encoder) == ["d2", "d3"]
+    assert put(corpus, numbered(2, 3), encoder) == ["d2", "d3"]
     same(corpus, build_memory([*numbered(0, 1), book, *numbered(2, 3)], encoder, dtype=dtype))
-    corpus.update([Document("Short.", id="book")], encoder)
+    put(corpus, [Document("Short.", id="book")], encoder, replace=True)
     same(corpus, build_memory([*numbered(0, 1, 2, 3), Document("Short.", id="book")], encoder, dtype=dtype))
     corpus.delete(["book", "d2"])
     same(corpus, build_memory(numbered(0, 1, 3), encoder, dtype=dtype))
@@ -90,8 +91,8 @@ def test_a_key_is_a_passages_own_and_is_not_given_again(encoder):
     assert first.keys.tolist() == [0, 1, 2]
     corpus.delete(["d0", "d2"])
     assert corpus.snapshot().keys.tolist() == [1]
-    corpus.add_documents(numbered(2), encoder)
-    corpus.update([Document("Other.", id="d1")], encoder)
+    put(corpus, numbered(2), encoder)
+    put(corpus, [Document("Other.", id="d1")], encoder, replace=True)
     assert corpus.snapshot().keys.tolist() == [3, 4]
     assert corpus.snapshot().source == first.source != build_memory(numbered(0), encoder).source
 
@@ -100,18 +101,18 @@ def test_what_is_there_already_is_not_encoded(encoder):
     corpus = MemoryCorpus(build_memory(numbered(0, 1), encoder))
     memory = corpus.snapshot()
     encoder.passages.clear()
-    assert corpus.update(numbered(1, 0), encoder) == ["d1", "d0"]
+    assert put(corpus, numbered(1, 0), encoder, replace=True) == ["d1", "d0"]
     assert corpus.snapshot() is memory
     assert encoder.passages == []
 
 
 def test_from_nothing(encoder):
     corpus = MemoryCorpus()
-    corpus.add_documents(numbered(0), encoder)
+    put(corpus, numbered(0), encoder)
     same(corpus, build_memory(numbered(0), encoder))
     corpus.delete("d0")
     assert len(corpus) == 0
-    corpus.add_documents(numbered(1), encoder)
+    put(corpus, numbered(1), encoder)
     same(corpus, build_memory(numbered(1), encoder))
 
 
@@ -124,9 +125,9 @@ def test_what_cannot_be_done_is_told(encoder):
     with pytest.raises(InputError, match="must be a list of texts, not int"):
         corpus.delete(3)
     with pytest.raises(RetrievalError, match="'d0' is there already with another content"):
-        corpus.add_documents([Document("Other.", id="d0")], encoder)
+        put(corpus, [Document("Other.", id="d0")], encoder)
     with pytest.raises(RetrievalError, match="is that of a passage of 'book'"):
-        corpus.add_documents([Document("Other.", id="book#1")], encoder)
+        put(corpus, [Document("Other.", id="book#1")], encoder)
     with pytest.raises(RetrievalError, match="delete it instead"):
-        corpus.update([Document("", id="d0")], encoder)
+        put(corpus, [Document("", id="d0")], encoder, replace=True)
     assert corpus.snapshot() is memory

@@ -9,7 +9,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.corpus import Asked
+from langgraph_convcoa.retrieval.corpus import Query
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.query.conversation_state import StateEncoder
 from langgraph_convcoa.retrieval.vectorstore import VectorStoreCorpus
@@ -71,7 +71,7 @@ def fetch(stage, mode, question, history=(), *, k, history_weight=0.6, state=Non
         states = StateEncoder(stage.encoder).states([question], [history], history_weight=history_weight, history_beta=1.0)
     else:
         states = state[None]
-    asked = Asked([question], [history], states, k, history_weight, 1.0)
+    asked = Query([question], [history], states, k, stage.encoder, history_weight=history_weight)
     return asyncio.run(stage.aview(asked)) if mode == "async" else stage.view(asked)
 
 

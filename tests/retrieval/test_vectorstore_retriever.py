@@ -18,7 +18,7 @@ async def test_it_ranks_as_the_retriever_over_the_same_documents_does():
     plain = HopfieldRetriever.from_documents(DOCUMENTS, encoder=WordEmbeddings(), k=3)
     history = [("Where do apples grow?", "On trees.")]
     for question, turns in (("Who proposed sparsemax?", None), ("When do they ripen?", history)):
-        states = plain._asked([question], [turns], 3).states
+        states = plain._query([question], [turns]).states
         # Equal scores come in the order of the store, so that only those of texts that share a word can be compared.
         hits = [hit for hit in dense(plain, states, 3) if hit.score > 0]
         expected = [(hit.passage.document.id, pytest.approx(hit.score, rel=1e-4)) for hit in hits]

@@ -145,6 +145,7 @@ def index(
         files = _watched(paths, passages, int(max_mb * 1e6))
     else:
         documents = chain([next(documents)], documents)
+    from langgraph_convcoa.retrieval.changes import Committed
     from langgraph_convcoa.retrieval.corpus import read
     from langgraph_convcoa.retrieval.documents.split import document_id
     from langgraph_convcoa.retrieval.graph.settings import graph_settings
@@ -164,8 +165,8 @@ def index(
         read_now = files.ids
         unchanged = len(read_now) - added - updated
     else:
-        for done in opened.ingest(_noted(documents, read_now), encoder, replace=True, progress=True):
-            added, updated, unchanged = added + done.added, updated + done.updated, unchanged + done.unchanged
+        done = Committed.total(opened.ingest(_noted(documents, read_now), encoder, replace=True, progress=True))
+        added, updated, unchanged = done.added, done.updated, done.unchanged
     if prune:
         deleted = len(opened.delete({document_id(passage.document) for passage in read(opened.snapshot())} - read_now))
     _save(opened)

@@ -14,19 +14,9 @@ from pathlib import Path
 from typing import IO, Any
 
 _VARIABLES = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TESSDATA_PREFIX",
-    "TZ",
-    "TMPDIR",
-    "TEMP",
-    "TMP",
-    "SYSTEMROOT",
-    "LD_LIBRARY_PATH",
-)
+    "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TESSDATA_PREFIX", "TZ", "TMPDIR", "TEMP", "TMP",
+    "SYSTEMROOT", "LD_LIBRARY_PATH",
+)  # fmt: skip
 """Of the environment, what a process gets; no key of a provider is among them."""
 _LONGEST = 300_000_000
 _BYTES = "\x00bytes"

@@ -6,11 +6,11 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from langgraph_convcoa.errors import DocumentError
 
@@ -200,19 +200,13 @@ def _row(row: Any, place: str, key: str) -> Piece:
     return Piece(text, title, key if own_id is None else str(own_id), own_id=own_id is not None)
 
 
-class PageReader(Protocol):
-    """Reads pages that are pictures."""
-
-    def text(self, page: Any) -> str | None:
-        """The text of a page of pypdf; None where there is no time for it."""
-
-
 def read_pdf(
-    stream: BinaryIO, max_characters: int, max_pages: int | None = None, pictures: PageReader | None = None
+    stream: BinaryIO, max_characters: int, max_pages: int | None = None, pictures: Callable[[Any], str | None] | None = None
 ) -> Iterator[Piece]:
     """The text of each page of a PDF, with its page number from 1; the page that passes `max_characters` is the last.
 
-    Pages that are pictures are read by `pictures`; those that it reads nothing on are told in a last piece without text.
+    Pages that are pictures are read by `pictures`, which gives None when its time is up; those without text are told in a
+    last piece without text.
     DocumentError where the file is encrypted or broken, or holds no text.
     """
     from pypdf import PdfReader
@@ -231,7 +225,7 @@ def read_pdf(
         for number, page in enumerate(islice(reader.pages, max_pages), start=1):
             text = unwrap(page.extract_text().replace("\x00", ""), narrowest=30, hyphens=True)
             if not text.strip() and _holds_pictures(page):
-                read = pictures.text(page) if pictures is not None else ""
+                read = pictures(page) if pictures is not None else ""
                 late, text = late or read is None, read or ""
                 if not text.strip():
                     unread.append(number)

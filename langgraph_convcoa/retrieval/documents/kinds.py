@@ -43,13 +43,9 @@ _PARSERS = {
     **dict.fromkeys((".epub", ".html", ".htm", ".md", ".markdown"), ("bs4", "markdown_it")),
 }
 _OLDER = {
-    ".doc": ".docx",
-    ".rtf": ".docx",
-    ".odt": ".docx",
-    ".ppt": ".pptx",
-    ".odp": ".pptx",
-    ".xls": ".xlsx",
-    ".ods": ".xlsx",
+    **dict.fromkeys((".doc", ".rtf", ".odt"), ".docx"),
+    **dict.fromkeys((".ppt", ".odp"), ".pptx"),
+    **dict.fromkeys((".xls", ".ods"), ".xlsx"),
 }
 
 

@@ -212,7 +212,8 @@ class DocumentFiles:
     def pieces(self, name: str, told: Told) -> list[Piece]:
         """The texts of a file that are not blank; DocumentError where it cannot be read, or all hold too much text."""
         file = self._folder / name
-        left = self._max_bytes - sum(self._used.values()) + self._used.pop(name, 0)
+        self._used.pop(name, 0)
+        left = self._max_bytes - sum(self._used.values())
         inside = None if self.single else self._folder
         pieces, used = _read(file, suffix_of(file), inside, left, self._workers)
         if used > left:
@@ -226,9 +227,9 @@ class DocumentFiles:
                 told(name, piece.skipped)
         return [piece for piece in pieces if piece.text]
 
-    def forget(self, name: str) -> None:
-        """The text of a file that is gone counts no more."""
-        self._used.pop(name, None)
+    def forget(self) -> None:
+        """Read all files anew: what was read before no longer counts."""
+        self._used.clear()
 
 
 class TooMuchTextError(DocumentError):
@@ -297,7 +298,7 @@ def _parsed(stream: BinaryIO, suffix: str, limit: int, seconds: float) -> tuple[
         return _text(stream, suffix, limit)
     found: Iterable[Piece]
     if suffix == ".pdf":
-        found = read_pdf(stream, limit, pictures=ocr.PageReader(seconds * _PICTURES_SHARE) if ocr.available() else None)
+        found = read_pdf(stream, limit, pictures=ocr.PageReader(seconds * _PICTURES_SHARE).text if ocr.available() else None)
     elif suffix in PICTURES:
         found = ocr.read_image(stream, seconds * _PICTURES_SHARE)
     else:
@@ -361,7 +362,7 @@ def document_of(piece: Piece, name: str, seen: Counter[str]) -> Document:
     title = piece.title or ("" if is_row else named)
     return Document(
         page_content=_storable(piece.text),
-        id=identity_of(piece.key, piece.own_id, name, seen),
+        id=_identity(piece, name, seen),
         metadata={
             "source": _storable(name),
             "title": _storable(title),
@@ -370,11 +371,11 @@ def document_of(piece: Piece, name: str, seen: Counter[str]) -> Document:
     )
 
 
-def identity_of(key: str, own_id: bool, name: str, seen: Counter[str]) -> str:
+def _identity(piece: Piece, name: str, seen: Counter[str]) -> str:
     """The id of a piece of a file: its own one, or made of the file's name and its key, with a number where it is taken."""
-    identity = key if own_id else f"{name}:{key}" if key else name
-    if identity in seen and own_id:
-        identity = f"{name}:{key}"
+    identity = piece.key if piece.own_id else f"{name}:{piece.key}" if piece.key else name
+    if identity in seen and piece.own_id:
+        identity = f"{name}:{piece.key}"
     repeated = seen[identity]
     seen[identity] += 1
     if repeated:

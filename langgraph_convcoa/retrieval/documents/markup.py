@@ -166,12 +166,8 @@ def parsed_html(page: str) -> BeautifulSoup:
         return BeautifulSoup(page, "html.parser")
 
 
-def _html_text(page: str) -> tuple[str, str]:
-    """Paragraphs and title of a page."""
-    return _tree_text(parsed_html(page))
-
-
 def _tree_text(soup: BeautifulSoup) -> tuple[str, str]:
+    """Paragraphs and title of a page."""
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
     if not title and soup.h1:
         title = soup.h1.get_text(" ", strip=True)
@@ -234,7 +230,7 @@ def main_text(page: str, url: str) -> tuple[str, str, str]:
     found = extract(tree, url=url, with_metadata=True, include_comments=False, date_extraction_params=dates)
     text, title, published = (found.text, found.title, found.date) if found is not None else ("", "", "")
     if not (text and title):
-        visible, named = _html_text(html.tostring(tree, encoding="unicode"))
+        visible, named = _tree_text(parsed_html(html.tostring(tree, encoding="unicode")))
         text, title = text or visible, title or named
     return str(text), str(title), str(published or "")
 

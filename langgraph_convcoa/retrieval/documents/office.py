@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time
+from itertools import chain
 from typing import Any, BinaryIO
 
 from langgraph_convcoa.errors import DocumentError
@@ -148,15 +149,10 @@ def _table(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
         above.append((number, row))
         if sum(map(bool, row)) > 1:
             above.pop()
-            return list(row), _chain(above, rows)
+            return list(row), chain(above, rows)
         if len(above) == _HEADER_WITHIN:
             break
-    return [], _chain(above, rows)
-
-
-def _chain(first: Iterable[_Row], then: Iterable[_Row]) -> Iterator[_Row]:
-    yield from first
-    yield from then
+    return [], chain(above, rows)
 
 
 def _cells(sheet: Any) -> Iterator[_Row]:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.progress import Progress
 
 Vectors = npt.NDArray[np.float32]
 """One vector a row, float32, L2-normalised."""
@@ -48,7 +47,7 @@ class Encoder(Protocol):
         """Vectors (n, d) of questions."""
         ...
 
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
+    def encode_passages(self, texts: Sequence[str]) -> Vectors:
         """Vectors (n, d) of passages."""
         ...
 

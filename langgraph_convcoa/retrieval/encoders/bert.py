@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
+from langgraph_convcoa.retrieval.array_file import mapped_tensors
 from langgraph_convcoa.retrieval.encoders.loading import check_files, location_of
 
 if TYPE_CHECKING:
@@ -160,10 +161,12 @@ def _read(folder: Path) -> Bert | None:
     # A cut may only remove words: there is one special token at the start and one at the end.
     if not fits or len(tokenizer.encode("").ids) != 2:
         return None
-    with safe_open(folder / "model.safetensors", framework="numpy") as stored:
-        weights = _mapped(folder / "model.safetensors", _names(config["num_hidden_layers"]))
-        if len([name for name in stored.keys() if name.startswith(LAYER)]) != len(weights) - 5:  # noqa: SIM118 - no mapping
-            return None
+    with safe_open(folder / "model.safetensors", framework="numpy"):
+        # Opened by the library first, which checks the header and that the tensors lie within the file.
+        stored = mapped_tensors(folder / "model.safetensors")
+    weights = {name: stored[name] for name in _names(config["num_hidden_layers"])}
+    if len([name for name in stored if name.startswith(LAYER)]) != len(weights) - 5:
+        return None
     least = {"word_embeddings": tokenizer.get_vocab_size(), "position_embeddings": limit, "token_type_embeddings": 1}
     if any(len(weights[f"embeddings.{name}.weight"]) < rows for name, rows in least.items()):
         return None
@@ -189,22 +192,6 @@ def _shape(name: str, rows: int, config: Mapping[str, Any]) -> tuple[int, ...]:
     if "LayerNorm" in name or name.endswith("bias"):
         return (outputs,)
     return outputs, hidden if "attention" in name or "intermediate" in name else inner
-
-
-def _mapped(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Tensors of a file that safetensors has checked, as read-only maps: few rows of the embeddings are ever read."""
-    content = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
-    start = 8 + int.from_bytes(content[:8].tobytes(), "little")
-    head = json.loads(content[8:start].tobytes())
-    found = {}
-    for name in names:
-        first, last = head[name]["data_offsets"]
-        if head[name]["dtype"] != "F32":
-            raise ValueError(name)
-        # In older files a tensor may begin at any byte.
-        found[name] = np.require(content[start + first : start + last].view(np.float32), requirements="A")
-        found[name] = found[name].reshape(head[name]["shape"])
-    return found
 
 
 def _plain_prompts(path: Path) -> bool:

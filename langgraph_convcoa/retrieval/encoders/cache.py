@@ -6,12 +6,11 @@ import hashlib
 import logging
 import sqlite3
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.files import prepare_sqlite, private_file, private_folder, sqlite_connection
@@ -22,7 +21,7 @@ _LOGGER = logging.getLogger(__name__)
 _APPLICATION_ID = 0x434F4341
 _VERSION = 1
 _SCHEMA = ("CREATE TABLE patterns (key BLOB PRIMARY KEY, checksum INTEGER, vector BLOB)",)
-_WRITE_EVERY = 512
+_AT_ONCE = 512
 _KEYS_PER_QUERY = 500
 
 
@@ -64,30 +63,11 @@ class PatternCache:
             return int(connection.execute("SELECT count(*) FROM patterns").fetchone()[0])
 
     def encode(self, encoder: Encoder, texts: Sequence[str], *, progress: Progress = False) -> Vectors:
-        """Vectors (n, d) of passages, encoding only those that the cache does not have.
+        """Vectors (n, d) of passages, encoding only those that the cache does not have."""
+        return encode_texts(encoder, texts, self, progress)
 
-        A cache that cannot be written to (a full disk, a lock held too long) is a logged warning; the vectors still come.
-        """
-        unique = list(dict.fromkeys(texts))
-        vectors = np.zeros((len(unique), encoder.dimension), dtype=np.float32)
-        missing = self._read(encoder.name, unique, vectors)
-        # Longest first over all of it: batches of like length, and the time that is left is not underestimated.
-        missing.sort(key=lambda i: len(unique[i]), reverse=True)
-        writing = True
-        with track(progress, len(missing), "Encoding", [len(unique[i]) for i in missing]) as advance:
-            for start in range(0, len(missing), _WRITE_EVERY):
-                batch = missing[start : start + _WRITE_EVERY]
-                chosen = [unique[i] for i in batch]
-                part = _Part(advance, len(batch))
-                encoded = encoder.encode_passages(chosen, progress=part)
-                rows = normalised(encoded, len(chosen), encoder.dimension, encoder.name)
-                vectors[batch] = rows
-                writing = writing and self._write(encoder.name, chosen, rows)
-                part.finish()
-        return vectors[_places(unique, texts)]
-
-    def _read(self, name: str, texts: Sequence[str], out: Vectors) -> list[int]:
-        """Fill in the stored vectors; returns the indexes of the others."""
+    def read(self, name: str, texts: Sequence[str], out: Vectors) -> list[int]:
+        """Fill in the stored vectors of different texts by the encoder of a name; returns the indexes of the others."""
         rows = {_key(name, text): index for index, text in enumerate(texts)}
         keys, size = list(rows), out.shape[1] * 4
         with self._connect() as connection:
@@ -100,7 +80,8 @@ class PatternCache:
                         out[rows.pop(key)] = np.frombuffer(vector, dtype="<f4")
         return list(rows.values())
 
-    def _write(self, name: str, texts: Sequence[str], vectors: Vectors) -> bool:
+    def write(self, name: str, texts: Sequence[str], vectors: Vectors) -> bool:
+        """Store vectors; False, with a warning, where that fails: a full disk, a lock held too long."""
         entries = []
         for text, vector in zip(texts, vectors, strict=True):
             key, blob = _key(name, text), vector.astype("<f4").tobytes()
@@ -126,35 +107,22 @@ class PatternCache:
 
 def encode_texts(encoder: Encoder, texts: Sequence[str], cache: PatternCache | None, progress: Progress = False) -> Vectors:
     """Vectors (n, d) of passages, equal texts encoded once, through the cache where there is one."""
-    if cache is not None:
-        return cache.encode(encoder, texts, progress=progress)
-    unique = sorted(dict.fromkeys(texts), key=len, reverse=True)
-    with track(progress, len(unique), "Encoding", [len(text) for text in unique]) as advance:
-        part = _Part(advance, len(unique))
-        rows = normalised(encoder.encode_passages(unique, progress=part), len(unique), encoder.dimension, encoder.name)
-        part.finish()
-    return rows[_places(unique, texts)]
-
-
-class _Part:
-    """Reports from within a part of the work; the last of it is reported when it is written."""
-
-    def __init__(self, advance: Callable[[int], None], size: int) -> None:
-        self._advance, self._size, self._done = advance, size, 0
-
-    def __call__(self, done: int, _total: int) -> None:
-        if self._done < done < self._size:
-            self._advance(done - self._done)
-            self._done = done
-
-    def finish(self) -> None:
-        self._advance(self._size - self._done)
-
-
-def _places(unique: Sequence[str], texts: Sequence[str]) -> npt.NDArray[np.int64]:
-    """The place of each text among the unique ones."""
-    place = {text: index for index, text in enumerate(unique)}
-    return np.array([place[text] for text in texts], dtype=np.int64)
+    place = {text: index for index, text in enumerate(dict.fromkeys(texts))}
+    unique = list(place)
+    vectors = np.zeros((len(unique), encoder.dimension), dtype=np.float32)
+    missing = list(range(len(unique))) if cache is None else cache.read(encoder.name, unique, vectors)
+    # Longest first: batches of like length, and the time that is left is not underestimated.
+    missing.sort(key=lambda i: len(unique[i]), reverse=True)
+    with track(progress, len(missing), "Encoding", [len(unique[i]) for i in missing]) as advance:
+        for start in range(0, len(missing), _AT_ONCE):
+            batch = missing[start : start + _AT_ONCE]
+            chosen = [unique[i] for i in batch]
+            vectors[batch] = normalised(encoder.encode_passages(chosen), len(chosen), encoder.dimension, encoder.name)
+            # Once it cannot be written, it is not tried again.
+            if cache is not None and not cache.write(encoder.name, chosen, vectors[batch]):
+                cache = None
+            advance(len(batch))
+    return vectors[np.array([place[text] for text in texts], dtype=np.int64)]
 
 
 def _key(name: str, text: str) -> bytes:

@@ -12,7 +12,6 @@ from langchain_core.embeddings import Embeddings
 from langgraph_convcoa.errors import ConvCoAError, InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.recent import RecentValues
-from langgraph_convcoa.retrieval.progress import Progress, track
 
 # So many questions are embedded once: a turn asks for the vectors of its question several times.
 _KEPT = 1024
@@ -77,13 +76,9 @@ class EmbeddingsEncoder(Encoder):
         found = self._queries.of(texts, self._new_queries)
         return np.stack([found[text] for text in texts]) if texts else self._vectors([], 0)
 
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        rows: list[list[float]] = []
-        with track(progress, len(texts), "Encoding") as advance:
-            for start in range(0, len(texts), self._batch_size):
-                batch = texts[start : start + self._batch_size]
-                rows.extend(self._call(self.embeddings.embed_documents, batch))
-                advance(len(batch))
+    def encode_passages(self, texts: Sequence[str]) -> Vectors:
+        batches = (texts[start : start + self._batch_size] for start in range(0, len(texts), self._batch_size))
+        rows = [row for batch in batches for row in self._call(self.embeddings.embed_documents, batch)]
         return self._vectors(rows, len(texts))
 
     def _vectors(self, rows: Any, count: int) -> Vectors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -22,8 +22,7 @@ from langgraph_convcoa.retrieval.encoders.loading import (
     revision_of,
     write_checksums,
 )
-from langgraph_convcoa.retrieval.encoders.onnx_bert import OnnxBert, onnx_bert
-from langgraph_convcoa.retrieval.progress import Progress, track
+from langgraph_convcoa.retrieval.encoders.onnx_bert import onnx_bert
 from langgraph_convcoa.retrieval.threads import cores
 
 if TYPE_CHECKING:
@@ -38,14 +37,12 @@ _AT_ONCE = 1024
 class SentenceTransformerEncoder(Encoder):
     """Encode with a sentence-transformers model.
 
-    The default, all-MiniLM-L6-v2, comes with the extra `offline`, so that no download is needed; any other name is a folder or
-    is loaded from the Hugging Face hub. Nothing is loaded before the first use, and several threads may use one encoder.
-
-    On the processor onnxruntime computes every BERT with mean or CLS pooling. sentence-transformers (torch) computes on other
-    devices, for other architectures, and once `model` was used.
+    Nothing is loaded before the first use, and several threads may use one encoder. On the processor onnxruntime computes
+    every BERT with mean or CLS pooling. sentence-transformers (torch) computes on other devices, for other architectures, and
+    once `model` was used.
 
     Args:
-        name: Folder or hub name of the model.
+        name: Folder or hub name of the model; the default, all-MiniLM-L6-v2, comes with the extra `offline`.
         device: "cpu", "cuda", ...; chosen by sentence-transformers when None.
         batch_size: Texts in a forward pass of torch.
         dtype: "int8" computes the linear layers of a BERT in eight bits when it encodes passages, about twice as fast as
@@ -152,35 +149,33 @@ class SentenceTransformerEncoder(Encoder):
             return [len(encoding.ids) for part in parts for encoding in self._counter.encode_batch_fast(list(part))]
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        if (session := self._session("queries")) is None:
-            return self._encode_in_torch(texts, True, False)
-        rows = session.recent_vectors(session.bert.token_ids(texts))
-        return normalised(rows, len(texts), session.dimension, self.model_name)
+        if (bert := self._onnx()) is not None:
+            # float32, and all threads on one product.
+            session = onnx_bert(self.model_name, bert, int8=False, threads=cores())
+            if session is not None:
+                rows = session.recent_vectors(bert.token_ids(texts))
+                return normalised(rows, len(texts), session.dimension, self.model_name)
+        return self._encode_in_torch(texts, "encode_query")
 
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        if (session := self._session("passages")) is None:
-            return self._encode_in_torch(texts, False, progress)
-        found = np.zeros((len(texts), session.dimension), dtype=np.float32)
-        # Longest first, so that the remaining time is not underestimated.
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
-        with track(progress, len(texts), "Encoding") as advance:
-            for start in range(0, len(order), _AT_ONCE):
-                part = order[start : start + _AT_ONCE]
-                found[part] = session.vectors(session.bert.token_ids([texts[i] for i in part]), advance)
-        return normalised(found, len(texts), session.dimension, self.model_name)
+    def encode_passages(self, texts: Sequence[str]) -> Vectors:
+        if (bert := self._onnx()) is not None:
+            # Eight bits if wanted, and a thread a batch.
+            session = onnx_bert(self.model_name, bert, int8=self.dtype == "int8")
+            if session is not None:
+                parts = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
+                rows = [session.vectors(bert.token_ids(part)) for part in parts or [[]]]
+                return normalised(np.concatenate(rows), len(texts), session.dimension, self.model_name)
+        return self._encode_in_torch(texts, "encode_document")
 
-    def _encode_in_torch(self, texts: Sequence[str], queries: bool, progress: Progress) -> Vectors:
-        encode: Callable[..., Any] = getattr(self._load(), "encode_query" if queries else "encode_document")
+    def _encode_in_torch(self, texts: Sequence[str], method: str) -> Vectors:
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        # Longest first: little padding, and the remaining time is not underestimated.
+        # Longest first: little padding.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
-        with track(progress, len(texts), "Encoding") as advance:
-            for start in range(0, len(order), self.batch_size):
-                batch = order[start : start + self.batch_size]
-                with self._lock:
-                    rows = encode([texts[i] for i in batch], batch_size=len(batch), show_progress_bar=False)
-                vectors[batch] = np.asarray(rows, dtype=np.float32)
-                advance(len(batch))
+        for start in range(0, len(order), self.batch_size):
+            batch = order[start : start + self.batch_size]
+            with self._lock:
+                rows = getattr(self._load(), method)([texts[i] for i in batch], batch_size=len(batch), show_progress_bar=False)
+            vectors[batch] = np.asarray(rows, dtype=np.float32)
         return normalised(vectors, len(texts), self.dimension, self.model_name)
 
     def _onnx(self) -> Bert | None:
@@ -193,13 +188,6 @@ class SentenceTransformerEncoder(Encoder):
                     self._bert = bert_of(self.model_name, self.device)
                     self._looked = True
         return self._bert
-
-    def _session(self, side: Literal["queries", "passages"]) -> OnnxBert | None:
-        """Eight bits and a thread a batch for passages; float32 and all threads on one product for queries."""
-        bert = self._onnx()
-        if bert is None or side == "queries":
-            return None if bert is None else onnx_bert(self.model_name, bert, int8=False, threads=cores())
-        return onnx_bert(self.model_name, bert, int8=self.dtype == "int8")
 
     def _load(self) -> SentenceTransformer:
         # Encoding holds the lock for a batch, and is not waited for here.

@@ -9,7 +9,6 @@ import numpy as np
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors, normalised
 from langgraph_convcoa.retrieval.encoders.recent import RecentValues
-from langgraph_convcoa.retrieval.progress import Progress
 
 
 class DelegatingEncoder(Encoder):
@@ -42,8 +41,8 @@ class DelegatingEncoder(Encoder):
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         return self.encoder.encode_queries(texts)
 
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        return self.encoder.encode_passages(texts, progress=progress)
+    def encode_passages(self, texts: Sequence[str]) -> Vectors:
+        return self.encoder.encode_passages(texts)
 
 
 class RecentEncoder(DelegatingEncoder):
@@ -61,8 +60,8 @@ class RecentEncoder(DelegatingEncoder):
         counts = self._counts.of(texts, self.encoder.count_tokens_batch)
         return [counts[text] for text in texts]
 
-    def encode_passages(self, texts: Sequence[str], progress: Progress = False) -> Vectors:
-        vectors = self._vectors.of(texts, lambda new: self.encoder.encode_passages(new, progress))
+    def encode_passages(self, texts: Sequence[str]) -> Vectors:
+        vectors = self._vectors.of(texts, self.encoder.encode_passages)
         return np.stack([vectors[text] for text in texts]) if texts else self.encoder.encode_passages([])
 
 

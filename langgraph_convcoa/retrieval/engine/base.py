@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import time
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from numbers import Real
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from langchain_core.documents import Document
 
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.changes import Entry, content_digest
 from langgraph_convcoa.retrieval.documents.split import Span, pattern_text
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.filters import Filter
+from langgraph_convcoa.retrieval.filters import Filter, FilterEvaluator
 from langgraph_convcoa.retrieval.memory_corpus import encoded_memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.text.words import content_words
+
+_END: ContextVar[float] = ContextVar("engine_deadline", default=math.inf)
 
 SCHEMA_VERSION = 1
 """Version of what is stored of a passage; a collection of another version is not opened."""
@@ -28,6 +36,8 @@ SCHEMA_VERSION = 1
 LONGEST = 10_000_000
 """Characters of a document, which is written in one transaction."""
 
+_Condition = TypeVar("_Condition")
+_COLLECTION = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _LONGEST_ID = 1_000
 _LONGEST_TENANT = 200
 _as_json = json.JSONEncoder(allow_nan=False).encode
@@ -109,17 +119,17 @@ class Engine(Protocol):
         RetrievalError where a passage's id is that of a passage of another document.
         """
 
-    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Iterator[int]:
-        """`put` of batch after batch by the engine's fastest path, as they are asked for: the size of each that is committed.
+    def loading(self) -> AbstractContextManager[object]:
+        """While many documents are put, by this process or by others: the engine's fastest path.
 
-        That of an empty batch is 0. After a kill the batches before count. `settle` is to be called afterwards; searches
-        meanwhile may be slow.
+        Call `settle` afterwards; searches meanwhile may be slow.
         """
+        return nullcontext()
 
     def settle(self) -> None:
-        """After `bulk`, or many changes: build what a search needs, and free what is needed no more. There is no time-out.
+        """After `loading`, or many changes: build what a search needs, and free what is no longer needed. No time-out.
 
-        Where another `bulk` is under way, that is left to whoever ends last. What was stored stands, however this ends.
+        Where another is `loading`, that is left to the last one. What was stored stands, however this ends.
         """
 
     def delete(self, documents: Sequence[str]) -> None:
@@ -133,6 +143,115 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give up its connections; it may be used again."""
+
+
+class ServerEngine(Engine):
+    """A collection and a tenant of an engine that has an address, with what all such engines check."""
+
+    def __init__(self, label: str, collection: str, tenant: str, timeout: float) -> None:
+        if not timeout > 0:
+            raise InputError(f"timeout must be a number of seconds above 0, not {timeout!r}.")
+        if not isinstance(collection, str) or not _COLLECTION.fullmatch(collection):
+            raise InputError(
+                f"The collection {collection!r:.80} has a name that cannot be used; give one of up to 40 lower-case letters, "
+                "digits and _, with a letter first."
+            )
+        if not isinstance(tenant, str) or not 0 < len(tenant.encode("utf-8", "replace")) <= _LONGEST_TENANT:
+            raise InputError(f"A tenant must be a text of 1 to {_LONGEST_TENANT} bytes, not {tenant!r:.80}.")
+        check_text(tenant, "tenant")
+        self.collection, self.tenant = collection, tenant
+        self._name = f"The collection {collection!r} in {label}"
+        self._opened: tuple[int, str] | None = None  # Dimension and encoder that were compared with the collection.
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(collection={self.collection!r}, tenant={self.tenant!r})"
+
+    def _not_there(self) -> RetrievalError:
+        return RetrievalError(f"{self.name} is not there; add documents to make it, or name another collection.")
+
+    def _taken(self) -> RetrievalError:
+        return RetrievalError(
+            f"{self.name} has a passage of another document under one of these ids, or a document was written twice; "
+            "give every document an id of its own."
+        )
+
+
+def check_head(label: str, stored: tuple[int, int, str], dimension: int, encoder: str) -> None:
+    """Raise RetrievalError where a stored collection is of another version, dimension or encoder."""
+    version, length, name = stored
+    if version != SCHEMA_VERSION:
+        raise RetrievalError(
+            f"{label} is of version {version}, and this library reads version {SCHEMA_VERSION}; load it into another "
+            "collection, or install the version of the library that made it."
+        )
+    if (length, name) != (dimension, encoder):
+        raise RetrievalError(
+            f"{label} was encoded by {name!r} in vectors of length {length}, and the encoder given is {encoder!r} with "
+            f"vectors of length {dimension}; give that encoder, or another collection."
+        )
+
+
+class EngineConditions(FilterEvaluator[_Condition]):
+    """Filters in the language of an engine. A value that has no order with the filter's leaves its passage out."""
+
+    def condition(self, filter: Filter | None) -> _Condition | None:
+        """What a filter becomes; None where there is none.
+
+        InputError where it is a function, which only runs here, is malformed, or compares with what is not JSON.
+        """
+        try:
+            return None if filter is None else self.read(filter)
+        except RecursionError:
+            raise InputError("The filter compares with a value that is nested too deep.") from None
+
+    def function(self, test: Callable[[Document], bool]) -> _Condition:
+        raise InputError(
+            "A filter of a retriever over an engine must be a mapping, such as {'year': {'$gte': 2020}}: the engine applies "
+            "it to all passages, and cannot run a function."
+        )
+
+    def ordered(self, name: str, word: str, bound: Any) -> _Condition:
+        if isinstance(bound, str):
+            check_text(bound, "filter")
+        elif not isinstance(bound, Real):
+            raise InputError(
+                f"The filter's {word} under {name!r} compares with {bound!r:.60}: metadata in an engine is JSON, which has no "
+                "dates; keep them as texts such as 2026-11-22, and compare with one."
+            )
+        return self.above_or_below(name, word, bound)
+
+    @abstractmethod
+    def above_or_below(self, name: str, word: str, bound: str | Real) -> _Condition:
+        """`ordered`, for a text or a number."""
+
+    def _field(self, name: str, wanted: Any, depth: int) -> _Condition:
+        check_text(name, "filter")
+        return super()._field(name, wanted, depth)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """All calls of engines made here end within these seconds together, each within its own time-out.
+
+    Example:
+        >>> with within(1):
+        ...     end_of(10) - time.monotonic() <= 1
+        True
+    """
+    token = _END.set(end_of(seconds))
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
+def end_of(limit: float) -> float:
+    """When a call that begins now and has so many seconds must have ended, by `time.monotonic`."""
+    return min(time.monotonic() + limit, _END.get())
 
 
 def search_vectors(vectors: Vectors) -> Vectors:
@@ -206,14 +325,6 @@ def check_document(document: Document) -> None:
         ) from None
     for text in _texts(document.metadata):
         check_text(text, f"metadata of the document {document.id!r:.80}")
-
-
-def check_tenant(tenant: str) -> str:
-    """The tenant; InputError where it is no text, or one that cannot be stored."""
-    if not isinstance(tenant, str) or not 0 < len(tenant.encode("utf-8", "replace")) <= _LONGEST_TENANT:
-        raise InputError(f"A tenant must be a text of 1 to {_LONGEST_TENANT} bytes, not {tenant!r:.80}.")
-    check_text(tenant, "tenant")
-    return tenant
 
 
 def check_text(text: str, what: str) -> None:

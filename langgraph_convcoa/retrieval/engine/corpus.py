@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -13,16 +12,15 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.changes import check_deletable, distinct, select
-from langgraph_convcoa.retrieval.corpus import Asked, Corpus, Passage, View
+from langgraph_convcoa.retrieval.changes import Committed, check_deletable, distinct
+from langgraph_convcoa.retrieval.corpus import Corpus, Passage, Query, View
 from langgraph_convcoa.retrieval.documents.split import document_id, rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
-from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, check_document, stored_passages
-from langgraph_convcoa.retrieval.engine.deadline import within
+from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, within
+from langgraph_convcoa.retrieval.engine.load import ingest
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
-from langgraph_convcoa.retrieval.hybrid.bm25 import heaviest, idf, saturation
-from langgraph_convcoa.retrieval.hybrid.turn_words import turn_words
+from langgraph_convcoa.retrieval.hybrid.bm25 import heaviest, idf, saturation, turn_words
 from langgraph_convcoa.retrieval.memory_corpus import Memory
 from langgraph_convcoa.retrieval.progress import Progress
 from langgraph_convcoa.retrieval.scoring.patterns import Patterns
@@ -31,8 +29,6 @@ from langgraph_convcoa.text.words import content_words
 CANDIDATES = 50
 """How many passages are named by vector, and as many by words; see `convcoa bench engine`."""
 
-# Documents that are written in one transaction.
-_TOGETHER = 200
 # The best passage by words is one of the first few, whose scores are computed.
 _BEST = 5
 
@@ -83,33 +79,31 @@ class EngineCorpus(Corpus):
         """Nothing: an engine names its passages only for a question."""
         return _candidates([], self.engine)
 
-    def view(self, asked: Asked) -> View:
+    def view(self, query: Query) -> View:
         """The candidates for one question; RetrievalError where the engine fails, or takes longer than its time-out in all."""
         with within(self.engine.timeout):
-            return self._view(asked)
+            return self._view(query)
 
-    def _view(self, asked: Asked) -> View:
-        if asked.encoder is not None:
-            self.engine.open(asked.encoder.dimension, asked.encoder.name)
-        count = max(asked.k, self.candidates)
-        vectors = asked.states if asked.readout is None else np.concatenate([asked.states, asked.readout])
-        named = dict.fromkeys(name for found in self.engine.search(vectors, count, asked.filter) for name in found)
-        channels, mean_length = self._channels(asked) if asked.lexical else ([], 1.0)
+    def _view(self, query: Query) -> View:
+        self.engine.open(query.encoder.dimension, query.encoder.name)
+        count = max(query.k, self.candidates)
+        named = dict.fromkeys(name for found in self.engine.search(query.states, count, query.filter) for name in found)
+        channels, mean_length = self._channels(query) if query.lexical_weight else ([], 1.0)
         tops: dict[str, None] = {}
         for weights in channels:
-            named |= dict.fromkeys(self.engine.words(weights, mean_length, count, asked.filter))
-            if asked.filter is not None:
+            named |= dict.fromkeys(self.engine.words(weights, mean_length, count, query.filter))
+            if query.filter is not None:
                 # Scores are over the best of all passages, those that the filter leaves out among them.
                 tops |= dict.fromkeys(self.engine.words(weights, mean_length, _BEST))
         there = self.engine.patterns([*(named | tops)])
         lexical = np.array([_bm25(there, weights, mean_length) for weights in channels], dtype=np.float32)
         lexical = lexical.reshape(len(channels), len(there))
         chosen = sorted((i for i, passage in enumerate(there) if passage.id in named), key=lambda i: there[i].id)
-        return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen], applied=asked.filter)
+        return _candidates([there[i] for i in chosen], self.engine, lexical=lexical[:, chosen], applied=query.filter)
 
-    def _channels(self, asked: Asked) -> tuple[list[dict[str, float]], float]:
+    def _channels(self, query: Query) -> tuple[list[dict[str, float]], float]:
         """The words of the question, and those of a follow-up with its turns', times their idf; and the mean length."""
-        own, earlier = Counter(content_words(asked.queries[0])), asked.turns[0]
+        own, earlier = Counter(content_words(query.questions[0])), query.turns[0]
         said = turn_words(earlier, own) if earlier else {}
         statistics = self.engine.statistics({**own, **said})
         found = statistics.frequencies
@@ -133,19 +127,17 @@ class EngineCorpus(Corpus):
         before, after = ([_passage(there[name]) for name in side if name in there] for side in ids)
         return before, after
 
-    def add_documents(
-        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """Add documents, 200 in a transaction, so that a run that was killed can be run again; the collection is made for
-        the first.
-        """
-        return self._put(documents, False, encoder, cache, progress)
-
-    def update(
-        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """`add_documents`, where a document takes the place of the one that has its id."""
-        return self._put(documents, True, encoder, cache, progress)
+    def ingest(
+        self,
+        documents: Iterable[Document],
+        encoder: Encoder,
+        *,
+        replace: bool = False,
+        cache: PatternCache | None = None,
+        progress: Progress = False,
+    ) -> Iterator[Committed]:
+        """Add documents as `engine.load.ingest` does; the collection is made for the first ones."""
+        return ingest(self.engine, documents, encoder, replace=replace, cache=cache, progress=progress)
 
     def delete(self, ids: Iterable[str]) -> list[str]:
         """Delete the documents of these ids that are there, all or none, and return their ids."""
@@ -181,23 +173,6 @@ class EngineCorpus(Corpus):
 
     def keep_settings(self, *_arguments: Any, **_settings: Any) -> NoReturn:
         raise InputError("This retriever is over an engine, which keeps the documents; save its settings in your program.")
-
-    def _put(
-        self, documents: Iterable[Document], replacing: bool, encoder: Encoder, cache: PatternCache | None, progress: Progress
-    ) -> list[str]:
-        given, ids = iter(documents), []
-        if isinstance(documents, Sequence):
-            # Before anything is written.
-            for document in documents:
-                check_document(document)
-        while batch := [*islice(given, _TOGETHER)]:
-            for document in batch:
-                check_document(document)
-            self.engine.open(encoder.dimension, encoder.name, create=True)
-            chosen = select(batch, encoder, replace=replacing, digests=self.engine.digests, owners=self._owners)
-            self.engine.put(stored_passages(chosen.entries, encoder, cache=cache, progress=progress))
-            ids += chosen.ids
-        return ids
 
     def _owners(self, ids: Sequence[str]) -> dict[str, str]:
         """The document of each of these passages that is there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from langchain_core.documents import Document
@@ -13,6 +13,7 @@ from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
 from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage, search_vectors
 from langgraph_convcoa.retrieval.filters import Filter, allowed_passages
+from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
 
 class MemoryEngine(Engine):
@@ -58,9 +59,9 @@ class MemoryEngine(Engine):
     def words(self, weights: Mapping[str, float], mean_length: float, k: int, condition: Filter | None = None) -> list[str]:
         found: list[tuple[float, str]] = []
         for passage in self._allowed(condition):
-            terms = passage.terms
-            norm = 1.5 * (0.25 + 0.75 * sum(terms.values()) / max(mean_length, 1e-9))
-            score = sum(weight * terms[term] / (terms[term] + norm) for term, weight in weights.items() if term in terms)
+            terms, length = passage.terms, sum(passage.terms.values())
+            shared = [(weight, terms[term]) for term, weight in weights.items() if term in terms]
+            score = sum(weight * float(saturation(count, length, mean_length)) for weight, count in shared)
             if score > 0:
                 found.append((-score, passage.id))
         return [name for _, name in sorted(found)[:k]]
@@ -90,14 +91,6 @@ class MemoryEngine(Engine):
             # One statement: a search sees all of it or nothing.
             self._documents = self._documents | given
 
-    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Generator[int]:
-        for batch in batches:
-            self.put(batch)
-            yield len(batch)
-
-    def settle(self) -> None:
-        return
-
     def delete(self, documents: Sequence[str]) -> None:
         with self._lock:
             self._documents = {name: parts for name, parts in self._documents.items() if name not in set(documents)}
@@ -110,9 +103,6 @@ class MemoryEngine(Engine):
 
     def count(self) -> int:
         return sum(map(len, self._documents.values()))
-
-    def close(self) -> None:
-        return
 
     def _passages(self) -> list[StoredPassage]:
         return [passage for parts in self._documents.values() for passage in parts]

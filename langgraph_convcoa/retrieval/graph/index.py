@@ -11,8 +11,10 @@ import numpy.typing as npt
 from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.array_file import ArrayFile, write_arrays
+from langgraph_convcoa.retrieval.corpus import Numbers, View
 from langgraph_convcoa.retrieval.graph.links import Links, linked
 from langgraph_convcoa.retrieval.graph.names import Contents, names_of
+from langgraph_convcoa.retrieval.hybrid.follower import Follower
 
 _KIND = "evidence graph"
 _VERSION = 2
@@ -108,6 +110,26 @@ class GraphIndex:
             self._file.check()
             self._file = None
         return self._contents
+
+
+class GraphFollower(Follower[GraphIndex]):
+    """The evidence graph of the passages of a corpus, those that are new since the last search being added first."""
+
+    name = "evidence graph"
+
+    def links(self, view: View) -> tuple[Links, Numbers] | None:
+        """The graph of a view, and the number in the view of each of its passages, growing; None where nothing is linked."""
+        with self._guard:
+            index = self._current(view)
+            return None if index.empty else (index.links, self._numbers)
+
+    def _empty(self, source: str) -> GraphIndex:
+        return GraphIndex(source=source)
+
+    def _load(self, path: Path) -> GraphIndex:
+        index = GraphIndex.load(path)
+        index.check()
+        return index
 
 
 def _selected(

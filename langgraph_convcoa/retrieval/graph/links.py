@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from langgraph_convcoa.retrieval.graph.names import Contents, Hashes, Numbers, is_among, joined_hashes
 
@@ -14,53 +15,45 @@ _HUB_SHARE, _HUB = 0.05, 5
 # Names that are no title link passages where they stand in so few of them, by this weight.
 _FEW, _NAME = 10, 0.3
 
-Places = npt.NDArray[np.int32]
 Amounts = npt.NDArray[np.float64]
-Shares = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The graph of n passages and m entities: links between a passage and an entity, in the order of the passages.
+    """The graph of n passages and m entities: links between a passage and an entity, as sparse matrices.
 
     A passage shares what it has among its entities, by weight, and an entity among its passages.
     """
 
-    passages: int  # n
     entities: Hashes  # (m,), growing: the hash of each entity's name.
     names: Hashes  # Growing: those of them that a question names, titles and given ones.
     common: Numbers  # (m,), in how many passages an entity stands.
-    owners: Places  # The passage of each link, growing.
-    named: Places  # The entity of each link.
-    shares: Shares  # What of the passage's goes along each link to the entity; of a passage they sum to one.
-    parts: Shares  # What of the entity's goes along it to the passage; of an entity they sum to one.
-    back: Shares  # (n,), what of each passage's comes back to it from its entities.
-    by_entity: Places  # The links in the order of their entities.
-    passage_offsets: Numbers  # (n + 1,), where the links of each passage begin.
-    entity_offsets: Numbers  # (m + 1,), where those of each entity begin in `by_entity`.
+    shares: csr_array  # (n, m), what of each passage's goes to each of its entities; of a passage they sum to one.
+    parts: csr_array  # (m, n), what of each entity's goes to each of its passages; of an entity they sum to one.
+    back: npt.NDArray[np.float32]  # (n,), what of each passage's comes back to it from its entities.
+
+    @property
+    def passages(self) -> int:
+        """How many passages there are, n."""
+        return int(self.shares.shape[0])
 
     @property
     def edges(self) -> int:
         """How many links there are."""
-        return len(self.owners)
+        return int(self.shares.nnz)
+
+    @property
+    def owners(self) -> Numbers:
+        """The passage of each link, growing."""
+        return np.repeat(np.arange(self.passages), np.diff(self.shares.indptr))
 
     def to_entities(self, amounts: Amounts) -> Amounts:
         """What comes to each entity of what passages have; the time is that of the links of those that have any."""
-        links = _runs(self.passage_offsets, np.flatnonzero(amounts))
-        return _summed(self.named[links], self.shares[links] * amounts[self.owners[links]], len(self.entities))
+        return np.asarray((csr_array(amounts[None]) @ self.shares).toarray()[0], dtype=np.float64)
 
     def to_passages(self, amounts: Amounts) -> Amounts:
         """What comes to each passage of what entities have."""
-        links = self.by_entity[_runs(self.entity_offsets, np.flatnonzero(amounts))]
-        return _summed(self.owners[links], self.parts[links] * amounts[self.named[links]], self.passages)
-
-    def of_passage(self, passage: int) -> slice:
-        """The links of a passage."""
-        return slice(int(self.passage_offsets[passage]), int(self.passage_offsets[passage + 1]))
-
-    def of_entity(self, entity: int) -> Places:
-        """The links of an entity."""
-        return self.by_entity[self.entity_offsets[entity] : self.entity_offsets[entity + 1]]
+        return np.asarray((csr_array(amounts[None]) @ self.parts).toarray()[0], dtype=np.float64)
 
 
 def linked(contents: Contents) -> Links:
@@ -95,33 +88,16 @@ def linked(contents: Contents) -> Links:
     order = np.argsort(links)
     order = order[weights[order] > 0]
     owners, named, weights = links[order] // m, links[order] % m, weights[order]
-    shares = weights / _summed(owners, weights, n)[owners]
-    parts = weights / _summed(named, weights, len(entities))[named]
+    shares = (weights / np.bincount(owners, weights, n)[owners]).astype(np.float32)
+    parts = (weights / np.bincount(named, weights, len(entities))[named]).astype(np.float32)
     return Links(
-        n,
         entities,
         certain,
         common,
-        owners.astype(np.int32),
-        named.astype(np.int32),
-        shares.astype(np.float32),
-        parts.astype(np.float32),
-        _summed(owners, shares * parts, n).astype(np.float32),
-        np.argsort(named, kind="stable").astype(np.int32),
-        np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n))]),
-        np.concatenate([[0], np.cumsum(np.bincount(named, minlength=len(entities)))]),
+        csr_array((shares, (owners, named)), shape=(n, len(entities))),
+        csr_array((parts, (named, owners)), shape=(len(entities), n)),
+        np.bincount(owners, shares * parts, n).astype(np.float32),
     )
-
-
-def _summed(places: npt.NDArray[np.integer], amounts: Amounts, count: int) -> Amounts:
-    return np.asarray(np.bincount(places, amounts, count), dtype=np.float64)
-
-
-def _runs(offsets: Numbers, chosen: Numbers) -> Numbers:
-    """The places from each chosen one's offset to the next."""
-    sizes = offsets[chosen + 1] - offsets[chosen]
-    ends = np.cumsum(sizes)
-    return np.repeat(offsets[chosen] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
 
 
 def _mentions(contents: Contents, titles: Hashes) -> tuple[Numbers, Hashes]:

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from langchain_core.documents import Document
+from scipy.sparse import csr_array
 
 from langgraph_convcoa.retrieval.documents.split import document_id, passage_title
 from langgraph_convcoa.retrieval.graph.links import Links
@@ -52,17 +53,16 @@ class Walk:
             return []
         links, trail = self.links, [passage]
         for before in range(int(np.argmax([step[passage] for step in self.steps[1:]])), -1, -1):
-            ways = links.of_passage(trail[0])
-            entities = links.named[ways]
+            entities = links.shares[[trail[0]]].indices
             # What each of the entities had of the question itself, and of each passage but this one.
             named = self.named[entities] * (before == 0)
-            had = [links.of_entity(entity) for entity in entities.tolist()]
-            sources = [links.owners[one] for one in had]
+            sources = [links.parts[[entity]].indices for entity in entities.tolist()]
             flows = [
-                np.where(passages == trail[0], 0, links.shares[one] * self.steps[before][passages])
-                for one, passages in zip(had, sources, strict=True)
+                np.where(passages == trail[0], 0, _column(links.shares[passages], entity) * self.steps[before][passages])
+                for entity, passages in zip(entities.tolist(), sources, strict=True)
             ]
-            best = int(np.argmax(links.parts[ways] * (named + [flow.sum() for flow in flows])))
+            parts = _column(links.parts[entities], trail[0])
+            best = int(np.argmax(parts * (named + [flow.sum() for flow in flows])))
             entity, source = links.passages + int(entities[best]), int(sources[best][flows[best].argmax()])
             if named[best] >= flows[best].max():
                 return [entity, *trail]
@@ -70,6 +70,10 @@ class Walk:
                 break
             trail = [source, entity, *trail]
         return trail
+
+
+def _column(rows: csr_array, column: int) -> Mass:
+    return np.asarray(rows[:, [column]].toarray()[:, 0], dtype=np.float64)
 
 
 def walk(

@@ -8,21 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.files import remove_remains
-from langgraph_convcoa.retrieval.changes import batches_of, check_deletable, distinct, select
+from langgraph_convcoa.retrieval.changes import Committed, batches_of, check_deletable, distinct, select
 from langgraph_convcoa.retrieval.corpus import Corpus
 from langgraph_convcoa.retrieval.documents.split import rejoined
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.choice import encoder_from_settings
-from langgraph_convcoa.retrieval.graph.follow import GraphFollower
+from langgraph_convcoa.retrieval.graph.index import GraphFollower
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings, graph_settings
-from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
+from langgraph_convcoa.retrieval.hybrid.follower import BM25Follower
 from langgraph_convcoa.retrieval.index.database import Head, exists, reading, writing
 from langgraph_convcoa.retrieval.index.snapshot import Checked, Snapshot
 from langgraph_convcoa.retrieval.index.writer import WriterLock, append, compact, write_index
@@ -38,15 +38,6 @@ GRAPH_FILE = "graph.safetensors"
 # Earlier versions kept an ANN index in it.
 _OLD_FILE = "approximate.safetensors"
 _OPENINGS = 5
-
-
-class Committed(NamedTuple):
-    """What one commit did: the ids of the documents in the order they came, and how many were of which kind."""
-
-    ids: list[str]
-    added: int
-    updated: int
-    unchanged: int
 
 
 class Index(Corpus):
@@ -72,8 +63,8 @@ class Index(Corpus):
         >>> from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
         >>> encoder = EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), name="fake")
         >>> index = Index.create(tempfile.mkdtemp(), encoder, dtype="int8")
-        >>> index.add_documents([Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b")], encoder)
-        ['a', 'b']
+        >>> [done.ids for done in index.ingest([Document("Ada wrote it.", id="a"), Document("In 1843.", id="b")], encoder)]
+        [['a', 'b']]
         >>> index.delete(["a", "z"])
         ['a']
         >>> len(index), len(Index(index.path))
@@ -98,17 +89,10 @@ class Index(Corpus):
     def create(
         cls, path: str | Path, encoder: Encoder, *, dtype: PatternType = "float32", settings: Mapping[str, Any] | None = None
     ) -> Index:
-        """Make an empty index.
+        """Make an empty index in a folder that is empty or does not exist, with settings of a retriever.
 
-        Args:
-            path: A folder that is empty or does not exist.
-            encoder: What its documents will be encoded with.
-            dtype: How patterns are stored: "float32" or "int8".
-            settings: Settings of a retriever, kept with it.
-
-        Raises:
-            InputError: There is no such type.
-            RetrievalError: The folder holds something or cannot be made, or the encoder has no name.
+        InputError where there is no such type of patterns; RetrievalError where the folder holds something or cannot be made,
+        or the encoder has no name.
         """
         if exists(Path(path)):
             raise RetrievalError(f"{path} holds an index already; open it, or name another folder.")
@@ -169,55 +153,33 @@ class Index(Corpus):
         cache: PatternCache | None = None,
         progress: Progress = False,
     ) -> Iterator[Committed]:
-        """`add_documents`, or with `replace` `update`, one commit at a time; what is given back has been committed."""
-        self.snapshot().check_encoder(encoder)
-        total = len(documents) if isinstance(documents, Sized) else None
-        empty = 0
-        with self._lock.held(), track(progress, total, "Indexing") as advance:
-            for batch in batches_of(documents):
-                empty += sum(not document.page_content.strip() for document in batch)
-                yield self._commit(batch, encoder, replace, cache)
-                advance(len(batch))
-        if empty:
-            _LOGGER.warning("Left out %d document(s) without text.", empty)
-
-    def add_documents(
-        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """Add documents; when this returns they are on the disk.
+        """Add documents, a batch of up to 256 at a time; what is given back is on the disk.
 
         A document that is there already with the same id and content is passed over without being encoded, so that a run
-        that was killed can be run again; one without an id gets one made of its title and text. Memory stays bounded by the
-        batch, of up to 256 documents.
-
-        Args:
-            documents: Read as they are needed.
-            encoder: The one that the index was built with.
-            cache: Where encoded patterns are kept between runs.
-            progress: A bar, a callback or nothing, in documents.
-
-        Returns:
-            The ids of the documents, in order; those without text are left out.
+        that was killed can be run again; one without an id gets one made of its title and text. With `replace` a document
+        takes the place of the one that has its id. Memory stays bounded by the batch.
 
         Raises:
             InputError: An id or metadata cannot be stored.
             RetrievalError: The encoder is another, an id is there with another content, the documents cannot be encoded, or
                 the index cannot be written to. Batches before the one that failed stay.
         """
-        done = self.ingest(documents, encoder, cache=cache, progress=progress)
-        ids = [identity for batch in done for identity in batch.ids]
-        self._keep_up()
-        return ids
-
-    def update(
-        self, documents: Iterable[Document], encoder: Encoder, *, cache: PatternCache | None = None, progress: Progress = False
-    ) -> list[str]:
-        """`add_documents`, where a document takes the place of the one that has its id."""
-        done = self.ingest(documents, encoder, replace=True, cache=cache, progress=progress)
-        ids = [identity for batch in done for identity in batch.ids]
-        self._purge()
-        self._keep_up()
-        return ids
+        self.snapshot().check_encoder(encoder)
+        total = len(documents) if isinstance(documents, Sized) else None
+        empty = updated = 0
+        with self._lock.held(), track(progress, total, "Indexing") as advance:
+            for batch in batches_of(documents):
+                empty += sum(not document.page_content.strip() for document in batch)
+                done = self._commit(batch, encoder, replace, cache)
+                updated += done.updated
+                yield done
+                advance(len(batch))
+        if empty:
+            _LOGGER.warning("Left out %d document(s) without text.", empty)
+        if updated:
+            self._purge()
+        self.bm25.keep_up(self.snapshot())
+        self.graph.keep_up(self.snapshot())
 
     def delete(self, ids: Iterable[str]) -> list[str]:
         """Delete the documents of these ids that are there: their text at once, their patterns when the index is compacted.
@@ -263,7 +225,7 @@ class Index(Corpus):
     def save_lexical(self) -> bool:
         """Write the BM25 index to the folder, so that the next process need not read all passages for it.
 
-        `add_documents` does it where there is one and much is missing in it (more than 256 passages and 1 in 200); a
+        `ingest` does it where there is one and much is missing in it (more than 256 passages and 1 in 200); a
         deletion, an update and `compact` always, so that no word of what was deleted stays. Where it cannot be written, False
         is returned: that costs the next process the time, and nothing else.
         """
@@ -279,6 +241,10 @@ class Index(Corpus):
             with writing(self.path) as database:
                 database.put_head(replaced(database.head(), settings=dict(settings)))
             self.remove_unused()
+
+    def default_settings(self) -> dict[str, Any]:
+        """An index that was made without an evidence graph stays without: to make one takes seconds, and memory."""
+        return {"graph": self.head.settings.get("graph")}
 
     def keep_settings(self, path: str | Path, settings: Mapping[str, Any], dtype: PatternType | None) -> bool:
         """Keep a retriever's settings where this is the index at `path`; False where it is not."""
@@ -302,10 +268,6 @@ class Index(Corpus):
         with suppress(OSError):
             (self.path / _OLD_FILE).unlink(missing_ok=True)
 
-    def _keep_up(self) -> None:
-        self.bm25.keep_up(self.snapshot())
-        self.graph.keep_up(self.snapshot())
-
     def _commit(self, documents: list[Document], encoder: Encoder, replace: bool, cache: PatternCache | None) -> Committed:
         with reading(self.path) as database:
             dtype = database.head().dtype
@@ -313,8 +275,7 @@ class Index(Corpus):
         if chosen.entries:
             passages = [passage for entry in chosen.entries for passage in entry.passages]
             append(self.path, chosen, encoded_memory(passages, encoder, dtype, cache, progress=False))
-        updated = len(chosen.replaced)
-        return Committed(chosen.ids, len(chosen.entries) - updated, updated, chosen.unchanged)
+        return chosen.done
 
 
 def open_or_create(path: str | Path, encoder: Encoder, dtype: PatternType | None, settings: Mapping[str, Any]) -> Index:

@@ -1,18 +1,18 @@
-"""An index that is kept equal to the files of folders while they change."""
+"""An index that is kept equal to the files of folders: they are read again when watchfiles says that something changed."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import ConvCoAError, DocumentError, InputError
+from langgraph_convcoa.retrieval.changes import Committed
 from langgraph_convcoa.retrieval.documents.load import (
     MAX_BYTES,
     DocumentFiles,
@@ -20,7 +20,6 @@ from langgraph_convcoa.retrieval.documents.load import (
     Told,
     TooMuchTextError,
     document_of,
-    identity_of,
 )
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.index.index import Index
@@ -31,6 +30,9 @@ _DEBOUNCE, _STEP = 1_000, 200
 _LOOK_EVERY = 15_000
 """Milliseconds after which is looked without a notice too: of a network folder none may come."""
 
+_Stamps = dict[str, tuple[int, int, int]]
+"""When each file of a path was written, how large it is, and its inode."""
+
 
 class Changed(NamedTuple):
     """How many documents a round added, updated and deleted."""
@@ -40,29 +42,15 @@ class Changed(NamedTuple):
     deleted: int = 0
 
 
-Stamp = tuple[int, int, int]
-
-
-@dataclass
-class _Known:
-    """What is known of a file: when and how large it was, and of each of its documents the key, whether it is own, the id."""
-
-    stamp: Stamp
-    keys: list[tuple[str, bool]] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-
-    def identities(self, name: str, seen: Counter[str]) -> list[str]:
-        """The ids that its documents get after those that are `seen`, without what they begin with."""
-        return [identity_of(key, own, name, seen) for key, own in self.keys]
-
-
 class WatchedFiles:
-    """Files and folders, and what an index is to hold of them.
+    """Files and folders, and what an index holds of them.
+
+    After a change all files are read again, and only what is new in them is encoded.
 
     Args:
         paths: Each with what the ids and sources of its documents begin with, which may be nothing.
         max_bytes: The most text of a path.
-        told: Called with the name of a file, and why it or a part of it is not read.
+        told: Called with the name of a file, and why it or a part of it is not read; once for each reason.
 
     Example:
         >>> import tempfile
@@ -85,11 +73,10 @@ class WatchedFiles:
     ) -> None:
         self._paths = [path for path, _ in paths]
         self._folders = [(prefix, DocumentFiles(path, max_bytes=max_bytes)) for path, prefix in paths]
-        self._known: list[dict[str, _Known]] = [{} for _ in paths]
-        self._fresh: list[dict[str, _Known]] = []
+        self._stamps: list[_Stamps | None] = []
+        self._held: list[set[str]] = [set() for _ in paths]
         self._said: set[tuple[str, str]] = set()
         self._told = told
-        self._begun = False
 
     def __enter__(self) -> WatchedFiles:
         return self
@@ -101,26 +88,21 @@ class WatchedFiles:
     @property
     def ids(self) -> set[str]:
         """The ids of all documents of the last round."""
-        return _ids(self._known)
+        return set().union(*self._held)
 
     def sync(self, index: Index, encoder: Encoder, progress: Progress = False) -> Changed:
-        """Take over into the index what has changed since the last round: at first all; deletions of files among it.
+        """Put into the index what the files hold now, and delete what they no longer hold.
 
         A file that cannot be read counts as one that holds nothing. Where this raises, the next round tries again.
         """
-        stamps = [self._stamps(number) for number in range(len(self._paths))]
-        if self._begun and all(
-            now == {name: file.stamp for name, file in known.items()} for now, known in zip(stamps, self._known, strict=True)
-        ):
+        stamps = [self._read_stamps(number) for number in range(len(self._paths))]
+        if stamps == self._stamps:
             return Changed()
-        added = updated = 0
-        for done in index.ingest(self._documents(stamps), encoder, replace=True, progress=progress):
-            added, updated = added + done.added, updated + done.updated
-        gone = index.delete(sorted(self.ids - _ids(self._fresh)))
-        self._known, self._begun = self._fresh, True
-        # What was replaced leaves the other files of the index too.
-        index.update((), encoder)
-        return Changed(added, updated, len(gone))
+        fresh: list[set[str]] = []
+        done = Committed.total(index.ingest(self._documents(stamps, fresh), encoder, replace=True, progress=progress))
+        gone = index.delete(sorted(self.ids - set().union(*fresh)))
+        self._held, self._stamps = fresh, stamps
+        return Changed(done.added, done.updated, len(gone))
 
     def watch(self, index: Index, encoder: Encoder, stop: threading.Event | None = None) -> Iterator[Changed]:
         """Rounds that changed something, as files change, until `stop` is set or Ctrl-C raises KeyboardInterrupt.
@@ -132,16 +114,9 @@ class WatchedFiles:
         """
         from watchfiles import watch
 
+        times: dict[str, Any] = {"debounce": _DEBOUNCE, "step": _STEP, "rust_timeout": _LOOK_EVERY}
         try:
-            for _ in watch(
-                *self._paths,
-                watch_filter=None,
-                debounce=_DEBOUNCE,
-                step=_STEP,
-                rust_timeout=_LOOK_EVERY,
-                yield_on_timeout=True,
-                stop_event=stop,
-            ):
+            for _ in watch(*self._paths, watch_filter=None, yield_on_timeout=True, stop_event=stop, **times):
                 try:
                     changed = self.sync(index, encoder)
                 except ConvCoAError as error:
@@ -155,20 +130,20 @@ class WatchedFiles:
                 "WATCHFILES_FORCE_POLLING=true to look for changes instead"
             ) from error
 
-    def _stamps(self, number: int) -> dict[str, Stamp]:
-        """The files of a path, in order; those of the last round where the path is not there, as of a drive that is off."""
-        prefix, files = self._folders[number]
-        found: dict[str, Stamp] = {}
+    def _read_stamps(self, number: int) -> _Stamps | None:
+        """The files of a path, in order; None where the path is not there, as of a drive that is off."""
+        (prefix, files), path = self._folders[number], self._paths[number]
         try:
             names = files.names(Skipped(partial(self._say_of, prefix)))
         except DocumentError as error:
-            if not self._paths[number].exists():
-                self._say(str(self._paths[number]), "is not there; what the index has of it stays")
-                return {name: file.stamp for name, file in self._known[number].items()}
-            if not self._paths[number].is_dir():
+            if not path.exists():
+                self._say(str(path), "is not there; what the index has of it stays")
+                return None
+            if not path.is_dir():
                 raise
-            self._say(str(self._paths[number]), str(error).removeprefix(str(self._paths[number])).strip())
+            self._say(str(path), str(error).removeprefix(str(path)).strip())
             return {}
+        found: _Stamps = {}
         for name, file in names.items():
             try:
                 state = file.stat()
@@ -178,27 +153,17 @@ class WatchedFiles:
                 found[name] = (state.st_mtime_ns, state.st_size, state.st_ino)
         return found
 
-    def _documents(self, stamps: Sequence[dict[str, Stamp]]) -> Iterator[Document]:
-        """The documents of files that have changed, or whose ids have: they depend on the files before."""
-        self._fresh = [{} for _ in stamps]
-        for (prefix, files), now, known, fresh in zip(self._folders, stamps, self._known, self._fresh, strict=True):
-            for name in known.keys() - now.keys():
-                files.forget(name)
+    def _documents(self, stamps: Sequence[_Stamps | None], fresh: list[set[str]]) -> Iterator[Document]:
+        """The documents of all files; their ids are put into `fresh`, a set for each path."""
+        for (prefix, files), names, held in zip(self._folders, stamps, self._held, strict=True):
+            fresh.append(held if names is None else set())
+            files.forget()
             seen: Counter[str] = Counter()
-            for name, stamp in now.items():
-                old = known.get(name)
-                if old is not None and old.stamp == stamp:
-                    if [_joined(prefix, identity) for identity in old.identities(name, seen)] == old.ids:
-                        fresh[name] = old
-                        continue
-                    seen = Counter()
-                    for other, kept in fresh.items():
-                        kept.identities(other, seen)
-                fresh[name] = file = _Known(stamp)
+            for name in names or ():
                 try:
                     pieces = files.pieces(name, partial(self._say_of, prefix))
                 except DocumentError as error:
-                    if isinstance(error, TooMuchTextError) and not self._begun:
+                    if isinstance(error, TooMuchTextError) and not self._stamps:
                         raise
                     self._say(_joined(prefix, name), str(error))
                     continue
@@ -206,8 +171,7 @@ class WatchedFiles:
                     document = document_of(piece, name, seen)
                     document.id = _joined(prefix, str(document.id))
                     document.metadata["source"] = _joined(prefix, document.metadata["source"])
-                    file.keys.append((piece.key, piece.own_id))
-                    file.ids.append(document.id)
+                    fresh[-1].add(document.id)
                     yield document
 
     def _say_of(self, prefix: str, name: str, reason: str) -> None:
@@ -218,10 +182,6 @@ class WatchedFiles:
         if (name, reason) not in self._said:
             self._said.add((name, reason))
             self._told(name, reason)
-
-
-def _ids(known: Sequence[dict[str, _Known]]) -> set[str]:
-    return {identity for files in known for file in files.values() for identity in file.ids}
 
 
 def _joined(prefix: str, name: str) -> str:

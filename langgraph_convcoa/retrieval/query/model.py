@@ -20,10 +20,9 @@ from langgraph_convcoa.files import checksums, first_damaged, replacing_folder
 from langgraph_convcoa.retrieval.encoders.base import Encoder
 from langgraph_convcoa.retrieval.encoders.loading import DEFAULT_NAMES
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
-from langgraph_convcoa.retrieval.encoders.wrappers import TwoTowerEncoder
+from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder, TwoTowerEncoder
 from langgraph_convcoa.retrieval.query.conversation_state import StateWeights
 from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 
 DEFAULT_MODEL = "default"
 UNTRAINED = "untrained"
@@ -36,8 +35,7 @@ _VERSION = 1
 _CONFIG, _CARD, _ENCODER = "config.json", "README.md", "encoder"
 _WEIGHTS, _QUERY_ENCODER = "model.safetensors", "question_tower.safetensors"
 _SETTINGS = ("beta", "passage_weight", "lexical_weight", "lexical_history", "history_weight", "history_beta")
-_WEIGHT_NAMES = ("query", "key", "value")
-_STATE_NAMES = ("direct", "association", "history", "gate")
+_STATE_NAMES = ("state.direct", "state.association", "state.history", "state.gate")
 # Parts of an encoder's name, those of earlier releases too.
 _DTYPES = ("int8", "float32", "bfloat16", "torchao-int8")
 _PLAIN = ("encoder", "settings", "state_weight", "gate", "first_turns")
@@ -47,12 +45,11 @@ _PLAIN = ("encoder", "settings", "state_weight", "gate", "first_turns")
 class RetrieverModel:
     """The trained part of a `HopfieldRetriever`: the query's side, so that an index built before stays as it is.
 
-    Weights for vectors of different lengths, and settings that are unknown or out of range, are a RetrievalError.
+    Settings that are unknown or out of range are a RetrievalError.
 
     Attributes:
         encoder: Identity of the encoder whose patterns are searched (`encoder_identity`).
         settings: Of the retriever, as the model was trained or chosen with them; those that a user sets take precedence.
-        weights: W_Q, W_K, W_V of the association; the identity when None.
         state: Projections and gate of the conversation state; the untrained state when None.
         query_encoder: The query encoder; the state is made of the encoder's vectors alone when None.
         state_weight: g of a state with a query encoder (`mixed_states`).
@@ -73,7 +70,6 @@ class RetrieverModel:
 
     encoder: str
     settings: Mapping[str, float] = field(default_factory=dict)
-    weights: HopfieldWeights | None = None
     state: StateWeights | None = None
     query_encoder: QueryEncoder | None = None
     state_weight: float = 0.0
@@ -91,9 +87,6 @@ class RetrieverModel:
         for name, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
                 raise RetrievalError(f"The model's {name} must be a number of at least 0, not {value!r}.")
-        lengths = {part.dimension for part in (self.weights, self.state) if part is not None}
-        if len(lengths) > 1:
-            raise RetrievalError(f"The model's weights are for vectors of different lengths: {sorted(lengths)}.")
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         # The model that comes with the package is named in a pickle, not copied.
@@ -102,7 +95,7 @@ class RetrieverModel:
     @property
     def dimension(self) -> int | None:
         """Length d of the vectors that the weights are for; None where there are no weights."""
-        return next((part.dimension for part in (self.weights, self.state) if part is not None), None)
+        return None if self.state is None else self.state.dimension
 
     @classmethod
     def load(cls, path: str | Path) -> RetrieverModel:
@@ -120,15 +113,16 @@ class RetrieverModel:
             fault = f"{folder / damaged} is missing or is not what was saved (another SHA-256 than in {_CONFIG})"
             raise RetrievalError(f"The model is damaged: {fault}; copy or train it again.")
         try:
-            parts = load_file(folder / _WEIGHTS) if config["weights"] or config["state"] else {}
+            parts = load_file(folder / _WEIGHTS) if config["state"] else {}
         except (OSError, SafetensorError, ValueError) as error:
             raise RetrievalError(f"The weights {folder / _WEIGHTS} are missing, damaged or cut short ({error}).") from error
         own, tower = folder / _ENCODER if config["encoder_folder"] else None, folder / _QUERY_ENCODER
         try:
             card = (folder / _CARD).read_text(encoding="utf-8") if (folder / _CARD).exists() else ""
             return cls(
-                weights=HopfieldWeights(*_arrays(parts, "hopfield", _WEIGHT_NAMES)) if config["weights"] else None,
-                state=StateWeights(*_arrays(parts, "state", _STATE_NAMES)) if config["state"] else None,
+                state=StateWeights(*(np.asarray(parts[name], dtype=np.float32) for name in _STATE_NAMES))
+                if config["state"]
+                else None,
                 query_encoder=QueryEncoder.load(tower, base=str(own) if own else None) if config["tower"] else None,
                 encoder_folder=own,
                 card=card,
@@ -146,21 +140,21 @@ class RetrieverModel:
         """
         folder = Path(path)
         check_model_folder(folder)
-        parts = _named("hopfield", _WEIGHT_NAMES, self.weights) | _named("state", _STATE_NAMES, self.state)
         config = {
             "format": _FORMAT,
             "version": _VERSION,
             **{name: getattr(self, name) for name in _PLAIN},
             "settings": dict(self.settings),
-            "weights": self.weights is not None,
             "state": self.state is not None,
             "tower": self.query_encoder is not None,
             "encoder_folder": self.encoder_folder is not None,
         }
         try:
             with replacing_folder(folder) as partial:
-                if parts:
-                    save_file(parts, partial / _WEIGHTS)
+                if self.state is not None:
+                    state = [getattr(self.state, name.partition(".")[2]) for name in _STATE_NAMES]
+                    arrays = [np.ascontiguousarray(values, dtype=np.float32) for values in state]
+                    save_file(dict(zip(_STATE_NAMES, arrays, strict=True)), partial / _WEIGHTS)
                 if self.query_encoder is not None:
                     self.query_encoder.save(partial / _QUERY_ENCODER)
                 if self.encoder_folder is not None:
@@ -223,8 +217,9 @@ def encoder_identity(name: str) -> str:
 
 def is_default_encoder(encoder: Encoder) -> bool:
     """Whether an encoder is all-MiniLM-L6-v2 of either dtype; nothing is loaded."""
-    inner = encoder if isinstance(encoder, TwoTowerEncoder) else getattr(encoder, "encoder", encoder)
-    return isinstance(inner, SentenceTransformerEncoder) and inner.model_name in DEFAULT_NAMES
+    if isinstance(encoder, DelegatingEncoder) and not isinstance(encoder, TwoTowerEncoder):
+        encoder = encoder.encoder
+    return isinstance(encoder, SentenceTransformerEncoder) and encoder.model_name in DEFAULT_NAMES
 
 
 def opened_model(model: RetrieverModel | str | Path | None, index: Path | None = None) -> RetrieverModel | str | None:
@@ -280,25 +275,18 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if config.get("version") != _VERSION:
         found = f"is of version {config.get('version')}, this library reads {_VERSION}"
         raise RetrievalError(f"The model {folder} {found}; train it again, or update the library.")
+    if config.get("weights"):
+        gone = "has trained weights W_Q, W_K and W_V of the association, which gave nothing and were removed"
+        raise RetrievalError(f"The model {folder} {gone}; train it again.")
     # Models from before there was a gate have none.
     config.setdefault("gate", 0.0)
     # Nor checksums: they are read unchecked, and have them when they are saved again.
     config.setdefault("files", {})
     kinds: dict[str, type | tuple[type, ...]] = {
-        "encoder": str, "settings": dict, "weights": bool, "state": bool, "tower": bool,
+        "encoder": str, "settings": dict, "state": bool, "tower": bool,
         "state_weight": (int, float), "gate": (int, float), "first_turns": bool, "encoder_folder": bool, "files": dict,
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(config.get(name), kind):
             raise RetrievalError(f"{path} has no usable {name!r}; copy or train the model again.")
     return config
-
-
-def _arrays(parts: Mapping[str, np.ndarray[Any, Any]], prefix: str, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
-    return [np.asarray(parts[f"{prefix}.{name}"], dtype=np.float32) for name in names]
-
-
-def _named(prefix: str, names: tuple[str, ...], part: object) -> dict[str, np.ndarray[Any, Any]]:
-    if part is None:
-        return {}
-    return {f"{prefix}.{name}": np.ascontiguousarray(getattr(part, name), dtype=np.float32) for name in names}

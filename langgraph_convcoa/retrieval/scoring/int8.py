@@ -1,8 +1,9 @@
-"""Products of int8 patterns in integer arithmetic: coarse ones over all rows, and exact ones for few."""
+"""Products of patterns with queries: coarse ones over all rows, and exact ones of int8 patterns for few."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numkong
 import numpy as np
@@ -17,6 +18,19 @@ _FINER = 2 * _LARGEST
 _DIGITS = 3
 
 
+def dot(values: npt.NDArray[Any], queries: npt.NDArray[Any], out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Products of rows (m, d) with queries (q, d) into `out` (m, q), in this thread alone.
+
+    float32 gives float32. int8 gives int32; for one query also float32, which rounds above 2^24.
+    """
+    if len(queries) == 1:
+        # For one query reading the patterns is all the work, and this reads them faster.
+        numkong.cdist(queries, values, "dot", out=out.reshape(1, -1))
+    else:
+        numkong.cdist(values, queries, "dot", out=out)
+    return out
+
+
 @dataclass(frozen=True, eq=False)
 class IntegerQueries:
     """Queries as int8 digits, ready for products with int8 patterns.
@@ -26,9 +40,7 @@ class IntegerQueries:
 
     steps: npt.NDArray[np.float64]  # The worth of one unit of the first digit, (q,).
     errors: npt.NDArray[np.float64]  # |x - x^| where x^ is what the digits say, (q,).
-    count: int  # Number of queries q.
-    digits: int
-    _rows: npt.NDArray[np.int8]
+    rows: npt.NDArray[np.int8]  # (digits * q, d), the first digits first.
 
     @classmethod
     def coarse(cls, queries: Vectors) -> IntegerQueries:
@@ -36,8 +48,8 @@ class IntegerQueries:
 
         Example:
             >>> queries = IntegerQueries.coarse(np.array([[1.27, 0.004]], dtype=np.float32))
-            >>> queries.errors.round(3).tolist(), queries.products(np.array([[1, 1]], dtype=np.int8)).tolist()
-            ([0.004], [[127]])
+            >>> queries.errors.round(3).tolist(), queries.rows.tolist()
+            ([0.004], [[127, 0]])
         """
         return cls._split(queries, 1)
 
@@ -58,28 +70,13 @@ class IntegerQueries:
             parts.append(part.astype(np.int8))
             rest = (rest - part) * _FINER
         errors = steps * np.linalg.norm(rest, axis=1) / _FINER**digits
-        rows = np.concatenate(parts)
-        return cls(steps, errors, len(queries), digits, rows)
-
-    def products(
-        self, values: npt.NDArray[np.int8], out: npt.NDArray[np.int32 | np.float32] | None = None
-    ) -> npt.NDArray[np.int32 | np.float32]:
-        """Products of rows (m, d) with every digit of every query, (m, digits * q), the first digits first: whole numbers.
-
-        `out` is int32, or for one query of one digit float32, which is then faster and rounds above 2^24; new int32 when None.
-        """
-        found = np.empty((len(values), len(self._rows)), dtype=np.int32) if out is None else out
-        if len(self._rows) == 1:
-            # For one query reading the patterns is all the work, and this reads them faster.
-            numkong.cdist(self._rows, values, "dot", out=found.reshape(1, -1))
-        else:
-            numkong.cdist(values, self._rows, "dot", out=found)
-        return found
+        return cls(steps, errors, np.concatenate(parts))
 
     def exact_products(self, values: npt.NDArray[np.int8], scales: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Products of the queries with the patterns `scales * values`, (m, q)."""
-        digits = self.products(values).reshape(len(values), self.digits, self.count)
-        exact = np.zeros((len(values), self.count))
-        for place in reversed(range(self.digits)):
+        found = dot(values, self.rows, np.empty((len(values), len(self.rows)), dtype=np.int32))
+        digits = found.reshape(len(values), -1, len(self.steps))
+        exact = np.zeros((len(values), len(self.steps)))
+        for place in reversed(range(digits.shape[1])):
             exact = exact / _FINER + digits[:, place]
         return exact * self.steps * scales[:, None]

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors
-from langgraph_convcoa.retrieval.scoring.bounds import Queries, Terms, first_pass
+from langgraph_convcoa.retrieval.scoring.bounds import Terms, first_pass
 from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights, Patterns
+from langgraph_convcoa.retrieval.scoring.patterns import Patterns
 from langgraph_convcoa.retrieval.scoring.sparsemax import sparsemax
 from langgraph_convcoa.retrieval.threads import workers
 
@@ -58,17 +58,16 @@ def search(
     passage_weight: float = 1.0,
     allowed: npt.NDArray[np.bool_] | None = None,
     extra: Vectors | None = None,
-    weights: HopfieldWeights | None = None,
 ) -> list[Ranking]:
     """The k best passages for each query state (q, d), the same as by scoring every passage in full.
 
-    score(x, Y) = w <x, y_0> + sim(z, x) + extra, with z = sparsemax(beta x W_Q W_K^T Y^T) Y W_K W_V. The association weights
-    of a set add up to one, so that w <x, y_0> + max_j b_j + extra bounds its score, where b_j = <x (W_K W_V)^T, y_j>: sets are
-    scored in the order of their bounds until the k-th score is above every bound left. int8 patterns are first multiplied
-    with the query rounded to int8, their bounds widened by what that can change, and the sets then scored without it.
+    score(x, Y) = w <x, y_0> + sim(z, x) + extra, with z = sparsemax(beta x Y^T) Y. The association weights of a set add up to
+    one, so that w <x, y_0> + max_j <x, y_j> + extra bounds its score: sets are scored in the order of their bounds until the
+    k-th score is above every bound left. int8 patterns are first multiplied with the query rounded to int8, their bounds
+    widened by what that can change, and the sets then scored without it.
 
     Only passages that `allowed` (n,) names are returned; `extra` (q, n), such as BM25, is added to the scores. A score
-    depends on the passage and the query alone, to the last bit, wherever and among whichever others the passage stands.
+    depends on the passage and the query alone, to the last bit, whatever other passages there are.
 
     Raises:
         InputError: k, beta or the weight is out of range.
@@ -85,18 +84,16 @@ def search(
     """
     check_settings(k, beta, passage_weight)
     states = np.ascontiguousarray(states, dtype=np.float32)
-    _check_arrays(patterns, states, allowed, extra, weights)
+    _check_arrays(patterns, states, allowed, extra)
     pool = patterns.n if allowed is None else int(allowed.sum())
     if pool == 0:
         return [Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), True, 0) for _ in states]
-    # Of all at once: what a row of a product is depends, in its last bit, on how many there are.
-    queries = Queries.of(states, weights)
     added = None if extra is None else np.ascontiguousarray(extra, dtype=np.float32)
     terms = Terms(beta, float(passage_weight), allowed, added)
     if allowed is not None and _few(patterns, pool):
         chosen = np.flatnonzero(allowed)
         terms = replace(terms, allowed=None, extra=None if terms.extra is None else terms.extra[:, chosen])
-        found = _search(patterns.select(chosen), queries, terms, k, pool)
+        found = _search(patterns.select(chosen), states, terms, k, pool)
         return [replace(ranking, indices=chosen[ranking.indices]) for ranking in found]
     rankings: list[Ranking] = []
     budget = max(_PRODUCT_BYTES, patterns.values.nbytes // _SHARE)
@@ -104,7 +101,7 @@ def search(
     for start in range(0, len(states), step):
         rows = slice(start, start + step)
         part = terms if terms.extra is None else replace(terms, extra=terms.extra[rows])
-        rankings += _search(patterns, queries.part(rows), part, k, pool)
+        rankings += _search(patterns, states[rows], part, k, pool)
     return rankings
 
 
@@ -123,7 +120,6 @@ def _check_arrays(
     states: Vectors,
     allowed: npt.NDArray[np.bool_] | None,
     extra: Vectors | None,
-    weights: HopfieldWeights | None,
 ) -> None:
     if states.ndim != 2 or states.shape[1] != patterns.d:
         raise RetrievalError(
@@ -139,17 +135,14 @@ def _check_arrays(
             f"The added scores have shape {extra.shape} for {len(states)} queries and {patterns.n} passages, "
             "or hold NaN or infinity."
         )
-    if weights is not None and weights.dimension != patterns.d:
-        raise RetrievalError(f"The weights are for vectors of length {weights.dimension}, the memory's have {patterns.d}.")
 
 
 def associate(
-    patterns: Patterns, index: int, state: Vectors, beta: float, weights: HopfieldWeights | None = None
+    patterns: Patterns, index: int, state: Vectors, beta: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The association weights of a passage's windows for a query state (d), adding up to one, and their products a with it."""
-    query = state[None] if weights is None else weights.association(state[None])
+    """The association weights of a passage's windows for a query state (d), adding up to one, and their products with it."""
     rows = np.arange(int(patterns.offsets[index]) + 1, int(patterns.offsets[index + 1]))
-    products = _row_products(patterns, query.astype(np.float32), rows)[:, 0]
+    products = _row_products(patterns, state, rows)
     return sparsemax(products, beta=beta), products
 
 
@@ -158,34 +151,36 @@ def _few(patterns: Patterns, pool: int) -> bool:
     return rows * _SHARE < len(patterns.values) and rows * patterns.values.itemsize * patterns.d < _COPIED_BYTES
 
 
-def _search(patterns: Patterns, queries: Queries, terms: Terms, k: int, pool: int) -> list[Ranking]:
+def _search(patterns: Patterns, states: Vectors, terms: Terms, k: int, pool: int) -> list[Ranking]:
     found: dict[int, Ranking] = {}
     with workers(parallel=patterns.values.size > _WORTH_THREADS) as each:
-        bounds = first_pass(patterns, queries, terms, each)
+        bounds = first_pass(patterns, states, terms, each)
 
         def rank(which: Rows) -> None:
-            found.update(_rank(patterns, queries, terms, bounds, which, min(k, pool), pool))
+            found.update(_rank(patterns, states, terms, bounds, which, min(k, pool), pool))
 
-        numbers = np.arange(len(queries.states))
+        numbers = np.arange(len(states))
         each(rank, [numbers[start : start + _TOGETHER] for start in range(0, len(numbers), _TOGETHER)])
-    return [found[row] for row in range(len(queries.states))]
+    return [found[row] for row in range(len(states))]
 
 
 def _rank(
-    patterns: Patterns, queries: Queries, terms: Terms, bounded: Vectors, which: Rows, k: int, pool: int
+    patterns: Patterns, states: Vectors, terms: Terms, bounded: Vectors, which: Rows, k: int, pool: int
 ) -> dict[int, Ranking]:
     """Score sets in the order of their bounds until no bound left reaches the k-th score."""
     # Few more than k can be needed; rounded queries leave the bounds wider.
     wanted = min(pool, 2 * k + 32 if patterns.dtype == "int8" else k + k // 2 + 32)
     found: dict[int, Ranking] = {}
-    rounding = _ROUNDING * np.maximum(1.0, queries.reach(terms.passage_weight))
+    # The greatest score that a state may have with patterns of length 1.
+    reach = (terms.passage_weight + 1) * np.linalg.norm(states.astype(np.float64), axis=1)
+    rounding = _ROUNDING * np.maximum(1.0, reach)
     while len(which):
         chosen, bounds, left = _best(bounded[which], wanted)
         if wanted == pool:
             left[:] = -math.inf
         wide = np.repeat(which[:, None], chosen.shape[1], axis=1)
         scores = np.full(chosen.shape, -math.inf)
-        best = _exact_scores(patterns, queries, terms, wide[:, :k].ravel(), chosen[:, :k].ravel())
+        best = _exact_scores(patterns, states, terms, wide[:, :k].ravel(), chosen[:, :k].ravel())
         scores[:, :k] = best.reshape(-1, k)
         # The k-th score can only rise: of the rest, those matter whose bound is above it.
         least = scores[:, :k].min(axis=1)
@@ -193,7 +188,7 @@ def _rank(
         more = bounds >= least[:, None]
         more[:, :k] = False
         if more.any():
-            scores[more] = _exact_scores(patterns, queries, terms, wide[more], chosen[more])
+            scores[more] = _exact_scores(patterns, states, terms, wide[more], chosen[more])
         needed = k + more.sum(axis=1)
         # Equal scores in the order of the numbers.
         most = int(needed.max())
@@ -239,8 +234,8 @@ def _largest(values: Vectors, count: int) -> Rows:
     return np.take_along_axis(places, order, axis=1)
 
 
-def _exact_scores(patterns: Patterns, queries: Queries, terms: Terms, which: Rows, sets: Rows) -> npt.NDArray[np.float64]:
-    """The second pass: w <x, y_0> + sum_j sparsemax(beta a)_j b_j + extra, of m pairs of a query and a passage.
+def _exact_scores(patterns: Patterns, states: Vectors, terms: Terms, which: Rows, sets: Rows) -> npt.NDArray[np.float64]:
+    """The second pass: w <x, y_0> + sum_j sparsemax(beta a)_j a_j + extra, a = Y x, of m pairs of a query and a passage.
 
     The pairs of one query stand together.
     """
@@ -249,7 +244,7 @@ def _exact_scores(patterns: Patterns, queries: Queries, terms: Terms, which: Row
     step = max(1, _AT_ONCE // int(sizes.max(initial=1)))
     for start in range(0, len(sets), step):
         part = slice(start, start + step)
-        scores[part] = _score(patterns, queries, terms, which[part], sets[part], sizes[part])
+        scores[part] = _score(patterns, states, terms, which[part], sets[part], sizes[part])
     if terms.extra is not None:
         scores += terms.extra[which, sets]
     # A bound that is NaN comes before all others, so that such a set is always among those scored.
@@ -261,46 +256,29 @@ def _exact_scores(patterns: Patterns, queries: Queries, terms: Terms, which: Row
     return scores
 
 
-def _score(
-    patterns: Patterns, queries: Queries, terms: Terms, which: Rows, sets: Rows, sizes: Rows
-) -> npt.NDArray[np.float64]:
+def _score(patterns: Patterns, states: Vectors, terms: Terms, which: Rows, sets: Rows, sizes: Rows) -> npt.NDArray[np.float64]:
     columns = np.arange(int(sizes.max()))
     mask = columns < sizes[:, None]
-    rows = patterns.offsets[sets][:, None] + columns
-    vectors = [queries.states] if queries.association is None else [queries.states, queries.readout, queries.association]
-    tables = _products(patterns, vectors, rows, mask, which)
-    whole, readout, association = tables[0][:, 0], tables[len(vectors) > 1][:, 1:], tables[-1][:, 1:]
-    weights = sparsemax(association, beta=terms.beta, mask=mask[:, 1:])
-    # One after another, so that the places of longer sets change nothing.
-    scores: npt.NDArray[np.float64] = terms.passage_weight * whole + (weights * readout).cumsum(axis=-1)[:, -1]
-    return scores
-
-
-def _products(
-    patterns: Patterns, vectors: list[Vectors], rows: Rows, mask: npt.NDArray[np.bool_], which: Rows
-) -> list[npt.NDArray[np.float64]]:
-    """Products of each pair's rows with its query's vectors, (m, rows); 0 where masked."""
-    kept, owners = rows[mask], np.repeat(which, mask.sum(axis=1))
-    found = np.empty((len(kept), len(vectors)))
+    rows, owners = (patterns.offsets[sets][:, None] + columns)[mask], np.repeat(which, sizes)
+    products = np.zeros(mask.shape)
+    found = np.empty(len(rows))
     changes = np.flatnonzero(np.diff(owners)) + 1
-    # Of float32 a copy in float64 is made, twice as large.
+    # A copy of float32 is made in float64, twice as large.
     step = max(1, _COPIED // (patterns.d * (3 if patterns.scales is None else 1)))
     cuts = np.unique([*changes, *range(0, len(owners), step), len(owners)]).tolist()
     for start, stop in itertools.pairwise(cuts):
-        query = np.stack([vector[owners[start]] for vector in vectors])
-        found[start:stop] = _row_products(patterns, query, kept[start:stop])
-    tables = []
-    for column in found.T:
-        table = np.zeros(mask.shape)
-        table[mask] = column
-        tables.append(table)
-    return tables
+        found[start:stop] = _row_products(patterns, states[owners[start]], rows[start:stop])
+    products[mask] = found
+    whole, windows = products[:, 0], products[:, 1:]
+    weights = sparsemax(windows, beta=terms.beta, mask=mask[:, 1:])
+    # One after another, so that the places of longer sets change nothing.
+    scores: npt.NDArray[np.float64] = terms.passage_weight * whole + (weights * windows).cumsum(axis=-1)[:, -1]
+    return scores
 
 
-def _row_products(patterns: Patterns, queries: Vectors, rows: Rows) -> npt.NDArray[np.float64]:
-    """Exact products of the stored patterns of some rows with queries (p, d): (len(rows), p)."""
+def _row_products(patterns: Patterns, state: Vectors, rows: Rows) -> npt.NDArray[np.float64]:
+    """Exact products of the stored patterns of some rows with a query state, (len(rows),)."""
     if patterns.scales is not None:
-        return IntegerQueries.exact(queries).exact_products(patterns.values[rows], patterns.scales[rows])
+        return IntegerQueries.exact(state[None]).exact_products(patterns.values[rows], patterns.scales[rows])[:, 0]
     # Row by row: those of a matrix product depend, in their last bits, on where a row stands.
-    values = patterns.take(rows).astype(np.float64)
-    return np.stack([np.einsum("nd,d->n", values, query) for query in queries.astype(np.float64)], axis=1)
+    return np.asarray(np.einsum("nd,d->n", patterns.take(rows).astype(np.float64), state.astype(np.float64)))

@@ -8,7 +8,6 @@ import pytest
 from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.encoders import cache as module
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache, encode_texts
-from langgraph_convcoa.retrieval.encoders.wrappers import DelegatingEncoder
 from tests.bounds import SECONDS, joined
 from tests.retrieval.conftest import BagOfWords
 
@@ -33,7 +32,7 @@ def test_encoders_do_not_share_vectors(tmp_path):
 
 
 def test_a_run_that_is_killed_goes_on_where_it_stopped(tmp_path, encoder, monkeypatch):
-    monkeypatch.setattr(module, "_WRITE_EVERY", 2)
+    monkeypatch.setattr(module, "_AT_ONCE", 2)
     texts = [f"text number {n}" for n in range(10)]
     cache = PatternCache(tmp_path / "c.sqlite")
 
@@ -116,7 +115,7 @@ def test_a_path_that_cannot_be_made(tmp_path):
 
 def test_a_cache_that_cannot_be_written_still_gives_the_vectors(tmp_path, encoder, monkeypatch, caplog):
     cache = PatternCache(tmp_path / "c.sqlite")
-    monkeypatch.setattr(module, "_WRITE_EVERY", 1)
+    monkeypatch.setattr(module, "_AT_ONCE", 1)
 
     class Full(sqlite3.Connection):
         def executemany(self, *args):
@@ -160,17 +159,9 @@ def test_threads_share_a_cache(tmp_path):
         np.testing.assert_array_equal(result, results[0])
 
 
-class Reporting(DelegatingEncoder):
-    """Reports every text, and then the last again."""
-
-    def encode_passages(self, texts, progress=False):
-        for number in range(len(texts) + 1):
-            progress(min(number + 1, len(texts)), len(texts))
-        return super().encode_passages(texts)
-
-
-def test_progress_comes_from_within_a_part_and_the_last_when_it_is_written(tmp_path, encoder):
+def test_progress_is_that_of_what_is_written(tmp_path, encoder, monkeypatch):
+    monkeypatch.setattr(module, "_AT_ONCE", 3)
     texts = [f"text number {n}" for n in range(4)]
     cache, seen = PatternCache(tmp_path / "c.sqlite"), []
-    cache.encode(Reporting(encoder), texts, progress=lambda done, total: seen.append((done, total, len(cache))))
-    assert seen == [(1, 4, 0), (2, 4, 0), (3, 4, 0), (4, 4, 4)]
+    cache.encode(encoder, texts, progress=lambda done, total: seen.append((done, total, len(cache))))
+    assert seen == [(3, 4, 3), (4, 4, 4)]

@@ -27,11 +27,9 @@ class Changing(Embeddings):
 def test_queries_and_passages_have_length_one():
     encoder = EmbeddingsEncoder(DeterministicFakeEmbedding(size=8), batch_size=2)
     assert encoder.dimension == 8
-    seen = []
-    rows = encoder.encode_passages(["a", "b", "c"], progress=lambda done, total: seen.append((done, total)))
+    rows = encoder.encode_passages(["a", "b", "c"])
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
     np.testing.assert_allclose(rows[2], encoder.encode_queries(["c"])[0], rtol=1e-6)
-    assert seen == [(2, 3), (3, 3)]
     assert encoder.encode_passages([]).shape == (0, 8)
 
 

@@ -11,7 +11,7 @@ from langgraph_convcoa.cli.documents import place_of
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.retrieval.engine.postgres import engine as postgres
-from langgraph_convcoa.retrieval.engine.ray_load import _Opener
+from langgraph_convcoa.retrieval.engine.ray_load import Opener
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_workers_elsewhere_get_the_password_of_the_environment_and_no_picture_of
     monkeypatch.setenv(variable, "of-the-driver")
     monkeypatch.setenv(other, "of-no-use")
     opened = partial(open_engine, f"{scheme}://ann:hunter22@db.invalid/db?collection=m")
-    opener = _Opener(opened, opened().variables)
+    opener = Opener(opened, opened().variables)
     # Ray's export of a data set writes `str` of arguments, and the fields of dataclasses.
     assert not any(secret in f"{opener!r} {opener}" for secret in ("hunter22", "of-the-driver"))
     assert not is_dataclass(opener)

@@ -10,8 +10,9 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import InputError, RetrievalError
+from langgraph_convcoa.retrieval.changes import Committed
 from langgraph_convcoa.retrieval.encoders.wrappers import RecentEncoder
-from langgraph_convcoa.retrieval.engine.load import Loaded, load_into, loading_elsewhere
+from langgraph_convcoa.retrieval.engine.load import load_into, loading_elsewhere
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.bounds import joined, wait_until
@@ -29,8 +30,8 @@ def small_batches():
 
 @pytest.fixture
 def one_by_one(monkeypatch):
-    """Each batch is a transaction of its own, even where others wait."""
-    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.load._TOGETHER", 1)
+    """Each batch is a transaction of its own."""
+    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.load._AHEAD", 1)
 
 
 def some(count, first=0):
@@ -50,7 +51,7 @@ def contents(engine):
 @pytest.fixture(scope="module")
 def whole():
     engine = MemoryEngine()
-    assert load_into(engine, some(250), WordEncoder()) == Loaded(250, 0, 0, engine.count())
+    assert load_into(engine, some(250), WordEncoder()) == Committed((), 250, 0, 0, engine.count(), 250)
     assert engine.count() > 250
     return contents(engine)
 
@@ -60,7 +61,7 @@ def test_a_second_run_encodes_and_writes_only_what_has_changed(whole):
     load_into(engine, some(250), encoder)
     encoder.encoded.clear()
     changed = [Document("Another text.", id="d9"), *some(240, 10)]
-    assert load_into(engine, changed, encoder) == Loaded(0, 1, 240, 1)
+    assert load_into(engine, changed, encoder) == Committed((), 0, 1, 240, 1, 241)
     assert set(encoder.encoded) == {"Another text."}
     held = contents(engine)
     # Of the long document that became short, no part is left.
@@ -76,9 +77,6 @@ class Failing(MemoryEngine):
     batch, after = -1, False
 
     def put(self, passages):
-        if not passages:
-            # A load begins with none.
-            return
         self.batch -= 1
         if self.batch != 0 or self.after:
             super().put(passages)
@@ -95,7 +93,7 @@ def test_failed_at_any_batch_and_run_again_nothing_is_lost_or_doubled_and_nothin
             load_into(engine, some(250), encoder)
         again = load_into(engine, some(250), encoder)
         there = min(BATCH * (number - 1 + after), 250)
-        assert again == Loaded(250 - there, 0, there, again.passages)
+        assert again == Committed((), 250 - there, 0, there, again.passages, 250)
         assert contents(engine) == whole
 
 
@@ -122,9 +120,8 @@ class Slow(MemoryEngine):
         self.written, self.go = [], threading.Event()
 
     def put(self, passages):
-        if passages:
-            self.written.append([passage.document for passage in passages])
-            assert self.go.wait(60)
+        self.written.append([passage.document for passage in passages])
+        assert self.go.wait(60)
         super().put(passages)
 
 
@@ -143,11 +140,9 @@ def test_batches_that_wait_are_written_together():
     load_into(
         engine, _all_at_once(engine, some(BATCH * 5 - 1)), WordEncoder(), progress=lambda seen, _total: done.append(seen)
     )
-    # The first is written while the next four are read; of these the last one may come when they are being taken.
-    assert engine.written[0] == [f"d{number}" for number in [*range(9), 9, 9, *range(10, 59), 59, 59, *range(60, BATCH)]]
-    together = [dict.fromkeys(batch) for batch in engine.written[1:]]
-    assert [name for batch in together for name in batch] == [f"d{number}" for number in range(BATCH, BATCH * 5 - 1)]
-    assert len(together[0]) >= 3 * BATCH
+    # The first is written while the next three are read, and these are written together with the fourth.
+    assert [len({*batch}) for batch in engine.written] == [BATCH, 4 * BATCH - 1]
+    assert list(dict.fromkeys(name for batch in engine.written for name in batch)) == [f"d{n}" for n in range(BATCH * 5 - 1)]
     assert done[-1] == BATCH * 5 - 1
 
 
@@ -169,7 +164,7 @@ def test_a_passage_whose_id_is_that_of_a_document_of_the_next_batch_is_refused()
     assert len(engine.parts(["long"])["long"]) > 1
 
 
-def test_no_more_is_read_than_the_engine_can_take(one_by_one):
+def test_no_more_is_read_than_the_engine_can_take():
     class Stuck(MemoryEngine):
         def __init__(self):
             super().__init__()
@@ -187,26 +182,19 @@ def test_no_more_is_read_than_the_engine_can_take(one_by_one):
     thread.start()
     try:
         assert engine.waiting.wait(60)
-        # One is written, four wait, one is encoded.
-        wait_until(lambda: len(read) >= 6 * BATCH, "six batches")
+        # One is written, four wait.
+        wait_until(lambda: len(read) >= 5 * BATCH, "five batches")
         thread.join(1)
-        assert len(read) == 6 * BATCH
+        assert len(read) == 5 * BATCH
     finally:
         engine.go.set()
     joined([thread])
     assert len(read) == BATCH * 7
 
 
-def test_batches_of_documents_stand_for_documents(whole):
-    engine = MemoryEngine()
-    documents = list(some(250))
-    seen = []
-    parts = [documents[:1], documents[1:100], tuple(documents[100:])]
-    load_into(engine, parts, WordEncoder(), progress=lambda done, _total: seen.append(done))
-    assert contents(engine) == whole
-    assert seen[-1] == 250
+def test_what_is_no_document_is_told():
     with pytest.raises(InputError, match="must be a LangChain Document, not str"):
-        load_into(engine, ["text"], WordEncoder())
+        load_into(MemoryEngine(), ["text"], WordEncoder())
 
 
 def test_several_threads_load_parts_of_one_collection(whole):
@@ -264,30 +252,20 @@ def test_another_encoder_or_dimension_is_refused_before_anything_is_read():
 
 
 class Own(MemoryEngine):
-    """As one of a user's may be: without a time-out, and its `bulk` no generator."""
+    """As one of a user's may be: without a time-out and without a faster path."""
 
-    def bulk(self, batches):
-        return map(self._stored, batches)
+    def __init__(self):
+        super().__init__()
+        self.settled = []
 
-    def _stored(self, batch):
-        self.put(batch)
-        return len(batch)
+    def settle(self):
+        self.settled.append(self.count())
 
 
-def test_an_engine_of_ones_own_needs_no_time_out_and_no_generator():
-    engine, settled = Own(), []
-    engine.settle = lambda: settled.append(engine.count())
+def test_an_engine_of_ones_own_needs_no_time_out_and_no_faster_path():
+    engine = Own()
     load_into(engine, some(70), WordEncoder())
     with loading_elsewhere(engine):
         load_into(engine, some(10, 70), WordEncoder(), settle=False)
-    assert settled == [72, 82]  # Two documents have two passages each.
+    assert engine.settled == [72, 82]  # Two documents have two passages each.
     assert len(HopfieldRetriever.from_engine(engine, encoder=WordEncoder(), k=3).invoke("document 7")) == 3
-
-
-def test_a_bulk_that_passes_over_an_empty_batch_is_an_error_and_no_wait_without_end():
-    class Skips(MemoryEngine):
-        def bulk(self, batches):
-            return super().bulk(batch for batch in batches if batch)
-
-    with pytest.raises(RetrievalError, match="gave no size of an empty batch"):
-        load_into(Skips(), some(1), WordEncoder())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from contextlib import suppress
 from functools import partial
 from urllib.parse import quote
@@ -12,8 +13,8 @@ from urllib.parse import quote
 import pytest
 
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.load import Loaded, load_into
-from langgraph_convcoa.retrieval.engine.ray_load import LOCAL, _no_warnings, _ray, ray_load
+from langgraph_convcoa.retrieval.engine.load import load_into
+from langgraph_convcoa.retrieval.engine.ray_load import ray_load
 from tests import ROOT
 from tests.bounds import SECONDS
 from tests.postgres_server import PASSWORD, pgvector_server
@@ -52,8 +53,6 @@ def dying(flag, address):
 
     def put_and_die(passages):
         put(passages)
-        if not passages:
-            return
         with suppress(FileNotFoundError):
             # Only one worker can remove the file.
             flag.unlink()
@@ -64,22 +63,27 @@ def dying(flag, address):
 
 
 def test_workers_of_ray_load_the_same_as_one_process_though_one_of_them_is_killed(server, tmp_path, monkeypatch):
-    pytest.importorskip("ray")
     count, told = 3 * 256, []
     server = server.replace(":" + quote(PASSWORD, safe=""), "")
     flag = tmp_path / "kill"
     flag.touch()
     names = [f"d{number}" for number in range(count)]
     options = {"workers": 2, "told": lambda *what: told.append(what)}
-    with _no_warnings(), _ray(LOCAL, 2):
+    ray = pytest.importorskip("ray")
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("ignore")
+        ray.init(address="local", num_cpus=3, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    try:
         # Workers that have not the environment of this process, as those of another machine.
         monkeypatch.setenv("PGPASSWORD", PASSWORD)
         by_ray = ray_load(partial(dying, flag, server), partial(read, count=count), encoder(), **options)
+    finally:
+        ray.shutdown()
     one = open_engine(server, collection="one")
     done = load_into(one, documents(count), encoder())
     assert not flag.exists()
     # The batch of the worker that died was there when it came again.
-    assert by_ray == Loaded(done.added - by_ray.unchanged, 0, by_ray.unchanged, by_ray.passages)
+    assert (by_ray.added, by_ray.updated, by_ray.given) == (done.added - by_ray.unchanged, 0, done.given)
     assert by_ray.unchanged == 256
     assert told == [("picture.png", "is no text")]
     many = open_engine(server, collection="ray")

@@ -148,17 +148,18 @@ def test_an_id_that_is_taken_is_refused_before_anything_is_written(engine, refus
     assert contents(engine, ["x", "y", "z"]) == before
 
 
-def test_the_bulk_path_stores_what_put_stores_and_goes_on_after_a_kill(engine, anywhere):
+def test_a_load_stores_what_put_stores_and_goes_on_after_it_was_cut_short(engine, anywhere):
     batches = [[passage(f"p{n}", words=f"w{n} one", axis=n % 8) for n in range(start, start + 20)] for start in (0, 20, 40)]
-    loading = engine.bulk(batches)
-    assert next(loading) == 20
-    # Killed here.
-    loading.close()
+    with pytest.raises(KeyboardInterrupt), engine.loading():
+        engine.put(batches[0])
+        raise KeyboardInterrupt
     other = open_engine(anywhere)
     other.open(DIMENSION, "test")
     assert other.count() == 20
     assert len(other.search(axis(0), 5)[0]) == 5
-    assert [*other.bulk([*batches[1:], []])] == [20, 20, 0]
+    with other.loading():
+        for batch in [*batches[1:], []]:
+            other.put(batch)
     other.settle()
     copy = open_engine(anywhere, collection="copied_" + str(next(_NUMBERS)))
     copy.open(DIMENSION, "test", create=True)

@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.retrieval.graph.follow import GraphFollower
-from langgraph_convcoa.retrieval.graph.index import GraphIndex
+from langgraph_convcoa.retrieval.graph.index import GraphFollower, GraphIndex
 from langgraph_convcoa.retrieval.graph.settings import GraphSettings
 from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index, put_graph
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from tests.retrieval.conftest import BagOfWords, as_anew, same_links
+from tests.retrieval.conftest import BagOfWords, as_anew, put, same_links
 
 NAMES = ["Ada Lovelace", "Charles Babbage", "London", "Engine (machine)", "Ada"]
 
@@ -39,7 +38,7 @@ def change(corpus, changed, encoder):
     if isinstance(changed, str):
         corpus.delete([changed])
     else:
-        corpus.update([changed], encoder)
+        put(corpus, [changed], encoder, replace=True)
 
 
 @settings(max_examples=25, deadline=None)
@@ -85,7 +84,7 @@ def test_a_graph_that_is_switched_off_is_not_kept(tmp_path):
     put_graph(index, None)
     assert not file.exists()
     index.delete(["d2"])
-    index.update([document(5, 3, [1])], encoder)
+    put(index, [document(5, 3, [1])], encoder, replace=True)
     # Whoever asks for it all the same has it in memory.
     assert len(retriever.invoke("Ada Lovelace", k=9)) == 4
     assert not file.exists()
@@ -159,7 +158,7 @@ def test_a_new_index_has_a_graph_and_one_that_was_made_without_keeps_none(tmp_pa
     assert HopfieldRetriever.from_pretrained(tmp_path / "new", encoder=encoder).graph is True
     # As those that versions without graphs made: nothing is said of one.
     old = Index.create(tmp_path / "old", encoder, settings={"k": 3})
-    old.add_documents(made, encoder)
+    put(old, made, encoder)
     opened = HopfieldRetriever.from_pretrained(tmp_path / "old", encoder=encoder)
     assert opened.graph is None
     assert all(found.metadata["certified"] for found in opened.invoke("Ada Lovelace"))

@@ -7,6 +7,7 @@ from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
 from langgraph_convcoa.retrieval.index.index import LEXICAL_FILE, Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
+from tests.retrieval.conftest import put
 from tests.retrieval.test_vectorstore import in_memory
 
 DOCUMENTS = [
@@ -122,7 +123,7 @@ def test_another_process_sees_a_change_of_words(encoder, tmp_path):
 
 def test_a_lexical_file_that_cannot_be_written_costs_no_document(encoder, tmp_path, caplog):
     index = Index.create(tmp_path / "index", encoder)
-    index.add_documents(DOCUMENTS, encoder)
+    put(index, DOCUMENTS, encoder)
     (tmp_path / "index" / LEXICAL_FILE).mkdir()
     with caplog.at_level(logging.WARNING):
         index.save_lexical()

@@ -17,7 +17,7 @@ from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.index.snapshot import Snapshot
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from tests.retrieval.conftest import BagOfWords
+from tests.retrieval.conftest import BagOfWords, put
 
 
 class Broken(BagOfWords):
@@ -48,7 +48,7 @@ def small():
 @pytest.fixture
 def path(tmp_path, small):
     index = Index.create(tmp_path / "index", small, dtype="int8")
-    index.add_documents(documents(40), small)
+    put(index, documents(40), small)
     index.delete(["d7"])
     return index.path
 
@@ -68,7 +68,7 @@ def search(path, encoder):
 def test_unusable_vectors_leave_the_index_as_it_was(path, fault):
     index = Index(path)
     with pytest.raises(RetrievalError, match=r"NaN|shape") as caught:
-        index.add_documents([Document("More.", id="more")], Broken(fault))
+        put(index, [Document("More.", id="more")], Broken(fault))
     one_line(caught.value)
     assert len(Index(path)) == 39
     index.verify()
@@ -80,7 +80,7 @@ def test_another_encoder(path):
             HopfieldRetriever.from_pretrained(path, encoder=other)
         one_line(caught.value)
         with pytest.raises(RetrievalError, match=r"built with|vectors of length 32"):
-            Index(path).add_documents(documents(1), other)
+            put(Index(path), documents(1), other)
 
 
 def test_an_index_that_changes_its_encoder_under_a_reader(path, small):
@@ -156,7 +156,7 @@ def test_a_file_cut_short(path, small, name, share):
 
 def test_a_pattern_file_that_is_missing_or_of_another_index(path, tmp_path, small):
     other = Index.create(tmp_path / "other", small, dtype="int8")
-    other.add_documents(documents(50)[10:], small)
+    put(other, documents(50)[10:], small)
     shutil.copy(other.path / "patterns.1.bin", path / "patterns.1.bin")
     with pytest.raises(RetrievalError, match=r"patterns 0 to \d+ of patterns.1.bin do not match their checksum"):
         search(path, small)
@@ -209,7 +209,7 @@ def test_no_flipped_bit_of_the_database_changes_a_result_in_silence(path, small,
 @pytest.mark.parametrize("metadata", [{"when": object()}, {1: "one"}, {"s": {1, 2}}, {"b": b"bytes"}])
 def test_metadata_that_cannot_be_stored_is_named(path, small, metadata):
     with pytest.raises(InputError, match=f"The metadata {next(iter(metadata))!r}") as caught:
-        Index(path).add_documents([Document("Text.", id="x", metadata=metadata)], small)
+        put(Index(path), [Document("Text.", id="x", metadata=metadata)], small)
     one_line(caught.value)
     assert len(Index(path)) == 39
 
@@ -217,13 +217,13 @@ def test_metadata_that_cannot_be_stored_is_named(path, small, metadata):
 def test_unusual_text_and_ids_come_back(path, small):
     texts = ["\x00 nul", "\ud800 half a character", "emoji 🍎 and 苹果", "tab\tand\u2028line"]
     index = Index(path)
-    index.add_documents([Document(t, id=f"{t[-4:]}'\"; --", metadata={"t": t, "nan": 1e400}) for t in texts], small)
+    put(index, [Document(t, id=f"{t[-4:]}'\"; --", metadata={"t": t, "nan": 1e400}) for t in texts], small)
     found = [passage.document for passage in read(index.snapshot())][-4:]
     assert [passage.metadata["t"] for passage in found] == texts
     # What databases and checkpoints cannot store of a text is replaced as it comes in.
     assert [passage.page_content for passage in found] == ["\ufffd nul", "\ufffd half a character", *texts[2:]]
     with pytest.raises(InputError, match="half a character"):
-        index.add_documents([Document("x", id="\ud800")], small)
+        put(index, [Document("x", id="\ud800")], small)
     index.verify()
 
 
@@ -258,7 +258,7 @@ def test_the_remains_of_a_first_save_that_was_killed(tmp_path, small):
     with pytest.raises(RetrievalError, match="first save was not finished"):
         Index(folder)
     index = Index.create(folder, small)
-    index.add_documents(documents(2), small)
+    put(index, documents(2), small)
     index.verify()
 
 
@@ -268,7 +268,7 @@ def test_rows_behind_the_last_commit_are_ignored_and_written_over(path, small):
         stream.write(b"left behind by a writer that was killed" * 100)
     assert search(path, small) == before
     index = Index(path)
-    index.add_documents([Document("More is here.", id="more")], small)
+    put(index, [Document("More is here.", id="more")], small)
     index.verify()
     assert "more" in [identity for identity, *_ in search(path, small)]
 

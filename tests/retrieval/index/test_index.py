@@ -10,7 +10,7 @@ from langgraph_convcoa.retrieval.index.index import Index, open_or_create
 from langgraph_convcoa.retrieval.index.writer import BLOCK_ROWS
 from langgraph_convcoa.retrieval.memory_corpus import build_memory
 from tests.bounds import joined
-from tests.retrieval.conftest import BagOfWords
+from tests.retrieval.conftest import BagOfWords, put
 
 LONG = "Apples grow on trees. Pears fall down. Plums rot fast. Figs are sweet."
 
@@ -50,7 +50,7 @@ def alive_ids(index):
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_an_index_holds_the_same_patterns_as_a_memory(tmp_path, small, dtype):
     index = Index.create(tmp_path / "index", small, dtype=dtype)
-    assert index.add_documents(documents(700), small) == [f"d{i}" for i in range(700)]
+    assert put(index, documents(700), small) == [f"d{i}" for i in range(700)]
     memory = build_memory(documents(700), small, dtype=dtype)
     again = Index(tmp_path / "index")
     np.testing.assert_array_equal(again.snapshot().patterns.values, memory.patterns.values)
@@ -62,62 +62,62 @@ def test_an_index_holds_the_same_patterns_as_a_memory(tmp_path, small, dtype):
 
 
 def test_the_pattern_file_is_hardly_larger_than_the_patterns(index, small):
-    index.add_documents(documents(700), small)
+    put(index, documents(700), small)
     raw = index.snapshot().patterns.values.nbytes
     assert raw <= pattern_file(index).stat().st_size <= 1.05 * raw
 
 
 def test_what_was_added_is_there_for_whoever_has_it_open_and_for_whoever_opens_it(index, small):
     other = Index(index.path)
-    index.add_documents(documents(2), small)
+    put(index, documents(2), small)
     assert alive_ids(other) == alive_ids(Index(index.path)) == ["d0", "d1"]
 
 
 def test_documents_that_are_there_are_not_encoded_again(index, small):
-    index.add_documents(documents(600), small)
+    put(index, documents(600), small)
     small.passages.clear()
-    assert len(index.add_documents(documents(601), small)) == 601
+    assert len(put(index, documents(601), small)) == 601
     assert small.passages
     assert all("600" in text or text in LONG for text in small.passages)
     assert len(index) == 601
 
 
 def test_documents_without_an_id_are_known_by_their_text(index, small):
-    (first,) = index.add_documents([Document("Apples grow.")], small)
-    assert index.add_documents([Document("Apples grow.", metadata={"n": 1}), Document("Pears fall.")], small)[0] == first
+    (first,) = put(index, [Document("Apples grow.")], small)
+    assert put(index, [Document("Apples grow.", metadata={"n": 1}), Document("Pears fall.")], small)[0] == first
     assert len(index) == 2
 
 
 def test_an_id_with_another_content_is_an_error_that_leaves_the_index_as_it_was(index, small):
-    index.add_documents(documents(3), small)
+    put(index, documents(3), small)
     with pytest.raises(RetrievalError, match="'d1' is there already with another content"):
-        index.add_documents([Document("New.", id="new"), Document("Other.", id="d1")], small)
+        put(index, [Document("New.", id="new"), Document("Other.", id="d1")], small)
     assert alive_ids(index) == ["d0", "d1", "d2"]
 
 
 def test_an_id_used_twice_in_one_call(index, small):
-    assert index.add_documents([*documents(1), *documents(1)], small) == ["d0"]
+    assert put(index, [*documents(1), *documents(1)], small) == ["d0"]
     with pytest.raises(RetrievalError, match="'a' is used twice"):
-        index.add_documents([Document("One.", id="a"), Document("Two.", id="a")], small)
+        put(index, [Document("One.", id="a"), Document("Two.", id="a")], small)
     many = [*documents(300), Document("Other.", id="d0")]
     with pytest.raises(RetrievalError, match="'d0' is there already"):
-        index.add_documents(many, small)
+        put(index, many, small)
 
 
 def test_the_id_of_another_documents_passage(index, small):
-    index.add_documents([Document("word " * 200, id="book")], small)
+    put(index, [Document("word " * 200, id="book")], small)
     assert "book#2" in alive_ids(index)
     with pytest.raises(RetrievalError, match="'book#2' of a passage of 'book#2' is that of a passage of 'book'"):
-        index.add_documents([Document("Mine.", id="book#2")], small)
+        put(index, [Document("Mine.", id="book#2")], small)
 
 
 def test_update_replaces_by_id_and_adds_what_is_new(index, small):
-    index.add_documents([*documents(3), Document("word " * 200, id="book")], small)
+    put(index, [*documents(3), Document("word " * 200, id="book")], small)
     small.passages.clear()
-    ids = index.update(
-        [*documents(1), Document("Changed.", id="d1"), Document("New.", id="new"), Document("Short.", id="book")], small
-    )
-    assert ids == ["d0", "d1", "new", "book"]
+    changed = [*documents(1), Document("Changed.", id="d1"), Document("New.", id="new"), Document("Short.", id="book")]
+    [done] = index.ingest(changed, small, replace=True)
+    assert (done.added, done.updated, done.unchanged, done.passages, done.given) == (1, 2, 1, 3, 4)
+    assert done.ids == ["d0", "d1", "new", "book"]
     assert not any("number 0" in text for text in small.passages)
     texts = {passage.id: passage.page_content for passage in alive_passages(index)}
     assert texts["d1"] == "Changed."
@@ -127,32 +127,32 @@ def test_update_replaces_by_id_and_adds_what_is_new(index, small):
 
 
 def test_an_update_that_leaves_a_document_without_text_is_refused(index, small):
-    index.add_documents(documents(2), small)
+    put(index, documents(2), small)
     with pytest.raises(RetrievalError, match="'d1' would be left without text; delete it"):
-        index.update([Document(" ", id="d1")], small)
+        put(index, [Document(" ", id="d1")], small, replace=True)
 
 
 def test_documents_without_text_are_left_out(index, small, caplog):
-    assert index.add_documents([Document(""), Document(" \n"), *documents(1)], small) == ["d0"]
+    assert put(index, [Document(""), Document(" \n"), *documents(1)], small) == ["d0"]
     assert "Left out 2 document(s) without text" in caplog.text
-    assert index.add_documents([], small) == []
-    assert index.add_documents([Document("")], small) == []
+    assert put(index, [], small) == []
+    assert put(index, [Document("")], small) == []
 
 
 def test_delete_takes_whole_documents_and_their_text(index, small):
-    index.add_documents([*documents(3), Document("secretword " * 200, id="book")], small)
+    put(index, [*documents(3), Document("secretword " * 200, id="book")], small)
     index.delete(["d1", "book"])
     assert alive_ids(index) == ["d0", "d2"]
     assert len(index) == 2
     assert index.snapshot().allowed(None).tolist()[:3] == [True, False, True]
     assert b"secretword" not in (index.path / "index.sqlite").read_bytes()
     index.verify()
-    index.add_documents(documents(1, start=1), small)
+    put(index, documents(1, start=1), small)
     assert alive_ids(index) == ["d0", "d2", "d1"]
 
 
 def test_deleting_what_is_not_there_deletes_nothing(index, small):
-    index.add_documents([*documents(2), Document("word " * 200, id="book")], small)
+    put(index, [*documents(2), Document("word " * 200, id="book")], small)
     commits = index.head.commits
     for ids in ([], ["nobody"], "nobody"):
         assert index.delete(ids) == []
@@ -166,7 +166,7 @@ def test_deleting_what_is_not_there_deletes_nothing(index, small):
 
 
 def test_compacting_keeps_what_is_alive_and_frees_the_rest(index, small):
-    index.add_documents(documents(700), small)
+    put(index, documents(700), small)
     kept = [f"d{i}" for i in range(700) if i % 3]
     index.delete([f"d{i}" for i in range(0, 700, 3)])
     before = patterns_of(index)
@@ -184,12 +184,12 @@ def test_compacting_keeps_what_is_alive_and_frees_the_rest(index, small):
     assert old.patterns.values.shape[0] > index.snapshot().patterns.values.shape[0]
     assert old.fetch([1])[0].document.id == "d1"
     index.verify()
-    index.add_documents(documents(1), small)
+    put(index, documents(1), small)
     assert alive_ids(index)[-1] == "d0"
 
 
 def test_a_passage_deleted_between_search_and_reading_is_told_apart_from_damage(index, small):
-    index.add_documents(documents(3), small)
+    put(index, documents(3), small)
     old = index.snapshot()
     Index(index.path).delete(["d1"])
     with pytest.raises(StaleSnapshot, match="search again"):
@@ -197,7 +197,7 @@ def test_a_passage_deleted_between_search_and_reading_is_told_apart_from_damage(
 
 
 def test_filters_see_metadata_and_what_is_deleted(index, small):
-    index.add_documents(documents(5), small)
+    put(index, documents(5), small)
     index.delete(["d3"])
     assert index.snapshot().allowed({"n": [2, 3]}).tolist() == [False, False, True, False, False]
     assert index.snapshot().allowed(lambda document: document.metadata["n"] > 2).tolist() == [False, False, False, False, True]
@@ -205,17 +205,17 @@ def test_filters_see_metadata_and_what_is_deleted(index, small):
     assert index.snapshot().allowed(wanted).sum() == 1
     wanted["n"].append(1)
     assert index.snapshot().allowed(wanted).sum() == 2
-    index.add_documents(documents(1, start=7), small)
+    put(index, documents(1, start=7), small)
     assert index.snapshot().allowed({"n": 7}).tolist() == [False] * 5 + [True]
     assert not index.snapshot().allowed({"n": "nothing"}).any()
 
 
 def test_small_additions_share_a_block(index, small):
     for i in range(30):
-        index.add_documents(documents(1, start=i), small)
+        put(index, documents(1, start=i), small)
     assert len(index.snapshot().blocks) == 1
     index.verify()
-    index.add_documents(documents(2000, start=100), small)
+    put(index, documents(2000, start=100), small)
     blocks = index.snapshot().blocks
     assert len(blocks) > 1
     assert max(block.sizes.sum() for block in blocks) <= BLOCK_ROWS
@@ -225,14 +225,14 @@ def test_small_additions_share_a_block(index, small):
 
 def test_a_set_larger_than_a_block_is_one_block(index, small, monkeypatch):
     monkeypatch.setattr("langgraph_convcoa.retrieval.index.writer.BLOCK_ROWS", 2)
-    index.add_documents(documents(3), small)
+    put(index, documents(3), small)
     assert [block.sizes.tolist() for block in index.snapshot().blocks] == [[3], [3], [3]]
     index.verify()
 
 
 def test_only_the_blocks_that_are_used_are_checked(index, small, monkeypatch):
     monkeypatch.setattr("langgraph_convcoa.retrieval.index.writer.BLOCK_ROWS", 2)
-    index.add_documents(documents(10), small)
+    put(index, documents(10), small)
     expected = index.snapshot().patterns.rows(0, 1)
     path = pattern_file(index)
     data = bytearray(path.read_bytes())
@@ -249,10 +249,10 @@ def test_one_writer_at_a_time(index, small):
     committed = index.ingest(documents(300), small)
     next(committed)
     with pytest.raises(RetrievalError, match="is being written to by another process, or through another object"):
-        other.add_documents(documents(1, start=900), small)
+        put(other, documents(1, start=900), small)
     assert len(other) == 256
     list(committed)
-    other.add_documents(documents(1, start=900), small)
+    put(other, documents(1, start=900), small)
     assert len(index) == 301
 
 
@@ -262,7 +262,7 @@ def test_threads_of_one_object_take_turns(index, small):
     def work(start):
         try:
             for i in range(5):
-                index.add_documents(documents(1, start=start + i), small)
+                put(index, documents(1, start=start + i), small)
         except RetrievalError as error:
             errors.append(error)
 
@@ -284,7 +284,7 @@ def test_building_reads_documents_as_it_needs_them_and_reports(index, small):
             yield document
 
     seen = []
-    index.add_documents(stream(), small, progress=lambda done, total: seen.append((done, total)))
+    put(index, stream(), small, progress=lambda done, total: seen.append((done, total)))
     assert taken[0] == 0
     assert taken[-1] == 512
     assert seen[-1] == (600, 600)
@@ -296,17 +296,17 @@ def test_a_run_that_failed_goes_on_where_it_was(index, small):
         raise OSError("the disk with the documents is gone")
 
     with pytest.raises(OSError, match="is gone"):
-        index.add_documents(broken(), small)
+        put(index, broken(), small)
     assert len(index) == 256
     small.passages.clear()
-    index.add_documents(documents(400), small)
+    put(index, documents(400), small)
     assert not any("number 255" in text for text in small.passages)
     assert len(index) == 400
 
 
 @pytest.mark.slow
 def test_a_megabyte_without_a_full_stop(index, small):
-    index.add_documents([Document("word " * 200_000, id="long")], small)
+    put(index, [Document("word " * 200_000, id="long")], small)
     passages = alive_passages(index)
     assert len(passages) > 1000
     assert sum(len(passage.page_content.split()) for passage in passages) == 200_000
@@ -315,7 +315,7 @@ def test_a_megabyte_without_a_full_stop(index, small):
 
 def test_open_or_create(tmp_path, small):
     first = open_or_create(tmp_path / "i", small, "int8", {"k": 3})
-    first.add_documents(documents(1), small)
+    put(first, documents(1), small)
     again = open_or_create(tmp_path / "i", small, None, {})
     assert (len(again), again.head.dtype, again.head.settings) == (1, "int8", {"k": 3})
     with pytest.raises(RetrievalError, match="as int8, not float32"):

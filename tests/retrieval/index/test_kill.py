@@ -21,7 +21,7 @@ from langgraph_convcoa.retrieval.index.index import GRAPH_FILE, Index
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests import ROOT
 from tests.bounds import SECONDS, started
-from tests.retrieval.conftest import as_anew
+from tests.retrieval.conftest import as_anew, put
 from tests.retrieval.index.writer import text, writer_encoder
 
 KILLS = 50
@@ -129,7 +129,7 @@ def test_a_writer_that_was_killed_holds_no_lock(tmp_path, encoder):
             Index(folder).delete(["d0"])
         assert len(Index(folder)) == 256
         process.kill()
-    assert Index(folder).add_documents([Document("Mine.", id="mine")], encoder) == ["mine"]
+    assert put(Index(folder), [Document("Mine.", id="mine")], encoder) == ["mine"]
 
 
 def test_readers_see_each_commit_while_another_process_writes(tmp_path, encoder):
@@ -161,7 +161,7 @@ index = Index(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 for number in range(1000):
     try:
-        index.add_documents([Document(f"Document {number}. " * 40, id=str(number))], encoder)
+        put(index, [Document(f"Document {number}. " * 40, id=str(number))], encoder)
     except ConvCoAError as error:
         print(number, len(index), error)
         break
@@ -191,7 +191,7 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path, encoder, limit, what):
     index = Index(folder)
     index.verify()
     assert index.document_count == int(number)
-    index.add_documents([Document("After room was made.", id="after")], encoder)
+    put(index, [Document("After room was made.", id="after")], encoder)
     index.verify()
 
 

@@ -17,7 +17,7 @@ from langgraph_convcoa.retrieval.index import watch
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.index.watch import Changed, WatchedFiles
 from tests.bounds import joined, wait_until
-from tests.retrieval.conftest import BagOfWords
+from tests.retrieval.conftest import BagOfWords, put
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_any_sequence_of_changes_leaves_the_index_as_one_built_anew(
         files.sync(index, small)
         if number % 4 == 0:
             anew = Index.create(tmp_path / f"anew{number}", small)
-            anew.add_documents(load_documents(folder, told=lambda _name, _reason: None), small)
+            put(anew, load_documents(folder, told=lambda _name, _reason: None), small)
             assert held(index) == held(anew)
     index.verify()
 

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.index.index import Index
-from tests.retrieval.conftest import BagOfWords
+from tests.retrieval.conftest import BagOfWords, put
 
 DIMENSION = 64
 
@@ -39,7 +39,7 @@ def write(folder: str) -> None:
     for number in range(start, start + 100_000):
         if number % 10 == 9:
             # Now and then everything else that writes.
-            index.update([document(number - 1, number)], encoder)
+            put(index, [document(number - 1, number)], encoder, replace=True)
             print("updated", number - 1, flush=True)
             # Where the writer before was killed after this deletion, it is done.
             if number - 2 >= start or number - 2 in held:
@@ -47,7 +47,7 @@ def write(folder: str) -> None:
                 print("deleted", number - 2, flush=True)
         if number % 40 == 39:
             index.compact()
-        index.add_documents([document(number, number)], encoder)
+        put(index, [document(number, number)], encoder)
         print("added", number, flush=True)
 
 

@@ -27,7 +27,6 @@ from langgraph_convcoa.retrieval.query.query_encoder import QueryEncoder
 from langgraph_convcoa.retrieval.query.query_encoder_module import QueryEncoderModule
 from langgraph_convcoa.retrieval.query.query_text import Reading
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.retrieval.scoring.patterns import HopfieldWeights
 from tests.retrieval.conftest import BagOfWords
 from tests.retrieval.tiny_bert import save_tiny_bert
 
@@ -51,9 +50,7 @@ def model(name: str = "bag", d: int = D) -> RetrieverModel:
     random = np.random.default_rng(0)
     query, key, value = (np.eye(d, dtype=np.float32) + 0.1 * random.normal(size=(d, d)).astype(np.float32) for _ in range(3))
     state = StateWeights(query, key, value, random.normal(size=3 * d + 2).astype(np.float32))
-    return RetrieverModel(
-        name, {"beta": 3.0, "history_weight": 0.4}, HopfieldWeights(query, key, value), state, card="# A card\n"
-    )
+    return RetrieverModel(name, {"beta": 3.0, "history_weight": 0.4}, state, card="# A card\n")
 
 
 def encoded(bert: SentenceTransformerEncoder, **settings: float) -> RetrieverModel:
@@ -68,16 +65,13 @@ def test_a_saved_model_is_the_same(tmp_path: Path, bert: SentenceTransformerEnco
     saved.save(tmp_path / "m")
     found = RetrieverModel.load(tmp_path / "m")
     assert (found.encoder, found.settings, found.card) == (saved.encoder, saved.settings, saved.card)
-    assert found.weights is not None
     assert found.state is not None
-    assert saved.weights is not None
     assert saved.state is not None
-    np.testing.assert_array_equal(found.weights.value, saved.weights.value)
     np.testing.assert_array_equal(found.state.gate, saved.state.gate)
     # Another takes its place, with nothing of the first left.
     encoded(bert, state_weight=0.5, gate=2.0).save(tmp_path / "m")
     second = RetrieverModel.load(tmp_path / "m")
-    assert second.weights is None
+    assert second.state is None
     assert second.query_encoder is not None
     assert (second.state_weight, second.gate) == (0.5, 2.0)
     assert sorted(path.name for path in (tmp_path / "m").iterdir()) == ["config.json", "question_tower.safetensors"]
@@ -101,6 +95,7 @@ def test_who_may_read_the_settings_may_read_the_weights(tmp_path: Path, bert: Se
         ({"settings": {"speed": 1}}, "unknown setting 'speed'"),
         ({"settings": {"beta": "high"}}, "beta must be a number"),
         ({"tower": 3}, "no usable 'tower'"),
+        ({"weights": True}, "has trained weights W_Q, W_K and W_V of the association, .*train it again"),
         ({"gate": "open"}, "no usable 'gate'"),
         ({"gate": -1}, "gate must be a number of at least 0"),
         ({"tower": True}, "query encoder"),
@@ -150,7 +145,7 @@ def test_any_flipped_bit_of_a_saved_model_is_found(saved_parts: Path, place: flo
             RetrieverModel.load(saved_parts)
     finally:
         file.write_bytes(data)
-    assert RetrieverModel.load(saved_parts).weights is not None
+    assert RetrieverModel.load(saved_parts).state is not None
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +167,7 @@ def test_a_model_without_checksums_is_read_and_a_missing_file_is_told(saved_part
         RetrieverModel.load(folder)
     del config["files"]
     (folder / "config.json").write_text(json.dumps(config))
-    assert RetrieverModel.load(folder).weights is not None
+    assert RetrieverModel.load(folder).state is not None
     config["files"] = {"../../outside": "0" * 64}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(RetrievalError, match="outside is missing"):
@@ -194,11 +189,6 @@ def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(RetrievalError, match="holds other files"):
         model().save(tmp_path / "m")
     assert (tmp_path / "m" / "thesis.txt").read_text() == "ten years of work"
-
-
-def test_weights_of_two_lengths_are_refused() -> None:
-    with pytest.raises(RetrievalError, match="different lengths"):
-        RetrieverModel("bag", weights=model(d=4).weights, state=model(d=8).state)
 
 
 def test_the_model_that_a_name_stands_for(encoder: BagOfWords) -> None:
@@ -225,7 +215,7 @@ def test_a_model_of_another_encoder_or_length_is_refused(encoder: BagOfWords) ->
         retriever.invoke("river")
 
 
-def test_the_weights_rank_and_explain(encoder: BagOfWords) -> None:
+def test_the_state_ranks_and_explains(encoder: BagOfWords) -> None:
     trained = model()
     retriever = HopfieldRetriever.from_texts(
         TEXTS, encoder=encoder, model=trained, k=4, lexical_weight=0, return_association=True
@@ -234,12 +224,11 @@ def test_the_weights_rank_and_explain(encoder: BagOfWords) -> None:
     assert HopfieldRetriever.from_texts(TEXTS, encoder=encoder, model=trained, beta=5.0).beta == 5.0
     found = retriever.invoke("the river", history=HISTORY)
     assert trained.state is not None
-    assert trained.weights is not None
     x, h = encoder.encode_queries(["the river", "what is a river the memory"])
     state = trained.state.state(x, h[None], 0.4, 1.0)
     passages = encoder.encode_passages(TEXTS)
     # One window a passage: its association weight is one.
-    scores = passages @ state + passages @ trained.weights.readout(state[None])[0]
+    scores = 2 * (passages @ state)
     expected = [TEXTS[row] for row in np.argsort(-scores)]
     assert [document.page_content for document in found] == expected
     assert found[0].metadata["score"] == pytest.approx(scores.max(), abs=1e-5)
@@ -259,16 +248,16 @@ def test_the_query_encoder_reads_questions_with_a_history_only(bert: SentenceTra
     )
     assert trained.query_encoder is not None
     (read,) = trained.query_encoder.encode(["what is the river"], [HISTORY])
-    state = plain._asked(["what is the river"], [HISTORY], None).states[0]
+    state = plain._query(["what is the river"], [HISTORY]).states[0]
     mixed = read + 0.5 * state
     np.testing.assert_allclose(
-        retriever._asked(["what is the river"], [HISTORY], None).states[0], mixed / np.linalg.norm(mixed), atol=1e-5
+        retriever._query(["what is the river"], [HISTORY]).states[0], mixed / np.linalg.norm(mixed), atol=1e-5
     )
     gated = HopfieldRetriever.from_texts(TEXTS, model=replace(trained, gate=2.0), **settings)
-    bare = plain._asked(["what is the river"], [[]], None).states[0]
+    bare = plain._query(["what is the river"], [[]]).states[0]
     mixed = (1 - read @ bare) ** 2 * read + 0.5 * state
     np.testing.assert_allclose(
-        gated._asked(["what is the river"], [HISTORY], None).states[0], mixed / np.linalg.norm(mixed), atol=1e-5
+        gated._query(["what is the river"], [HISTORY]).states[0], mixed / np.linalg.norm(mixed), atol=1e-5
     )
     batch = retriever.search_batch(["what is the river", "who"], [HISTORY, None], 4)
     assert dict(batch[0]) == pytest.approx(with_history, abs=1e-5)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_convcoa.retrieval.scoring.bounds import Scratch, window_maxima
+from langgraph_convcoa.retrieval.scoring.bounds import window_maxima
 
 
 def by_hand(products, edges):
@@ -18,11 +18,8 @@ def test_the_maxima_are_those_of_the_windows_alone(sizes, count, seed):
     edges = np.concatenate([[0], np.cumsum(sizes)])
     products = np.random.default_rng(seed).standard_normal((int(edges[-1]), count), dtype=np.float32)
     products[edges[:-1]] += 10
-    before, scratch = products.copy(), Scratch()
-    expected = by_hand(products, edges)
-    for _ in range(2):
-        # The second time in memory that holds something already.
-        np.testing.assert_array_equal(window_maxima(products, edges, scratch), expected)
+    before = products.copy()
+    np.testing.assert_array_equal(window_maxima(products, edges), by_hand(products, edges))
     np.testing.assert_array_equal(products, before)
 
 
@@ -31,13 +28,5 @@ def test_a_window_that_is_not_a_number_is_told(sizes):
     edges = np.concatenate([[0], np.cumsum(sizes)])
     products = np.zeros((int(edges[-1]), 1), dtype=np.float32)
     products[-1] = np.nan
-    best = window_maxima(products, edges, Scratch())
+    best = window_maxima(products, edges)
     assert np.isnan(best).ravel().tolist() == [False, True]
-
-
-def test_memory_is_used_again_and_grows():
-    scratch = Scratch()
-    large = scratch.take("a", (4, 5), np.float32)
-    assert np.shares_memory(scratch.take("a", (3, 2), np.float32), large)
-    assert not np.shares_memory(scratch.take("b", (3, 2), np.float32), large)
-    assert scratch.take("a", (9, 5), np.float32).shape == (9, 5)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries
+from langgraph_convcoa.retrieval.scoring.int8 import IntegerQueries, dot
 
 
 def rows(seed, m, d):
@@ -10,7 +10,7 @@ def rows(seed, m, d):
 
 def whole_numbers(queries, values):
     """The products one would do by hand, from what the digits say."""
-    return values.astype(np.int64) @ queries._rows.T.astype(np.int64)
+    return values.astype(np.int64) @ queries.rows.T.astype(np.int64)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
@@ -19,19 +19,22 @@ def test_products_are_exact_whole_numbers(count, m, d):
     queries = IntegerQueries.coarse(np.random.default_rng(1).standard_normal((count, d)).astype(np.float32))
     values = rows(0, m, d)
     values.flags.writeable = False
-    np.testing.assert_array_equal(queries.products(values), whole_numbers(queries, values))
+    for kind in (np.int32, np.float32)[: 1 + (count == 1)]:
+        found = dot(values, queries.rows, np.empty((m, count), dtype=kind))
+        np.testing.assert_array_equal(found, whole_numbers(queries, values))
 
 
 def test_products_do_not_overflow():
     queries = IntegerQueries.coarse(np.ones((2, 5000), dtype=np.float32))
-    assert queries.products(np.full((1, 5000), 127, dtype=np.int8)).tolist() == [[127 * 127 * 5000] * 2]
+    found = dot(np.full((1, 5000), 127, dtype=np.int8), queries.rows, np.empty((1, 2), dtype=np.int32))
+    assert found.tolist() == [[127 * 127 * 5000] * 2]
 
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_coarse_query_is_off_by_its_error(count):
     vectors = np.random.default_rng(2).standard_normal((count, 384)).astype(np.float32)
     queries = IntegerQueries.coarse(vectors)
-    rounded = queries._rows * queries.steps[:, None]
+    rounded = queries.rows * queries.steps[:, None]
     np.testing.assert_allclose(queries.errors, np.linalg.norm(vectors - rounded, axis=1), rtol=1e-6)
 
 

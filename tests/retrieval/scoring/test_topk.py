@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.scoring import bounds as scoring_bounds
 from langgraph_convcoa.retrieval.scoring import topk as scoring
-from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, HopfieldWeights, Patterns, encode_patterns
+from langgraph_convcoa.retrieval.scoring.patterns import PATTERN_TYPES, Patterns, encode_patterns
 from langgraph_convcoa.retrieval.scoring.topk import associate, search
+from langgraph_convcoa.retrieval.threads import workers
 
 BETAS = [0.0, 0.3, 1.0, 10.0, 1000.0, math.inf]
 
@@ -26,11 +27,6 @@ def make_patterns(rng, sets, dimension, largest, spread=1.0, dtype="float32"):
     values, scales = encode_patterns(rows, dtype)
     values.flags.writeable = False
     return Patterns(values, np.cumsum([0, *sizes]), scales, dtype)
-
-
-def make_weights(rng, dimension):
-    noise = [np.eye(dimension) + rng.standard_normal((dimension, dimension)) / math.sqrt(dimension) for _ in range(3)]
-    return HopfieldWeights(*(matrix.astype(np.float32) for matrix in noise))
 
 
 def weights_by_bisection(products, beta):
@@ -51,21 +47,15 @@ def weights_by_bisection(products, beta):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def brute_force(patterns, state, beta, weight, trained=None):
+def brute_force(patterns, state, beta, weight):
     """The scores of all sets from the definition: the associated pattern z first, and its product with the state."""
     state = state.astype(np.float64)
     sets = [patterns.rows(*patterns.offsets[n : n + 2]).astype(np.float64) for n in range(patterns.n)]
     products = np.full((len(sets), max(map(len, sets)) - 1), -np.inf)
-    values = []
     for n, rows in enumerate(sets):
-        query, keys, retrieved = state, rows[1:], rows[1:]
-        if trained is not None:
-            query, keys = state @ trained.query, keys @ trained.key
-            retrieved = keys @ trained.value
-        products[n, : len(keys)] = keys @ query
-        values.append(retrieved)
+        products[n, : len(rows) - 1] = rows[1:] @ state
     weights = weights_by_bisection(products, beta)
-    associated = [row[: len(value)] @ value for row, value in zip(weights, values, strict=True)]
+    associated = [row[: len(rows) - 1] @ rows[1:] for row, rows in zip(weights, sets, strict=True)]
     return np.array([weight * rows[0] @ state + z @ state for rows, z in zip(sets, associated, strict=True)])
 
 
@@ -77,11 +67,9 @@ def check_against_brute_force(seed):
     patterns = make_patterns(rng, sets, dimension, largest, choose.choice([0.1, 1, 5]), dtype)
     states = unit(rng.standard_normal((choose.choice([1, 1, 2, 5]), dimension)))
     k, beta, weight = choose.choice([1, 5, 50, 1000]), choose.choice(BETAS), choose.choice([0.0, 0.5, 1.0])
-    trained = make_weights(rng, dimension) if choose.random() < 0.5 else None
     allowed = rng.random(sets) < choose.choice([0.03, 0.4]) if choose.random() < 0.4 else None
     extra = rng.random((len(states), sets)).astype(np.float32) / 5 if choose.random() < 0.3 else None
-    # At infinity only the largest product counts: which of two that differ by rounding is largest is a tie.
-    atol = 5e-6 if trained is None or beta <= 10 else 2e-3
+    atol = 5e-6
     found = search(
         patterns,
         states,
@@ -90,10 +78,9 @@ def check_against_brute_force(seed):
         passage_weight=weight,
         allowed=allowed,
         extra=extra,
-        weights=trained,
     )
     for row, ranking in enumerate(found):
-        scores = brute_force(patterns, states[row], beta, weight, trained)
+        scores = brute_force(patterns, states[row], beta, weight)
         scores += 0 if extra is None else extra[row]
         if allowed is not None:
             scores[~allowed] = -np.inf
@@ -122,16 +109,13 @@ def test_bounds_of_int8_queries_are_never_below_those_of_the_stored_patterns():
     patterns = make_patterns(np.random.default_rng(0), 50, 16, 8, dtype="int8")
     states = unit(np.random.default_rng(1).standard_normal((3, 16)))
     terms = scoring_bounds.Terms(10.0, 1.0, None, None)
-    queries = scoring_bounds.Queries.of(states, None)
     decoded = Patterns(patterns.rows(0, len(patterns.values)), patterns.offsets)
-    full, coarse = scoring_bounds._Full(decoded, queries, terms), scoring_bounds._Coarse(patterns, queries, terms)
-    for task in (full, coarse):
-        for block in task.blocks():
-            task.bound_block(block)
+    with workers(parallel=False) as each:
+        full, coarse = (scoring_bounds.first_pass(one, states, terms, each) for one in (decoded, patterns))
     exact = decoded.values.astype(np.float64) @ states.T.astype(np.float64)
     best = [exact[a] + exact[a + 1 : b].max(axis=0) for a, b in itertools.pairwise(decoded.offsets)]
-    np.testing.assert_allclose(full.bounds.T, best, atol=1e-6)
-    gap = coarse.bounds - full.bounds
+    np.testing.assert_allclose(full.T, best, atol=1e-6)
+    gap = coarse - full
     assert gap.min() >= 0
     assert gap.max() < 0.1
 
@@ -179,11 +163,9 @@ def test_a_score_is_never_above_the_best_window_nor_below_the_mean(seed, beta):
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
 def test_association_is_that_of_the_definition(dtype):
     rng = np.random.default_rng(3)
-    patterns, trained, state = make_patterns(rng, 4, 16, 9, dtype=dtype), make_weights(rng, 16), unit(rng.standard_normal(16))
-    weights, products = associate(patterns, 2, state, 5.0, trained)
-    expected = (
-        patterns.rows(patterns.offsets[2] + 1, patterns.offsets[3]).astype(np.float64) @ trained.key @ trained.query.T @ state
-    )
+    patterns, state = make_patterns(rng, 4, 16, 9, dtype=dtype), unit(rng.standard_normal(16))
+    weights, products = associate(patterns, 2, state, 5.0)
+    expected = patterns.rows(patterns.offsets[2] + 1, patterns.offsets[3]).astype(np.float64) @ state
     np.testing.assert_allclose(products, expected, atol=1e-5)
     np.testing.assert_allclose(weights, weights_by_bisection(expected[None], 5.0)[0], atol=1e-4)
 
@@ -197,8 +179,7 @@ def test_threads_and_blocks_change_nothing(monkeypatch):
         monkeypatch.setattr(scoring, "_WORTH_THREADS", 0)
         monkeypatch.setattr(scoring_bounds, "_FEWEST_ROWS", 64)
         monkeypatch.setattr(scoring_bounds, "_SHARED_ROWS", 64)
-        monkeypatch.setattr(scoring_bounds._Full, "block_products", 64)
-        monkeypatch.setattr(scoring_bounds._Coarse, "block_products", 64)
+        monkeypatch.setattr(scoring_bounds, "_BLOCK_PRODUCTS", dict.fromkeys(PATTERN_TYPES, 64))
         monkeypatch.setattr(scoring, "_PRODUCT_BYTES", 1)
         monkeypatch.setenv("OMP_NUM_THREADS", "3")
         found = search(patterns, states, k=30)
@@ -208,18 +189,16 @@ def test_threads_and_blocks_change_nothing(monkeypatch):
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("trained", [False, True])
 @pytest.mark.parametrize("dtype", PATTERN_TYPES)
-def test_a_score_is_that_of_the_passage_wherever_it_stands(dtype, trained, monkeypatch):
+def test_a_score_is_that_of_the_passage_wherever_it_stands(dtype, monkeypatch):
     rng = np.random.default_rng(7)
     patterns, states = make_patterns(rng, 700, 384, 12, dtype=dtype), unit(rng.standard_normal((3, 384)))
-    weights = make_weights(rng, 384) if trained else None
-    everything = search(patterns, states, k=700, weights=weights)
+    everything = search(patterns, states, k=700)
     for queries_together in (3, 1):
         monkeypatch.setattr(scoring, "_QUERIES", queries_together)
         for size in (1, 2, 3, 50, 699):
             some = rng.permutation(700)[:size]
-            found = search(patterns.select(some), states, k=size, weights=weights)
+            found = search(patterns.select(some), states, k=size)
             for ranking, full in zip(found, everything, strict=True):
                 scores = dict(zip(full.indices.tolist(), full.scores.tolist(), strict=True))
                 assert [scores[number] for number in some[ranking.indices].tolist()] == ranking.scores.tolist()
@@ -291,7 +270,6 @@ def test_unusable_states(states, message):
         ({"allowed": np.ones(5)}, "float64"),
         ({"extra": np.ones((1, 4), dtype=np.float32)}, "5 passages"),
         ({"extra": np.full((1, 5), np.inf, dtype=np.float32)}, "infinity"),
-        ({"weights": HopfieldWeights(*[np.eye(3, dtype=np.float32)] * 3)}, "length 3"),
     ],
 )
 def test_parts_that_do_not_fit(settings, message):
@@ -313,11 +291,3 @@ def test_a_pattern_that_is_not_a_number_is_told(dtype, row, queries):
         scales[patterns.offsets[1234] + row] = np.nan
     with pytest.raises(RetrievalError, match="1234"):
         search(Patterns(values, patterns.offsets, scales, dtype), patterns.rows(0, queries), k=3)
-
-
-def test_weights_that_do_not_fit():
-    square, wide = np.eye(3, dtype=np.float32), np.ones((3, 2), dtype=np.float32)
-    assert HopfieldWeights(wide, wide, wide.T).association(square).shape == (3, 3)
-    for wrong in [(square, wide, wide.T), (wide, wide, wide), (square, square, square * np.nan)]:
-        with pytest.raises(RetrievalError, match=r"W_Q|NaN"):
-            HopfieldWeights(*wrong)

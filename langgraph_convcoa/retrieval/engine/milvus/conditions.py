@@ -2,8 +2,8 @@
 
 What Milvus makes of missing fields, null, numbers and texts in its JSON changes with its versions, and it has no equality of
 Python. So a row holds what is true of its metadata in two forms that leave nothing open: `facts`, hashes of statements such as
-"lang is en", and `ordered`, numbers and texts as text that sorts as they do. All that stands in an expression are letters and
-digits of ours, whatever names and values a filter has.
+"lang is en", and `ordered`, numbers and texts as text that sorts as they do. An expression holds only letters and digits of
+ours, whatever names and values a filter has.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ import json
 import math
 import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.retrieval.engine.base import check_text
-from langgraph_convcoa.retrieval.filters import Filter, predicate
+from langgraph_convcoa.retrieval.engine.base import EngineConditions, check_text
+from langgraph_convcoa.retrieval.filters import Filter
 
-_HIGH, _LOW = "abcdefghijklmnop", "ABCDEFGHIJKLMNOP"
-_BYTES = [_HIGH[byte >> 4] + _LOW[byte & 15] for byte in range(256)]
-_TOO_DEEP = "compares with a value that is nested too deep"
+_BYTES = ["abcdefghijklmnop"[byte >> 4] + "ABCDEFGHIJKLMNOP"[byte & 15] for byte in range(256)]
 
 
 class Condition(NamedTuple):
@@ -37,36 +35,14 @@ class Condition(NamedTuple):
     false: str
 
 
-_TRUE, _FALSE = Condition("part >= 0", "part < 0"), Condition("part < 0", "part >= 0")
-
-
 def condition_of(filter: Filter | None) -> str | None:
-    """The expression over `facts` and `ordered` that a filter is; None where there is no filter.
-
-    Raises:
-        InputError: It is a function, which only runs here, it is malformed, or it compares with what is not JSON.
-
-    Example:
-        >>> condition_of({"lang": "en"}).partition('"')[0]
-        'array_contains(facts, '
-    """
-    if filter is None:
-        return None
-    # All that is malformed is an error as elsewhere.
-    predicate(filter)
-    try:
-        return _mapping(filter).true
-    except RecursionError:
-        raise InputError(f"The filter {_TOO_DEEP}.") from None
+    """The expression over `facts` and `ordered` that a filter is; None where there is no filter."""
+    found = _Expressions().condition(filter)
+    return None if found is None else found.true
 
 
 def facts_of(metadata: Mapping[str, Any]) -> list[str]:
-    """What is true of metadata, as `condition_of` asks for it.
-
-    Example:
-        >>> condition_of({"lang": "en"}).count(facts_of({"lang": "en"})[-1])
-        1
-    """
+    """What is true of metadata, as `condition_of` asks for it."""
     found: dict[str, None] = {}
     for name, value in metadata.items():
         found[_hash("has", name)] = None
@@ -81,148 +57,70 @@ def facts_of(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def ordered_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """The numbers and texts of metadata, as texts that have their order.
-
-    Raises:
-        InputError: A number is too large for a float64.
-
-    Example:
-        >>> one, two = (ordered_of({"year": year}).popitem()[1] for year in (-1.5, 20))
-        >>> one < two
-        True
-    """
+    """The numbers and texts of metadata, as texts that have their order; InputError for a number beyond float64."""
     kept = {name: value for name, value in metadata.items() if type(value) in (str, int, float)}
     for name, value in kept.items():
         if type(value) is int and abs(value) > sys.float_info.max:
             raise InputError(
                 f"The metadata {name!r:.80} is a number beyond 1.8e308, which Milvus does not order; write it as text."
             )
-    return {_key(name): _sortable(value) for name, value in kept.items()}
+    return {f"k{_hash(name)}": _sortable(value) for name, value in kept.items()}
 
 
-def _mapping(filter: Filter) -> Condition:
-    if not isinstance(filter, Mapping):
-        raise InputError(
-            "A filter of a retriever over an engine must be a mapping, such as {'year': {'$gte': 2020}}: the engine applies "
-            "it to all passages, and cannot run a function."
+class _Expressions(EngineConditions[Condition]):
+    def all(self, parts: Sequence[Condition]) -> Condition:
+        if len(parts) == 1:
+            return parts[0]
+        true, false = " and ".join(part.true for part in parts), " or ".join(part.false for part in parts)
+        return Condition(f"({true or 'part >= 0'})", f"({false or 'part < 0'})")
+
+    def negated(self, part: Condition) -> Condition:
+        return Condition(part.false, part.true)
+
+    def exists(self, name: str) -> Condition:
+        return self._fact([_hash("has", name)])
+
+    def among(self, name: str, values: Sequence[Any]) -> Condition:
+        equal = self._fact(
+            [_hash("is", name, written) for value in values if value is not None if (written := _askable(value))]
         )
-    return _all([_entry(name, wanted) for name, wanted in filter.items()])
+        missing = self.negated(self._fact([_hash("some", name)]))
+        return self.any([equal, missing]) if any(value is None for value in values) else equal
+
+    def contains(self, name: str, wanted: Any) -> Condition:
+        written = _askable(wanted)
+        parts = [self._fact([_hash("holds", name, written)] if written else [])]
+        if isinstance(wanted, str):
+            within, text = f'({_value(name)} like "t%{_spelled(wanted)}%")', self._fact([_hash("text", name)])
+            # Where no text is, Milvus may take neither it nor its negation for true.
+            parts.append(Condition(f"({text.true} and {within})", f"({text.false} or not {within})"))
+        return self.any(parts)
+
+    def above_or_below(self, name: str, word: str, bound: str | Real) -> Condition:
+        edge, value = _sortable(bound), _value(name)
+        kind, above = edge[0], chr(ord(edge[0]) + 1)
+        over, under = (">", "<=") if word in ("$gt", "$lte") else (">=", "<")
+        ranges = f'({value} {over} "{edge}" and {value} < "{above}")', f'({value} >= "{kind}" and {value} {under} "{edge}")'
+        true, other = ranges if word in ("$gt", "$gte") else ranges[::-1]
+        return Condition(true, f"({self._fact([_hash('some', name)]).false} or {other})")
+
+    def _fact(self, hashes: Sequence[str]) -> Condition:
+        """Whether one of some facts holds."""
+        if not hashes:
+            return self.any([])
+        listed = ", ".join(f'"{one}"' for one in hashes)
+        found = f"array_contains(facts, {listed})" if len(hashes) == 1 else f"array_contains_any(facts, [{listed}])"
+        return Condition(found, f"not {found}")
 
 
-def _entry(name: str, wanted: Any) -> Condition:
-    if name == "$not":
-        return _not(_mapping(wanted))
-    if name in ("$and", "$or"):
-        parts = [_mapping(part) for part in wanted]
-        return _all(parts) if name == "$and" else _any(parts)
-    check_text(name, "filter")
-    return _field(name, wanted)
-
-
-def _field(name: str, wanted: Any) -> Condition:
-    if isinstance(wanted, Mapping) and any(isinstance(key, str) and key.startswith("$") for key in wanted):
-        return _all([_operator(name, word, value) for word, value in wanted.items()])
-    if isinstance(wanted, list | tuple | set | frozenset):
-        return _operator(name, "$in", wanted)
-    return _operator(name, "$eq", wanted)
-
-
-def _operator(name: str, word: str, wanted: Any) -> Condition:
-    match word:
-        case "$eq":
-            return _among(name, [wanted])
-        case "$ne":
-            return _not(_among(name, [wanted]))
-        case "$in":
-            return _among(name, [*wanted])
-        case "$nin":
-            return _not(_among(name, [*wanted]))
-        case "$exists":
-            there = _fact(_hash("has", name))
-            return there if wanted else _not(there)
-        case "$contains":
-            return _contains(name, wanted)
-        case "$not":
-            return _not(_field(name, wanted))
-        case "$between":
-            return _all([_order(name, "$gte", wanted[0]), _order(name, "$lte", wanted[1])])
-    return _order(name, word, wanted)
-
-
-def _among(name: str, wanted: Sequence[Any]) -> Condition:
-    """Whether a value is equal to one of some."""
-    equal = [_hash("is", name, written) for value in wanted if value is not None for written in _askable(value)]
-    parts = [_not(_fact(_hash("some", name)))] if any(value is None for value in wanted) else []
-    return _any([_fact(*equal), *parts] if equal else parts)
-
-
-def _contains(name: str, wanted: Any) -> Condition:
-    parts = [_fact(*(_hash("holds", name, written) for written in _askable(wanted)))]
-    if isinstance(wanted, str):
-        check_text(wanted, "filter")
-        within, text = f'({_value(name)} like "t%{_spelled(wanted)}%")', _fact(_hash("text", name))
-        # Where no text is, Milvus may take neither it nor its negation for true.
-        parts.append(Condition(f"({text.true} and {within})", f"({text.false} or not {within})"))
-    return _any(parts)
-
-
-def _order(name: str, word: str, wanted: Any) -> Condition:
-    """Order with a number or a text."""
-    if isinstance(wanted, str):
-        check_text(wanted, "filter")
-    elif not isinstance(wanted, Real):
-        raise InputError(
-            f"The filter's {word} under {name!r} compares with {wanted!r:.60}: metadata in an engine is JSON, which has no "
-            "dates; keep them as texts such as 2026-11-22, and compare with one."
-        )
-    bound = _sortable(wanted)
-    value, kind, above = _value(name), bound[0], chr(ord(bound[0]) + 1)
-    ranges = {
-        "$gt": f'({value} > "{bound}" and {value} < "{above}")',
-        "$gte": f'({value} >= "{bound}" and {value} < "{above}")',
-        "$lt": f'({value} >= "{kind}" and {value} < "{bound}")',
-        "$lte": f'({value} >= "{kind}" and {value} <= "{bound}")',
-    }
-    other = {"$gt": "$lte", "$gte": "$lt", "$lt": "$gte", "$lte": "$gt"}[word]
-    none = _not(_fact(_hash("some", name)))
-    return Condition(ranges[word], f"({none.true} or {ranges[other]})")
-
-
-def _fact(*hashes: str) -> Condition:
-    """Whether one of some facts holds."""
-    if not hashes:
-        return _FALSE
-    if len(hashes) == 1:
-        found = f'array_contains(facts, "{hashes[0]}")'
-    else:
-        found = "array_contains_any(facts, [" + ", ".join(f'"{one}"' for one in hashes) + "])"
-    return Condition(found, f"not {found}")
-
-
-def _all(parts: Sequence[Condition]) -> Condition:
-    if not parts:
-        return _TRUE
-    if len(parts) == 1:
-        return parts[0]
-    true, false = (" and ".join(part.true for part in parts), " or ".join(part.false for part in parts))
-    return Condition(f"({true})", f"({false})")
-
-
-def _any(parts: Sequence[Condition]) -> Condition:
-    return _not(_all([_not(part) for part in parts]))
-
-
-def _not(part: Condition) -> Condition:
-    return Condition(part.false, part.true)
-
-
-def _askable(value: Any) -> Iterator[str]:
-    """The value as it is hashed; nothing where no JSON value is equal to it."""
+def _askable(value: Any) -> str:
+    """The value as it is hashed; empty where no JSON value is equal to it."""
     try:
-        yield _written(value)
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
+        return _written(value)
+    except InputError:
+        raise
+    except ValueError:
+        return ""
 
 
 def _written(value: Any) -> str:
@@ -267,11 +165,7 @@ def _spelled(text: str) -> str:
 
 
 def _value(name: str) -> str:
-    return f'ordered["{_key(name)}"]'
-
-
-def _key(name: str) -> str:
-    return "k" + _hash(name)
+    return f'ordered["k{_hash(name)}"]'
 
 
 def _hash(*parts: str) -> str:

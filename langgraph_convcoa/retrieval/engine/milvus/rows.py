@@ -1,43 +1,39 @@
-"""Passages as rows of Milvus."""
+"""Passages as rows of the two collections of Milvus, and the fields and indexes of these."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.retrieval.engine.base import StoredPassage, search_vectors
 from langgraph_convcoa.retrieval.engine.milvus.conditions import facts_of, ordered_of
-from langgraph_convcoa.retrieval.engine.milvus.schema import HASH, LONGEST_TEXT, MOST_ENTRIES
 from langgraph_convcoa.retrieval.hybrid.bm25 import saturation
 
+LENGTHS = [f"bit {bit}" for bit in range(24)]
+"""The length of a passage in content words is written in binary among its terms, so that counting rows sums lengths."""
+FILLED = "filled"
+"""Stands among the terms of a passage that has some."""
+
+# Bytes of a text and entries of an array that Milvus holds, and characters that are never more bytes than that.
+_LONGEST_TEXT, _MOST_ENTRIES, _PIECE = 65_535, 4_096, 16_000
+_DIGITS = 32
 _USUAL_LENGTH = 100.0
 """Content words of a passage, at which a word's count is weighed; any other mean length ranks nearly as this does."""
-_PIECE = 16_000
-"""Characters of a text in UTF-8 that are never more bytes than Milvus holds in one."""
-LENGTH_BITS = 24
-"""The length of a passage in content words is written in binary, so that counting rows sums lengths."""
-FILLED = "filled"
+_MOST_ROWS, _MOST_BYTES = 1_000, 16_000_000
 
 Row = dict[str, Any]
 
 
-class Rows(NamedTuple):
-    """The rows of a passage."""
-
-    passage: Row
-    windows: list[Row]
-
-
 def key(*parts: str | int) -> str:
     """The key of a row, or what stands for a tenant or a document: the same whenever it is written."""
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=HASH // 2).hexdigest()
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=_DIGITS // 2).hexdigest()
 
 
 @lru_cache(maxsize=200_000)
@@ -55,86 +51,101 @@ def word_vector(terms: Mapping[str, float]) -> dict[int, float]:
     return vector
 
 
-def rows_of(tenant: str, part: int, passage: StoredPassage) -> Rows:
-    """The rows of a passage that is this part of its document, from 1.
-
-    Raises:
-        InputError: Milvus cannot hold it.
-    """
+def rows_of(tenant: str, part: int, passage: StoredPassage) -> tuple[Row, list[Row]]:
+    """The row of a passage (a part of its document, from 1) and those of its windows; InputError if Milvus cannot hold it."""
     metadata = json.loads(json.dumps(passage.metadata, allow_nan=False))
-    length = sum(passage.terms.values())
-    bits = [length_bit(bit) for bit in range(LENGTH_BITS) if length >> bit & 1]
-    content = json.dumps(
-        [passage.id, passage.document, passage.text, metadata, [list(span) for span in passage.spans], dict(passage.terms)],
-        ensure_ascii=False,
-        separators=(",", ":"),
-    )
-    shared: Row = {
-        "tenant": tenant,
-        "document": key(tenant, passage.document),
-        "part": part,
-        "id": passage.id,
-        "facts": facts_of(metadata),
-        "ordered": ordered_of(metadata),
-    }
-    weights = {term: float(saturation(count, length, _USUAL_LENGTH)) for term, count in passage.terms.items()}
+    terms, length = passage.terms, sum(passage.terms.values())
+    content = [passage.id, passage.document, passage.text, metadata, [list(span) for span in passage.spans], dict(terms)]
+    written = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    shared = {"tenant": tenant, "document": key(tenant, passage.document), "part": part, "id": passage.id}
+    shared |= {"facts": facts_of(metadata), "ordered": ordered_of(metadata)}
+    bits = [name for bit, name in enumerate(LENGTHS) if length >> bit & 1]
     row: Row = {
         **shared,
-        "key": passage_key(tenant, passage.id),
+        "key": key(tenant, passage.id),
         # A sparse vector without an entry is refused, and nothing asks for place 0.
-        "words": {0: 1e-6, **word_vector(weights)},
-        "terms": [*map(term_hash, passage.terms), *bits, *([FILLED] if passage.terms else [])],
-        "content": [content[start : start + _PIECE] for start in range(0, len(content), _PIECE)],
+        "words": {0: 1e-6, **word_vector({term: saturation(n, length, _USUAL_LENGTH) for term, n in terms.items()})},
+        "terms": [*map(term_hash, terms), *bits, *([FILLED] if terms else [])],
+        "content": [written[start : start + _PIECE] for start in range(0, len(written), _PIECE)],
         "vectors": [base64.b64encode(vector.tobytes()).decode() for vector in np.asarray(passage.vectors, dtype="<f4")],
         "digest": passage.digest.hex(),
     }
-    _check(passage, row)
-    searched = search_vectors(passage.vectors)
-    windows = [
-        {**shared, "key": key(tenant, passage.id, number), "vector": vector.tolist()} for number, vector in enumerate(searched)
-    ]
-    return Rows(row, windows)
-
-
-def passage_key(tenant: str, passage: str) -> str:
-    """The key of a passage's row."""
-    return key(tenant, passage)
-
-
-def length_bit(bit: int) -> str:
-    """What stands among the terms of a passage whose length has this bit."""
-    return f"bit {bit}"
+    for name, what in (
+        ("facts", "entries in its metadata"),
+        ("terms", "words"),
+        ("content", "characters"),
+        ("vectors", "windows"),
+    ):
+        if len(row[name]) > _MOST_ENTRIES:
+            raise InputError(f"The passage {passage.id!r:.80} has too many {what} for Milvus; split or shorten it.")
+    if len(json.dumps(row["ordered"])) > _LONGEST_TEXT:
+        raise InputError(
+            f"The texts in the metadata of the passage {passage.id!r:.80} are too long for Milvus, which holds about 32,000 "
+            "bytes of them together; move what is long into the text."
+        )
+    windows = enumerate(search_vectors(passage.vectors).tolist())
+    return row, [{**shared, "key": key(tenant, passage.id, number), "vector": vector} for number, vector in windows]
 
 
 def stored_of(row: Mapping[str, Any]) -> StoredPassage:
     """The passage of a row."""
     name, document, text, metadata, spans, terms = json.loads("".join(row["content"]))
-    vectors = [np.frombuffer(base64.b64decode(vector), "<f4") for vector in row["vectors"]]
-    return StoredPassage(
-        id=name,
-        document=document,
-        text=text,
-        metadata=metadata,
-        spans=[(start, end) for start, end in spans],
-        vectors=np.stack(vectors).astype(np.float32),
-        terms=terms,
-        digest=bytes.fromhex(row["digest"]),
-    )
+    vectors = np.stack([np.frombuffer(base64.b64decode(vector), "<f4") for vector in row["vectors"]]).astype(np.float32)
+    places = [(start, end) for start, end in spans]
+    return StoredPassage(name, document, text, metadata, places, vectors, terms, bytes.fromhex(row["digest"]))
 
 
-def _check(passage: StoredPassage, row: Row) -> None:
-    for field, what, advice in (
-        ("facts", "entries in its metadata", "shorten the lists in them"),
-        ("terms", "words", "split it"),
-        ("content", "thousands of characters", "split it"),
-        ("vectors", "windows", "split it"),
-    ):
-        if len(row[field]) > MOST_ENTRIES:
-            raise InputError(f"The passage {passage.id!r:.80} has too many {what} for Milvus; {advice}.")
-    # Letters and digits of ours only: as many bytes.
-    size = len(json.dumps(row["ordered"]))
-    if size > LONGEST_TEXT:
-        raise InputError(
-            f"The texts in the metadata of the passage {passage.id!r:.80} are too long for Milvus, which holds about 32,000 "
-            "bytes of them together; move what is long into the text."
-        )
+def messages(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Rows in messages that Milvus takes."""
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        own = len(json.dumps(row, ensure_ascii=False).encode())
+        if batch and (len(batch) == _MOST_ROWS or size + own > _MOST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += own
+    if batch:
+        yield batch
+
+
+def definitions(dimension: int, head: str, *, file: bool) -> dict[str, dict[str, Any]]:
+    """How the collections of passages and of windows are made, as arguments of `create_collection`; `head` describes them."""
+    from pymilvus import DataType, MilvusClient
+
+    text = {"element_type": DataType.VARCHAR, "max_capacity": _MOST_ENTRIES}
+    shared: dict[str, tuple[DataType, dict[str, Any]]] = {
+        "key": (DataType.VARCHAR, {"is_primary": True, "max_length": _DIGITS}),
+        "tenant": (DataType.VARCHAR, {"is_partition_key": True, "max_length": _DIGITS}),
+        "document": (DataType.VARCHAR, {"max_length": _DIGITS}),
+        "part": (DataType.INT64, {}),
+        "id": (DataType.VARCHAR, {"max_length": _LONGEST_TEXT}),
+        "facts": (DataType.ARRAY, {**text, "max_length": 16}),
+        "ordered": (DataType.JSON, {}),
+    }
+    passages = {
+        "words": (DataType.SPARSE_FLOAT_VECTOR, {}),
+        "terms": (DataType.ARRAY, {**text, "max_length": 16}),
+        "content": (DataType.ARRAY, {**text, "max_length": _LONGEST_TEXT}),
+        "vectors": (DataType.ARRAY, {**text, "max_length": _LONGEST_TEXT}),
+        "digest": (DataType.VARCHAR, {"max_length": _LONGEST_TEXT}),
+    }
+    near = {"index_type": "FLAT"} if file else {"index_type": "HNSW", "params": {"M": 16, "efConstruction": 200}}
+    vectors = {
+        "passages": ("words", {"index_type": "SPARSE_INVERTED_INDEX"}, passages, ["document", "terms", "facts"]),
+        "windows": ("vector", near, {"vector": (DataType.FLOAT_VECTOR, {"dim": dimension})}, ["document", "facts"]),
+    }
+    made = {}
+    for kind, (vector, index, own, scalars) in vectors.items():
+        schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False, description=head)
+        for name, (of, options) in {**shared, **own}.items():
+            schema.add_field(name, of, **options)
+        indexes = MilvusClient.prepare_index_params()
+        indexes.add_index(vector, metric_type="IP", **index)
+        # Milvus in a file has no inverted index of arrays.
+        for name in scalars[:1] if file else scalars:
+            indexes.add_index(name, index_type="INVERTED")
+        properties = {"consistency_level": "Strong", "properties": {"convcoa.head": head}}
+        made[kind] = {"schema": schema, "index_params": indexes, **properties}
+    return made

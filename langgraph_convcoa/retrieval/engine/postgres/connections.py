@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.errors.redaction import redact
-from langgraph_convcoa.retrieval.engine.deadline import end_of
+from langgraph_convcoa.retrieval.engine.base import end_of
 from langgraph_convcoa.retrieval.engine.postgres.driver import cut, passwords_of, settings_of
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.encoders.base import Vectors, without_arithmetic
-from langgraph_convcoa.retrieval.engine.base import Engine, Statistics, StoredPassage, check_tenant, check_text
+from langgraph_convcoa.retrieval.engine.base import ServerEngine, Statistics, StoredPassage, check_text
 from langgraph_convcoa.retrieval.engine.postgres.conditions import Condition, condition_of
 from langgraph_convcoa.retrieval.engine.postgres.connections import Connections, Rows, set_local
 from langgraph_convcoa.retrieval.engine.postgres.rows import (
@@ -45,7 +45,7 @@ _POSTINGS, _POSTINGS_FILTERED = 1_000, 50_000
 _WRITING = 0.2
 
 
-class PostgresEngine(Engine):
+class PostgresEngine(ServerEngine):
     """Passages of a tenant in tables of a PostgreSQL server that has pgvector 0.8 or newer.
 
     An HNSW index over the windows in half precision names candidates; their patterns are stored as float32. Few passages
@@ -73,26 +73,15 @@ class PostgresEngine(Engine):
         exact: int = 5_000,
         build_memory: str = "1GB",
     ) -> None:
-        if not timeout > 0:
-            raise InputError(f"timeout must be a number of seconds above 0, not {timeout!r}.")
+        super().__init__(f"PostgreSQL{_place(address)}", collection, tenant, timeout)
         self._sql = Schema(collection)
-        self.collection, self.tenant = collection, check_tenant(tenant)
-        self._name = f"The collection {collection!r} in PostgreSQL{_place(address)}"
-        self._connections = Connections(address, timeout=float(timeout), label=self._name)
+        self._connections = Connections(address, timeout=float(timeout), label=self.name)
         self._exact, self._build_memory = exact, build_memory
-        self._opened: tuple[int, str] | None = None
         self._loading = f"convcoa load {collection}"
 
     @property
     def timeout(self) -> float:
         return self._connections.timeout
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def __repr__(self) -> str:
-        return f"PostgresEngine(collection={self.collection!r}, tenant={self.tenant!r})"
 
     def open(self, dimension: int, encoder: str, *, create: bool = False) -> None:
         encoder = without_arithmetic(encoder)
@@ -107,7 +96,7 @@ class PostgresEngine(Engine):
         built = self._connections.run(opened)
         if built is None:
             if not create:
-                raise RetrievalError(f"{self.name} is not there; add documents to make it, or name another collection.")
+                raise self._not_there()
             self._connections.run(lambda cursor: self._sql.create(cursor, dimension, encoder, self.name))
         elif not built:
             _LOGGER.warning("%s is being loaded, or was not to its end: searches are slow until it is settled.", self.name)
@@ -170,7 +159,8 @@ class PostgresEngine(Engine):
         if passages:
             self._written(lambda cursor: self._put(cursor, passages), len(passages))
 
-    def bulk(self, batches: Iterable[Sequence[StoredPassage]]) -> Generator[int]:
+    @contextmanager
+    def loading(self) -> Iterator[None]:
         def begun(cursor: Rows) -> None:
             # Row by row, an index takes longer than built over all rows; where there are many already, they are kept up.
             if cursor.execute(self._sql("SELECT 1 FROM {windows} LIMIT 1")).fetchone() is None:
@@ -183,9 +173,7 @@ class PostgresEngine(Engine):
                 _LOGGER.warning("%s is having its indexes built after another load; this one begins then.", self.name)
                 _locked(connection, "pg_advisory_lock_shared", self._loading)
             self._connections.run(begun)
-            for batch in batches:
-                self.put(batch)
-                yield len(batch)
+            yield
 
     def settle(self) -> None:
         with self._connections.session() as connection:
@@ -343,10 +331,7 @@ class PostgresEngine(Engine):
             try:
                 work(cursor)
             except errors.UniqueViolation:
-                raise RetrievalError(
-                    f"{self.name} has a passage of another document under one of these ids, or a document was written twice; "
-                    "give every document an id of its own."
-                ) from None
+                raise self._taken() from None
 
         self._connections.run(checked, timeout=self._connections.timeout + _WRITING * passages)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
-from langgraph_convcoa.errors import InputError, RetrievalError
-from langgraph_convcoa.retrieval.engine.base import SCHEMA_VERSION
+from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.retrieval.engine.base import SCHEMA_VERSION, check_head
 from langgraph_convcoa.retrieval.engine.postgres.connections import Rows
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 LONGEST_VECTOR = 4_000
 """What an HNSW index of halfvec holds."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _COLLECTIONS = (
     "CREATE TABLE IF NOT EXISTS convcoa_collections "
     "(name text PRIMARY KEY, version int NOT NULL, dimension int NOT NULL, encoder text NOT NULL)"
@@ -74,11 +72,6 @@ class Schema:
     """The names of a collection's tables, for statements with `{passages}` in them."""
 
     def __init__(self, collection: str) -> None:
-        if not isinstance(collection, str) or not _NAME.fullmatch(collection):
-            raise InputError(
-                f"The collection {collection!r:.80} has a name that cannot be used; give one of up to 40 lower-case letters, "
-                "digits and _, with a letter first."
-            )
         self.collection = collection
         kinds = ("documents", "passages", "windows", "words", "frequencies", "totals")
         self.tables = {kind: f"convcoa_{collection}_{kind}" for kind in kinds}
@@ -101,17 +94,7 @@ class Schema:
         head = self.found(cursor)
         if head is None:
             return False
-        version, stored, name = head
-        if version != SCHEMA_VERSION:
-            raise RetrievalError(
-                f"{label} is of version {version}, and this library reads version {SCHEMA_VERSION}; load it into another "
-                "collection, or install the version of the library that made it."
-            )
-        if (stored, name) != (dimension, encoder):
-            raise RetrievalError(
-                f"{label} was encoded by {name!r} in vectors of length {stored}, and the encoder given is {encoder!r} with "
-                f"vectors of length {dimension}; give that encoder, or another collection."
-            )
+        check_head(label, head, dimension, encoder)
         return True
 
     def create(self, cursor: Rows, dimension: int, encoder: str, label: str) -> None:

@@ -17,8 +17,9 @@ from pymilvus.exceptions import MilvusException
 
 from langgraph_convcoa.errors import InputError, RetrievalError
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine, _messages
-from langgraph_convcoa.retrieval.engine.milvus.rows import rows_of, term_hash
+from langgraph_convcoa.retrieval.engine.milvus.connections import Ask
+from langgraph_convcoa.retrieval.engine.milvus.engine import MilvusEngine
+from langgraph_convcoa.retrieval.engine.milvus.rows import messages, rows_of, term_hash
 from tests.retrieval.engine.test_protocol import DIMENSION, axis, contents, passage
 
 
@@ -40,21 +41,21 @@ def test_killed_between_any_two_writes_and_put_again_nothing_is_left_and_no_half
     new = [passage("x", "x", words="new one", axis=4, lang="en"), passage("x#2", "x", words="new two", axis=5)]
     engine.put(new)
     whole = contents(engine, ["x"])
-    ask, steps = engine._connections._asked, 0
+    ask, steps = Ask.__call__, 0
 
-    def killed(method: str, arguments: Any, *more: Any) -> Any:
+    def killed(self: Ask, method: str, *arguments: Any, **named: Any) -> Any:
         nonlocal left
         if method in ("upsert", "delete"):
             left -= 1
             if left < 0:
                 raise KeyboardInterrupt
-        return ask(method, arguments, *more)
+        return ask(self, method, *arguments, **named)
 
     while True:
         engine.put(old)
         left = steps
         with monkeypatch.context() as patch:
-            patch.setattr(engine._connections, "_asked", killed)
+            patch.setattr(Ask, "__call__", killed)
             try:
                 engine.put(new)
                 break
@@ -78,16 +79,16 @@ def test_killed_between_any_two_writes_and_put_again_nothing_is_left_and_no_half
 
 
 def test_messages_are_bounded_in_bytes_whatever_the_script_and_where_the_texts_are(monkeypatch):
-    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.milvus.engine._BYTES", 160_000)
-    long = [rows_of("t", 1, replace(passage(f"x{n}"), text="𝄞" * 15_000)).passage for n in range(6)]
-    described = [rows_of("t", 1, passage(f"x{n}", said="é" * 1_600)).windows[0] for n in range(60)]
+    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.milvus.rows._MOST_BYTES", 160_000)
+    long = [rows_of("t", 1, replace(passage(f"x{n}"), text="𝄞" * 15_000))[0] for n in range(6)]
+    described = [rows_of("t", 1, passage(f"x{n}", said="é" * 1_600))[1][0] for n in range(60)]
     for rows in (long, described):
-        messages = [*_messages(rows)]
-        assert [row for message in messages for row in message] == rows
-        assert all(len(json.dumps(message, ensure_ascii=False).encode()) <= 165_000 for message in messages)
-        assert len(messages) == 3
+        divided = [*messages(rows)]
+        assert [row for message in divided for row in message] == rows
+        assert all(len(json.dumps(message, ensure_ascii=False).encode()) <= 165_000 for message in divided)
+        assert 2 <= len(divided) <= 3
     # What cannot be divided goes alone.
-    assert [len(message) for message in _messages([long[0] | {"content": long[0]["content"] * 4}] * 2)] == [1, 1]
+    assert [len(message) for message in messages([long[0] | {"content": long[0]["content"] * 4}] * 2)] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_what_milvus_cannot_hold_is_said_before_anything_is_written(engine, meta
 
 
 def test_a_version_that_is_not_known_and_a_collection_of_another_program_are_refused(address, engine, monkeypatch):
-    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.milvus.schema.SCHEMA_VERSION", 99)
+    monkeypatch.setattr("langgraph_convcoa.retrieval.engine.base.SCHEMA_VERSION", 99)
     with pytest.raises(RetrievalError, match="is of version 1, and this library reads version 99"):
         open_engine(address).open(DIMENSION, "test", create=True)
     with pytest.raises(RetrievalError, match="version 1"):
@@ -120,9 +121,12 @@ def test_a_version_that_is_not_known_and_a_collection_of_another_program_are_ref
         open_engine(address, collection="foreign").open(DIMENSION, "test", create=True)
 
 
-def test_a_server_counts_word_by_word_what_a_file_counts_at_once(engine):
+def test_a_server_counts_word_by_word_what_a_file_counts_at_once(engine, monkeypatch):
     engine.put([passage("x", words="one two two"), passage("y", words="two")])
-    assert engine._counts(engine._connections.asking(), [term_hash(term) for term in ("one", "two", "three")]) == [1, 2, 0]
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._connections, "file", False)
+        by_word = engine._counts([term_hash(term) for term in ("one", "two", "three")])
+    assert by_word == [1, 2, 0]
     assert dict(engine.statistics(["one", "two", "three"]).frequencies) == {"one": 1, "two": 2}
     engine.delete(["x", "y"])
 
@@ -162,7 +166,7 @@ def test_an_address_becomes_what_the_client_takes():
     engine = open_engine("milvuss://an%40n:p%2Fw@db.example.org:443/docs?collection=c")
     assert isinstance(engine, MilvusEngine)
     settings = {"uri": "https://db.example.org:443", "token": "an@n:p/w", "db_name": "docs"}
-    assert engine._connections._settings == settings
+    assert engine._connections.settings == settings
     assert engine.name == "The collection 'c' in Milvus at db.example.org"
     assert "p/w" not in repr(engine)
 

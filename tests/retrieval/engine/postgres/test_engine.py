@@ -122,18 +122,19 @@ def test_text_of_any_script_is_kept_whatever_encoding_the_environment_names(addr
     engine.close()
 
 
-def test_the_bulk_path_stores_what_put_stores_and_builds_the_indexes_at_the_end(engine, address, connection):
+def test_a_load_stores_what_put_stores_and_builds_the_indexes_at_the_end(engine, address, connection):
     batches = [[passage(f"p{n}", words=f"w{n} all", axis=n % 8) for n in range(start, start + 20)] for start in (0, 20, 40)]
-    loading = engine.bulk(batches)
-    assert next(loading) == 20
-    # Killed here.
-    loading.close()
+    with pytest.raises(KeyboardInterrupt), engine.loading():
+        engine.put(batches[0])
+        raise KeyboardInterrupt
     other = open_engine(address)
     other.open(DIMENSION, "test")
     assert other.count() == 20
     assert other._connections.run(other._sql.unbuilt)
     assert len(other.search(axis(0), 5)[0]) == 5
-    assert [*other.bulk(batches[1:])] == [20, 20]
+    with other.loading():
+        for batch in batches[1:]:
+            other.put(batch)
     other.settle()
     assert not other._connections.run(other._sql.unbuilt)
     copy = open_engine(address, collection="copied_" + engine.collection)

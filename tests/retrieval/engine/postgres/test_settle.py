@@ -14,8 +14,9 @@ import pytest
 from langchain_core.documents import Document
 
 from langgraph_convcoa.errors import RetrievalError
+from langgraph_convcoa.retrieval.changes import Committed
 from langgraph_convcoa.retrieval.engine.choose import open_engine
-from langgraph_convcoa.retrieval.engine.load import Loaded, load_into
+from langgraph_convcoa.retrieval.engine.load import load_into
 from langgraph_convcoa.retrieval.engine.postgres.engine import PostgresEngine
 from tests.bounds import joined, wait_until
 from tests.fake_encoder import WordEncoder
@@ -41,13 +42,14 @@ def waiting(connection: Any, table: str) -> list[int]:
 
 def test_the_last_of_several_loads_builds_the_indexes_and_none_waits_for_another(address, caplog):
     one, other = opened(address), opened(address, timeout=1)
-    slow = other.bulk([[passage(f"a{n}", words="apple")] for n in range(3)])
-    assert next(slow) == 1
-    assert [*one.bulk([[passage("b", words="pear"), passage("c", words="pear")]])] == [2]
-    one.settle()
-    assert "still being loaded by others; the last one builds its indexes" in caplog.text
-    assert len(unbuilt(one)) == 4, "the other one is not done, and an index that is built keeps it waiting"
-    assert [*slow] == [1, 1]
+    with other.loading():
+        other.put([passage("a0", words="apple")])
+        with one.loading():
+            one.put([passage("b", words="pear"), passage("c", words="pear")])
+        one.settle()
+        assert "still being loaded by others; the last one builds its indexes" in caplog.text
+        assert len(unbuilt(one)) == 4, "the other one is not done, and an index that is built keeps it waiting"
+        other.put([passage("a1", words="apple"), passage("a2", words="apple")])
     other.settle()
     assert unbuilt(one) == []
     found = one.statistics(["apple", "pear"])
@@ -60,12 +62,12 @@ def test_a_load_that_has_ended_or_was_left_holds_nothing_any_more(address, conne
     engine = opened(address)
     held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
     for number in range(2):
-        assert [*engine.bulk([[passage(f"a{number}")]])] == [1]
+        with engine.loading():
+            engine.put([passage(f"a{number}")])
+            assert connection.execute(held).fetchone()[0] == 1
         assert connection.execute(held).fetchone()[0] == 0
-        left = engine.bulk([[passage(f"b{number}")], []])
-        assert next(left) == 1
-        assert connection.execute(held).fetchone()[0] == 1
-        left.close()
+        with pytest.raises(ZeroDivisionError), engine.loading():
+            raise ZeroDivisionError
         assert connection.execute(held).fetchone()[0] == 0
         engine.settle()
         assert connection.execute(held).fetchone()[0] == 0
@@ -74,14 +76,14 @@ def test_a_load_that_has_ended_or_was_left_holds_nothing_any_more(address, conne
 
 def test_a_load_that_died_keeps_nobody_from_building(address, connection):
     one, dead = opened(address), opened(address)
-    loading = dead.bulk([[passage("a")], [passage("b")]])
-    next(loading)
-    ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'"
-    assert connection.execute(ended).fetchall() == [(True,)]
-    one.settle()
-    assert unbuilt(one) == []
-    # What it does further is kept up by the indexes.
-    assert [*loading] == [1]
+    with dead.loading():
+        dead.put([passage("a")])
+        ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'"
+        assert connection.execute(ended).fetchall() == [(True,)]
+        one.settle()
+        assert unbuilt(one) == []
+        # What it does further is kept up by the indexes.
+        dead.put([passage("b")])
     dead.settle()
     assert one.count() == 2
     one.close()
@@ -94,7 +96,13 @@ def test_a_load_that_begins_while_indexes_are_built_waits_for_them(address, conn
     key = ["convcoa load " + engine.collection]
     connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", key)
     done: list[int] = []
-    thread = threading.Thread(target=lambda: done.extend(engine.bulk([[passage("a")]])), daemon=True)
+
+    def load() -> None:
+        with engine.loading():
+            engine.put([passage("a")])
+        done.append(1)
+
+    thread = threading.Thread(target=load, daemon=True)
     thread.start()
     asked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     wait_until(lambda: connection.execute(asked).fetchone()[0] == 1, "a load that waits")
@@ -138,12 +146,10 @@ def test_more_threads_than_connections_load_over_one_engine(address):
     started = threading.Barrier(10, timeout=30)
 
     def load(number: int) -> None:
-        def batches() -> Any:
+        with engine.loading():
             # All of them have begun.
             started.wait()
-            yield [passage(f"p{number}")]
-
-        assert [*engine.bulk(batches())] == [1]
+            engine.put([passage(f"p{number}")])
 
     threads = [threading.Thread(target=load, args=(number,), daemon=True) for number in range(10)]
     for thread in threads:
@@ -160,7 +166,9 @@ def test_what_batches_left_is_summed_also_where_it_was_summed_before(address, co
     def rows() -> list[int]:
         return [row[0] for row in connection.execute(f"SELECT found FROM {table} ORDER BY 1").fetchall()]
 
-    assert [*engine.bulk([[passage("a", words="apple")], [passage("b", words="apple pear")], [passage("c", words="fig")]])]
+    with engine.loading():
+        for one in (passage("a", words="apple"), passage("b", words="apple pear"), passage("c", words="fig")):
+            engine.put([one])
     engine.delete(["c"])
     assert rows() == [-1, 1, 1, 1, 1]
     engine.settle()
@@ -216,6 +224,6 @@ def test_ended_while_indexes_are_built_all_that_was_loaded_stands_and_the_next_l
     assert "All documents are loaded and stay so" in said
     assert engine.count() == 30
     assert unbuilt(engine)
-    assert load_into(engine, documents, WordEncoder()) == Loaded(0, 0, 30, 0)
+    assert load_into(engine, documents, WordEncoder()) == Committed((), 0, 0, 30, 0, 30)
     assert unbuilt(engine) == []
     engine.close()

@@ -6,10 +6,11 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.hybrid.bm25 import BM25Index
-from langgraph_convcoa.retrieval.hybrid.follow import BM25Follower
+from langgraph_convcoa.retrieval.hybrid.follower import BM25Follower
 from langgraph_convcoa.retrieval.index.index import Index
 from langgraph_convcoa.retrieval.index.writer import WriterLock
 from langgraph_convcoa.retrieval.memory_corpus import MemoryCorpus, build_memory
+from tests.retrieval.conftest import put
 
 DOCUMENTS = [
     Document("Apples grow on trees.", id="a"),
@@ -28,7 +29,7 @@ def test_a_memory_that_changes(encoder):
     follower, corpus = BM25Follower(), MemoryCorpus(build_memory(DOCUMENTS[:2], encoder))
     before = corpus.snapshot()
     np.testing.assert_array_equal(follower.scores(before, QUERIES), fresh(DOCUMENTS[:2]))
-    corpus.add_documents(DOCUMENTS[2:], encoder)
+    put(corpus, DOCUMENTS[2:], encoder)
     np.testing.assert_allclose(follower.scores(corpus.snapshot(), QUERIES), fresh(DOCUMENTS), atol=1e-6)
     corpus.delete(["a"])
     np.testing.assert_allclose(follower.scores(corpus.snapshot(), QUERIES), fresh(DOCUMENTS[1:]), atol=1e-6)
@@ -45,7 +46,7 @@ def test_only_new_passages_are_read(encoder, monkeypatch):
     add = BM25Index.add
     monkeypatch.setattr(BM25Index, "add", lambda self, found, keys=None: add(self, seen.extend(found) or found, keys))
     follower.scores(corpus.snapshot(), QUERIES)
-    corpus.add_documents(DOCUMENTS[2:3], encoder)
+    put(corpus, DOCUMENTS[2:3], encoder)
     follower.scores(corpus.snapshot(), QUERIES)
     assert [document.id for document in seen] == ["c"]
 
@@ -53,7 +54,7 @@ def test_only_new_passages_are_read(encoder, monkeypatch):
 @pytest.fixture
 def index(tmp_path, encoder):
     made = Index.create(tmp_path / "index", encoder)
-    made.add_documents(DOCUMENTS, encoder)
+    put(made, DOCUMENTS, encoder)
     return made
 
 
@@ -65,7 +66,7 @@ def test_an_index_on_disk_with_deleted_and_updated_documents(index, encoder):
     found = follower.scores(view, QUERIES)
     np.testing.assert_allclose(found[:, view.alive], fresh([DOCUMENTS[i] for i in (0, 2, 3)]), atol=1e-6)
     assert not found[:, ~view.alive].any()
-    index.update([Document("Nothing of that.", id="a")], encoder)
+    put(index, [Document("Nothing of that.", id="a")], encoder, replace=True)
     index.compact()
     view = index.snapshot()
     documents = [passage.document for passage in read(view)]
@@ -77,7 +78,7 @@ def test_what_was_saved_is_not_made_anew(index, tmp_path, encoder, monkeypatch):
     path = tmp_path / "lexical"
     index.delete(["a"])
     BM25Follower(path).save(index.snapshot())
-    index.add_documents([Document("Trees again.", id="e")], encoder)
+    put(index, [Document("Trees again.", id="e")], encoder)
     seen = []
     add = BM25Index.add
     monkeypatch.setattr(BM25Index, "add", lambda self, found, keys=None: add(self, seen.extend(found) or found, keys))
@@ -98,7 +99,7 @@ def test_a_saved_file_that_cannot_be_used_is_made_anew(index, tmp_path, encoder,
         path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
     elif trouble == "other":
         other = Index.create(tmp_path / "other", encoder)
-        other.add_documents([Document("Trees elsewhere.", id="x"), Document("Patterns.", id="y")], encoder)
+        put(other, [Document("Trees elsewhere.", id="x"), Document("Patterns.", id="y")], encoder)
         BM25Follower(path).save(other.snapshot())
     np.testing.assert_allclose(BM25Follower(path).scores(index.snapshot(), QUERIES), fresh(DOCUMENTS), atol=1e-6)
     assert ("rebuilt" in caplog.text) == (trouble != "missing")
@@ -121,7 +122,7 @@ def test_threads_may_add_and_search_at_once(encoder):
     with ThreadPoolExecutor() as pool:
         searches = [pool.submit(search) for _ in range(3)]
         for number in range(30):
-            corpus.add_documents([Document(f"word{number} word{number + 1}")], encoder)
+            put(corpus, [Document(f"word{number} word{number + 1}")], encoder)
         assert all(done.result() for done in searches)
     assert follower.scores(corpus.snapshot(), ["word30"]).shape == (1, 34)
 
@@ -132,7 +133,7 @@ def test_a_file_that_another_process_wrote_is_read_instead_of_many_passages(inde
     writer.save(index.snapshot())
     reader.scores(index.snapshot(), QUERIES)
     added = [Document(f"Tree number{n}.", id=f"t{n}") for n in range(300)]
-    index.add_documents(added, encoder)
+    put(index, added, encoder)
     writer.keep_up(index.snapshot())
     seen = []
     add = BM25Index.add
