@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
+from functools import cached_property
+from itertools import zip_longest
 from typing import NamedTuple
 
 from langchain_core.documents import Document
 
 from langgraph_convcoa.text.clean import clean
-from langgraph_convcoa.text.words import content_items, sentences
+from langgraph_convcoa.text.words import content_items, sentences, words
 
 PREMISE_WORDS = 60
 """Longest premise, in words. The verifier was trained with premises of this length."""
@@ -52,7 +53,6 @@ class Evidence:
         self.computed = frozenset(computed)
         self.titles = [" ".join(title.split()) for title, _ in documents]
         self._about = [frozenset(item.form for item in content_items(title)) for title in self.titles]
-        self._flat = [" ".join(text.split()) for _, text in documents]
         self.pieces: list[Piece] = []
         for number, (_, text) in enumerate(documents):
             for line in text.splitlines():
@@ -111,12 +111,22 @@ class Evidence:
         return chosen
 
     def holder(self, claim: str) -> int | None:
-        """The index of the document that holds a claim word for word; None if there is none."""
-        words = " ".join(claim.split()).strip("….!? ")
-        if not any(map(str.isalnum, words)):
-            return None
-        whole = re.compile(rf"(?<!\w){re.escape(words)}(?!\w)")
-        return next((n for n, text in enumerate(self._flat) if words in text and whole.search(text)), None)
+        """Index of the document that has a claim as one or two whole sentences, word for word; None if there is none.
+
+        A part of a sentence does not count: "Dogs are allowed" may stand behind "It is not true that".
+        """
+        return self._whole.get(_worded(claim))
+
+    @cached_property
+    def _whole(self) -> dict[str, int]:
+        """The document of each sentence, and of each two that follow each other."""
+        found: dict[str, int] = {}
+        for piece, following in zip_longest(self.pieces, self.pieces[1:]):
+            found.setdefault(_worded(piece.text), piece.document)
+            if following and following.document == piece.document:
+                found.setdefault(_worded(f"{piece.text} {following.text}"), piece.document)
+        found.pop("", None)
+        return found
 
     def _gain(self, piece: Piece, left: dict[str, float], used: set[int]) -> float:
         """The weight of the claim's words that a piece adds; a document that is in use already is preferred."""
@@ -134,10 +144,15 @@ class Evidence:
 
 def _short(sentence: str) -> list[str]:
     """A sentence in parts that a premise has room for: menus and lists of a web page have no full stop."""
-    words = sentence.split()
-    if len(words) <= PREMISE_WORDS:
+    split = sentence.split()
+    if len(split) <= PREMISE_WORDS:
         return [sentence]
-    return [" ".join(words[start : start + _PART_WORDS]) for start in range(0, len(words), _PART_WORDS)]
+    return [" ".join(split[start : start + _PART_WORDS]) for start in range(0, len(split), _PART_WORDS)]
+
+
+def _worded(text: str) -> str:
+    """The words of a text, without case and punctuation."""
+    return " ".join(words(text))
 
 
 def _title(document: Document) -> str:

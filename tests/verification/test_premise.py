@@ -43,3 +43,12 @@ def test_odd_claims_and_evidence_give_a_bounded_premise(claim, text):
 
 def test_without_evidence_the_premise_is_empty():
     assert Evidence([]).premise("It rained.").text == ""
+
+
+def test_whole_sentences_are_held_word_for_word_and_parts_of_them_are_not():
+    evidence = Evidence([("", ""), ("", "Enter the name, and click Save. It is not true that dogs are allowed.")])
+    assert evidence.holder('Enter the name and click "Save".') == 1
+    assert evidence.holder("Enter the name and click Save. It is not true that dogs are allowed.") == 1
+    assert evidence.holder("Dogs are allowed.") is None
+    assert evidence.holder("...") is None
+    assert Evidence([]).holder("Dogs are allowed.") is None

@@ -32,7 +32,7 @@ add_removed(app, "faithfulness", "convcoa evaluate verification")
 def verification(
     data: Annotated[
         Path | None,
-        typer.Argument(metavar="[DATA]", help="Labelled claims, .jsonl(.gz); the package's own test claims by default."),
+        typer.Argument(metavar="[DATA]", help="Claims or rated answers, .jsonl(.gz); the package's test claims by default."),
     ] = None,
     verifiers: Annotated[
         str, option("A,B", "default, lexical, CrossEncoders by name or folder, or trained files.")
@@ -41,13 +41,20 @@ def verification(
 ) -> None:
     """Show what verifiers accept of true and false claims, by kind: AUC, calibration, milliseconds a claim.
 
+    Of answers that people rated (rows of response, passages, faithfulness): how verifiers agree with the ratings.
+
     [bold]Examples[/bold]
       convcoa evaluate verification
       convcoa evaluate verification --verifiers default,cross-encoder/nli-deberta-v3-base
       convcoa evaluate verification claims.jsonl.gz --json
+      convcoa evaluate verification judgements.jsonl.gz
     """
-    from langgraph_convcoa.datasets.labelled_claims import packaged_claims, read_claims
+    from langgraph_convcoa.datasets.labelled_claims import has_ratings, packaged_claims, read_claims, read_rated_answers
+    from langgraph_convcoa.evaluation.verification.answers import evaluate_ratings
     from langgraph_convcoa.evaluation.verification.claims import evaluate_verification
 
+    if data is not None and has_ratings(data):
+        print_report(evaluate_ratings(list(read_rated_answers(data)), names_of(verifiers), progress=True), as_json)
+        return
     claims = packaged_claims("test") if data is None else list(read_claims(data))
     print_report(evaluate_verification(claims, names_of(verifiers), progress=True), as_json)
