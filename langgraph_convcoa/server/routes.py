@@ -94,7 +94,7 @@ async def _assistants(service: Service, user: str, request: Request) -> Any:
     given = await body_of(request)
     if given.get("graph_id", GRAPH) != GRAPH:
         return []
-    found = await asyncio.to_thread(service.collections.of, user)
+    found = await service.threaded(service.collections.of, user)
     # The first is known under the graph's name too, which clients are often configured with.
     return [_described(one, GRAPH if number == 0 else one.id) for number, one in enumerate(found)]
 

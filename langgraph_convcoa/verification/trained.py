@@ -6,7 +6,9 @@ import json
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ _LONGEST = 4_000
 _PACKAGE, _FILE = "langgraph_convcoa.verification", "verifier.safetensors"
 _FEW_WORDS, _FUNCTION_WORDS = 12, 0.08
 """Words from which the language of a text is told, and the share of function words that English has at least."""
+_OF_A_CLAIM = 0.2
 _HEAD, _BIAS = "head.weight", "head.bias"
 _ALSO = ("embeddings.token_type_embeddings.weight", "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias")
 
@@ -125,9 +128,12 @@ class DefaultVerifier:
 
     def __init__(self) -> None:
         self._lexical = LexicalVerifier()
-        with as_file(files(_PACKAGE) / _FILE) as path:
+        with packaged_verifier() as path:
             self._trained = TrainedVerifier(path)
         self._missing: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _default, ()
 
     @property
     def threshold(self) -> float:
@@ -138,7 +144,7 @@ class DefaultVerifier:
         if not self._ready():
             return self._lexical.support(claims, premises)
         shares = [0.0] * len(claims)
-        read = [n for n, pair in enumerate(zip(claims, premises, strict=True)) if _is_english(" ".join(pair))]
+        read = [n for n, pair in enumerate(zip(claims, premises, strict=True)) if _is_english(*pair)]
         for n, share in zip(read, self._trained.support([claims[n] for n in read], [premises[n] for n in read]), strict=True):
             shares[n] = share
         if len(read) < len(claims):
@@ -173,14 +179,30 @@ class DefaultVerifier:
 _SAID: set[str] = set()
 
 
-def _is_english(text: str) -> bool:
-    """Whether enough words of a text are English function words, or there are too few words to tell."""
-    found = words(text[:_LONGEST])
+def _is_english(claim: str, premise: str) -> bool:
+    """True if enough words of a claim, or of it and its premise, are English function words, or there are too few words.
+
+    A table has none, so the claim alone decides if a fifth of its words are function words.
+    """
+    text = f"{claim[:_LONGEST]} {premise[:_LONGEST]}"
     letters = sum(map(str.isalpha, text))
     plain = sum(character.isascii() and character.isalpha() for character in text)
     if plain < 0.7 * letters:
         return False
-    return len(found) < _FEW_WORDS or sum(word in STOP_WORDS for word in found) > _FUNCTION_WORDS * len(found)
+    own, found = words(claim[:_LONGEST]), words(text)
+    if _function_words(own) >= _OF_A_CLAIM * max(1, len(own)):
+        return True
+    return len(found) < _FEW_WORDS or _function_words(found) > _FUNCTION_WORDS * len(found)
+
+
+def _function_words(found: Sequence[str]) -> int:
+    """How many words are English function words; words of one letter are of many languages."""
+    return sum(len(word) > 1 and word in STOP_WORDS for word in found)
+
+
+def packaged_verifier() -> AbstractContextManager[Path]:
+    """The file of the verifier that comes with the package."""
+    return as_file(files(_PACKAGE) / _FILE)
 
 
 def as_verifier(verifier: Verifier | str) -> Verifier:
@@ -198,7 +220,7 @@ def as_verifier(verifier: Verifier | str) -> Verifier:
     if verifier == "lexical":
         return LexicalVerifier()
     if verifier == "default":
-        return DefaultVerifier()
+        return _default()
     if isinstance(verifier, str) and verifier.endswith(".safetensors"):
         return TrainedVerifier(verifier)
     if isinstance(verifier, str) and verifier.strip():
@@ -228,6 +250,12 @@ def save_verifier(
 def _trainable(bert: Bert) -> dict[str, Array]:
     """The weights that a verifier may differ in: all but the embeddings of words and positions."""
     return {name: weight for name, weight in bert.weights.items() if name.startswith(LAYER) or name in _ALSO}
+
+
+@cache
+def _default() -> DefaultVerifier:
+    """The one default verifier of a process: its weights take 100 MB, and graphs are built often."""
+    return DefaultVerifier()
 
 
 def _trained(path: str, threshold: float | None) -> TrainedVerifier:
