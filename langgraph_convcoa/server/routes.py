@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
@@ -309,7 +310,7 @@ async def _get_run(service: Service, user: str, request: Request) -> Any:
 
 async def _join_stream(service: Service, user: str, request: Request) -> Any:
     last = request.headers.get("last-event-id", "")
-    return _stream(_run(service, user, request), int(last) if last.isascii() and last.isdecimal() else 0)
+    return _stream(_run(service, user, request), int(last) if re.fullmatch(r"[0-9]{1,18}", last) else 0)
 
 
 async def _join_run(service: Service, user: str, request: Request) -> Any:

@@ -160,6 +160,8 @@ class Jobs:
             raise InputError(
                 f"{collection.name!r} was given on the command line and takes no files: make a collection for them"
             )
+        if collection.retriever is None:
+            raise InputError(f"{collection.name!r} cannot be opened and takes no files: {collection.message}")
         if not files or len(files) > MOST_FILES:
             raise InputError(f"an upload has from 1 to {MOST_FILES} files, not {len(files)}")
         if len(collection.documents()) + len(files) > MOST_SOURCES:
@@ -226,8 +228,7 @@ class Jobs:
 
     def _index(self, job: Job) -> None:
         retriever = job.collection.retriever
-        if retriever is None:
-            raise InputError(job.collection.message or "the collection has no index")
+        assert retriever is not None, "`take` refuses files for a collection that failed"
         # Read once: the names of an upload differ, and the corpus is long.
         known = {entry["source"]: entry["ids"] for entry in job.collection.documents()}
         for name, place, size in job.files:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from langgraph_convcoa.cli.serve import _Indexes
-from langgraph_convcoa.retrieval.documents.load import Spool
+from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
 from langgraph_convcoa.server import collections as module
 from langgraph_convcoa.server import uploads as uploads_module
@@ -163,7 +163,7 @@ def test_an_upload_that_cannot_be_copied_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(uploads_module.shutil, "copyfileobj", full)
+        patched.setattr("langgraph_convcoa.server.uploads.shutil.copyfileobj", full)
         response = server.ask("POST", f"/convcoa/collections/{collection}/files", files=[("files", ("a.md", BEES))])
     assert response.status_code == 500
     folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
@@ -174,14 +174,14 @@ def test_an_upload_that_cannot_be_copied_leaves_nothing(
 def test_a_slow_file_delays_no_other_collection_and_ends_with_its_own(
     server: Served, collection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = uploads_module.stream_file
+    read = stream_file
 
     def reading(place: Path, spool: Spool, workers: Workers, **options: Any) -> Any:
         if options["name"] == "slow.md":
             workers.call(time.sleep, 100, seconds=100)
         yield from read(place, spool, workers, **options)
 
-    monkeypatch.setattr(uploads_module, "stream_file", reading)
+    monkeypatch.setattr("langgraph_convcoa.server.uploads.stream_file", reading)
     path = f"/convcoa/collections/{collection}/files"
     job = server.ask("POST", path, files=[("files", ("slow.md", BEES))]).json()["job"]
     other = server.ask("POST", "/convcoa/collections", json={"name": "Other"}).json()["id"]
@@ -284,6 +284,15 @@ def test_the_folder_is_its_owners_alone_and_is_found_again(server: Served, colle
     assert not left.exists()
 
 
+def test_a_collection_that_failed_takes_no_files_and_stays_failed(server: Served, collection: str) -> None:
+    found = server.service.collections.find("", collection)
+    assert found is not None
+    found.retriever, found.status, found.message = None, "failed", "the index is damaged"
+    response = server.ask("POST", f"/convcoa/collections/{collection}/files", files=[("files", ("a.md", BEES))])
+    assert (response.status_code, "the index is damaged" in response.json()["detail"]) == (422, True)
+    assert held(server, collection)["status"] == "failed"
+
+
 def test_another_server_over_the_folder_leaves_what_is_being_indexed(server: Served, collection: str) -> None:
     folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
     indexing, left = folder / "files" / "indexing", folder / "files" / "left"
@@ -335,7 +344,7 @@ def test_a_collection_that_another_server_makes_or_deletes_is_seen(server: Serve
 
 def test_an_upload_is_locked_until_it_is_indexed(server: Served, collection: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
-    read = uploads_module.stream_file
+    read = stream_file
 
     def reading(place: Path, *given: Any, **options: Any) -> Any:
         # As another server would when it opens the collection.
@@ -344,7 +353,7 @@ def test_an_upload_is_locked_until_it_is_indexed(server: Served, collection: str
         seen.append(place.exists())
         return read(place, *given, **options)
 
-    monkeypatch.setattr(uploads_module, "stream_file", reading)
+    monkeypatch.setattr("langgraph_convcoa.server.uploads.stream_file", reading)
     assert uploaded(server, collection, ("bees.md", BEES))["skipped"] == []
     assert seen == [True]
     folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent

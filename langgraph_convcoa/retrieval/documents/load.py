@@ -350,7 +350,10 @@ def _cut(piece: Piece) -> Iterator[Piece]:
             end = start + _LONGEST_PIECE
             ends = (text.rfind(mark, start + _LONGEST_PIECE // 2, end) for mark in ("\n\n", "\n", " "))
             end = next((found for found in ends if found > 0), end)
-        part = {"key": f"{piece.key}:part-{number}".lstrip(":"), "metadata": {**piece.metadata, "part": number}}
+        part: dict[str, Any] = {
+            "key": f"{piece.key}:part-{number}".lstrip(":"),
+            "metadata": {**piece.metadata, "part": number},
+        }
         yield replace(piece, text=text[start:end], **(part if number > 1 else {}))
         start, number = end, number + 1
 
