@@ -96,7 +96,6 @@ def encoder(
     data: Annotated[Path | None, option("DIR", "Folder with passages; the demonstration's text by default.")] = None,
     passages: Annotated[int, option("N", "Passages that are encoded with their windows.", min=1)] = 60,
     runs: Annotated[int, option("N", "Timed repetitions.", min=1)] = 5,
-    indexing: Annotated[bool, option(None, "What this command always does; kept for old scripts.", "--indexing")] = True,
     as_json: AsJson = False,
 ) -> None:
     """Time the encoding of passages and their windows, in int8 and float32, against sentence-transformers.
