@@ -10,7 +10,7 @@ from pathlib import Path
 from experiments.planner.comparison import MEASURES, compare, write_plans
 from langgraph_convcoa.cli.documents import searched
 from langgraph_convcoa.datasets.read import load_part
-from langgraph_convcoa.evaluation.runs.conversations import draw
+from langgraph_convcoa.evaluation.runs.conversations import sample_conversations
 from langgraph_convcoa.training.planner.environment import Environment, playable
 from langgraph_convcoa.training.planner.reward import RewardSettings
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     split = None if given.split == "all" else given.split
     dataset, _ = load_part(given.data, split, passages="optional" if given.docs or given.index else "required")
-    drawn = draw(playable(dataset.queries), given.sample, given.seed).conversations
+    drawn = sample_conversations(playable(dataset.queries), given.sample, given.seed).conversations
     turns = [query for conversation in drawn for query in conversation.questions]
     environment = Environment(searched(dataset, given.docs, given.index), reward=RewardSettings(match=given.match))
 

@@ -102,6 +102,8 @@ class Chat:
             if text.startswith("/") and text != "/resume":
                 self.command(text)
             elif text:
+                if not self._interactive and not self._json:
+                    self._note(f"> {one_line(text, 400)}")
                 complete = self._turn(None if text == "/resume" else text) and complete
         if self._interactive and self._session.store.label != "memory" and self._session.rounds():
             self._note(f"Continue later with: {continuing(self._session, self._options)}")

@@ -144,6 +144,7 @@ class TurnView:
         self._err = err
         self._status: Status | None = None
         self._streamed: list[str] = []
+        self._in_line = False  # Whether a line of the answer is not ended.
         self._shown: dict[int, str] = {}
         self._doubts: list[str] = []
 
@@ -155,8 +156,14 @@ class TurnView:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._quiet()
-        if error is not None and self._streamed:
+        if error is not None:
+            self._end_line()
+
+    def _end_line(self) -> None:
+        """What comes next begins a line of its own, also where both streams are one terminal."""
+        if self._in_line:
             self._out.out("")
+            self._in_line = False
 
     def progress(self, event: Mapping[str, Any]) -> None:
         """Take a progress event of the graph's custom stream."""
@@ -168,6 +175,7 @@ class TurnView:
         index, status = int(event.get("index", -1)), str(event.get("status"))
         if event.get("type") == "sub_question" and status in _STYLES and self._shown.get(index) != status:
             self._shown[index] = status
+            self._end_line()
             self._err.print(chain_line(index + 1, event))
 
     def token(self, text: str) -> None:
@@ -175,23 +183,22 @@ class TurnView:
         if text:
             self._quiet()
             self._streamed.append(text)
+            self._in_line = not text.endswith("\n")
             self._show(text, end="")
 
     def decide(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask the person at the terminal about what is to be approved."""
         self._quiet()
-        if self._streamed:
-            # What is approved is shown again as it is kept.
-            self._out.out("")
-            self._streamed.clear()
+        self._end_line()
+        # What is approved is shown again as it is kept.
+        self._streamed.clear()
         return ask_decisions(request, self._err)
 
     def finish(self, output: Mapping[str, Any]) -> None:
         """Show what the stream left out: the answer where it was not streamed, its citations and what the turn cost."""
         self._quiet()
         answer, streamed = str(output.get("answer") or ""), "".join(self._streamed)
-        if streamed:
-            self._out.out("")
+        self._end_line()
         if streamed.strip() != answer.strip():
             self._show(answer)
         citations: Sequence[Mapping[str, Any]] = output.get("citations") or ()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -162,21 +162,19 @@ def named_index(docs: object, index: str | None) -> str | None:
     return index or (None if docs else os.environ.get(INDEX_VARIABLE)) or None
 
 
-Settings = TypeVar("Settings")
-
-
-def grouped(settings: type[Settings]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make each field of a dataclass an option of a command, whose first parameter is then an object of the dataclass."""
+def grouped(*groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make each field of dataclasses an option of a command, whose first parameters are then objects of the dataclasses."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(settings, include_extras=True)
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        options = [
-            parameter.replace(annotation=hints[name]) for name, parameter in inspect.signature(settings).parameters.items()
-        ]
+        options: list[inspect.Parameter] = []
+        for group in groups:
+            hints, fields_ = get_type_hints(group, include_extras=True), inspect.signature(group).parameters
+            options += [parameter.replace(annotation=hints[name]) for name, parameter in fields_.items()]
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[len(groups) :]
 
         def run(**given: Any) -> None:
-            command(settings(**{option.name: given.pop(option.name) for option in options}), **given)
+            made = [group(**{name: given.pop(name) for name in inspect.signature(group).parameters}) for group in groups]
+            command(*made, **given)
 
         parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*options, *own)]
         run.__name__, run.__doc__ = command.__name__, command.__doc__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -135,6 +136,9 @@ def delete(
     """
     with _opened(store) as threads:
         if not yes:
+            # Whether there is one, before the question; a damaged one can be deleted too.
+            with suppress(StoreError):
+                threads.show(thread)
             if not sys.stdin.isatty():
                 raise InputError("nobody is there to ask: delete it with --yes")
             typer.confirm(f"Delete {one_line(thread, 80)} for good?", abort=True, err=True)

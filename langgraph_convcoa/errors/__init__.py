@@ -12,6 +12,8 @@ from typing import TypeVar
 from langgraph_convcoa.errors.redaction import redact
 
 _Word = TypeVar("_Word", bound=str)
+_LONGEST = 4_000
+"""Characters of a message: it may repeat what a damaged file holds."""
 
 
 class ConvCoAError(Exception):
@@ -23,7 +25,7 @@ class ConvCoAError(Exception):
     """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(redact(part) if isinstance(part, str) else part for part in args))
+        super().__init__(*(_short(redact(part)) if isinstance(part, str) else part for part in args))
 
 
 class InputError(ConvCoAError, ValueError):
@@ -48,6 +50,10 @@ class StoreError(ConvCoAError):
 
 class ThreadBusyError(StoreError):
     """Another program is in a turn of the thread."""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def one_of(setting: str, value: str, known: Sequence[_Word]) -> _Word:

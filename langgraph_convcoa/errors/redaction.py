@@ -25,7 +25,9 @@ _QUOTED = (
     r"[bru]?\"(?:[^\"\\]|\\.){0,4000}(?:\"|\\?$)|[bru]?'(?:[^'\\]|\\.){0,4000}(?:'|\\?$)|\{[^{}\n]{1,200}\}"
 )
 _PLAIN = r"[^\s\"'][^\s]*?(?=[\"'\]})>,;.:]*(?:\s|$))"
-_VALUE = rf"(?!\[hidden\])(?:{_QUOTED}|{_PLAIN})"
+# YAML may put a tag, an anchor or the mark of a block before a value.
+_TAG = r"(?:(?:!{1,2}[\w:/.,-]{0,40}|&\w{1,40}|[|>][+-]?\d?)\s{1,40})?"
+_VALUE = rf"(?!\[hidden\]){_TAG}(?:{_QUOTED}|{_PLAIN})"
 _IS = r"(?:\\{0,4}[\"']\s{0,5}(?:[:=,]|=>)|\s{0,5}(?:[:=]|=>|%3[aAdD]))\s{0,5}"
 _SCHEMES = r"(?:Basic|Bearer|Token|Digest|Negotiate|NTLM|ApiKey|Api-Key|AWS4-HMAC-SHA256|SharedAccessSignature)"
 _PATTERNS = tuple(
@@ -41,7 +43,11 @@ _PATTERNS = tuple(
         (rf"\bbearer\s{{1,5}}{_VALUE}", HIDDEN),
         # Names and values, in whichever notation; outside of `name=value` the words of the second line mean other things too.
         (rf"((?:{_WORDS}){_IS}){_VALUE}", rf"\g<1>{HIDDEN}"),
-        (rf"((?:key|sig|\bpass|\bauth)(?:\\{{0,4}}[\"']\s{{0,5}}[:=,]\s{{0,5}}|=|%3d)){_VALUE}", rf"\g<1>{HIDDEN}"),
+        (
+            rf"((?:key|sig|(?<![a-z])(?:pass|pw|auth))(?:\\{{0,4}}[\"']\s{{0,5}}[:=,]\s{{0,5}}|=|%3d)){_VALUE}",
+            rf"\g<1>{HIDDEN}",
+        ),
+        (rf"(<[\w:.-]{{0,40}}(?:{_WORDS}|key)(?:\s[^<>]{{0,200}})?>)[^<]{{1,4000}}", rf"\g<1>{HIDDEN}"),
         (rf"(--[a-z-]{{0,40}}(?:{_WORDS}|key)\s{{1,5}}){_VALUE}", rf"\g<1>{HIDDEN}"),
         # User and password of an address; a password may hold a slash or an @.
         (
@@ -55,7 +61,7 @@ _PATTERNS = tuple(
         ),
         # Keys that providers hand out.
         (
-            r"\b(?:sk-|pk-|rk_|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|hf_|gsk_|tvly-|nvapi-|AKIA|ASIA|AIza|ya29\.|eyJ[\w-]{5,2000}\.)"
+            r"\b(?:sk-|pk-|rk_|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|hf_|gsk_|tvly-|nvapi-|npm_|pypi-|dckr_pat_|[rs]k_(?:live|test)_|AKIA|ASIA|AIza|ya29\.|eyJ[\w-]{5,2000}\.)"
             r"[\w./+=*-]{3,4000}",
             HIDDEN,
         ),

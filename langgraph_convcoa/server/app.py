@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
@@ -36,7 +36,7 @@ def create_app(settings: Settings, access: Access | None = None) -> Guard:
     app = Starlette(
         routes=[*routes.ROUTES, *page.ROUTES, Mount("/static", StaticFiles(directory=page.STATIC))],
         lifespan=lifespan,
-        exception_handlers={HTTPException: _of_starlette, ConvCoAError: _ours, Exception: _other},
+        exception_handlers={HTTPException: _of_starlette, ConvCoAError: _ours, ClientDisconnect: _left, Exception: _other},
     )
     app.state.service = service
     app.state.access = access or Access()
@@ -46,6 +46,11 @@ def create_app(settings: Settings, access: Access | None = None) -> Guard:
 async def _of_starlette(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return answer(error.status_code, str(error.detail))
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    # Nobody reads it: the client left in the middle of its request.
+    return answer(400, "the request was not sent to its end")
 
 
 async def _other(request: Request, error: Exception) -> Response:

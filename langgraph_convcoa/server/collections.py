@@ -181,9 +181,9 @@ class Collections:
                 self._add(user, FIRST)
             return [*self.shown.values(), *own.values()]
 
-    async def told(self, user: str) -> list[dict[str, Any]]:
-        """`of` as the page shows it; those that do not say in time what they hold, or cannot, are marked as unavailable."""
-        return list(await asyncio.gather(*map(self._told, await asyncio.to_thread(self.of, user))))
+    async def told(self, collections: Sequence[Collection]) -> list[dict[str, Any]]:
+        """Collections as the page shows them; those that fail, or do not answer in time, are marked as unavailable."""
+        return list(await asyncio.gather(*map(self._told, collections)))
 
     async def _told(self, collection: Collection) -> dict[str, Any]:
         telling = collection._telling

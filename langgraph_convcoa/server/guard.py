@@ -56,6 +56,7 @@ _OPEN = ("/", "/ok", "/convcoa/login", "/favicon.ico")
 _STATIC = "/static/"
 _LOGGER = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([^\s\[\]/\\@?#,%:]{1,255}))(?::(\d{1,5}))?", re.ASCII)
 _ORIGIN = re.compile(r"https?://[^\s/?#@*]+")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -168,18 +169,13 @@ def host_name(host: str) -> str:
     """The name in a Host header, without its port; "" where it is malformed.
 
     Example:
-        >>> host_name("LocalHost:8321"), host_name("[::1]:80"), host_name("a@b")
-        ('localhost', '::1', '')
+        >>> host_name("LocalHost:8321"), host_name("[::1]:80"), host_name("a@b"), host_name("[::1].example.org")
+        ('localhost', '::1', '', '')
     """
-    if not host or any(character in host for character in "/\\@?# \t,%"):
+    found = _HOST.fullmatch(host)
+    if found is None or int(found[3] or 0) > 65_535 or (found[1] and not is_address(found[1])):
         return ""
-    try:
-        parts = urlsplit(f"//{host}")
-        # Raises for a port that is none.
-        _ = parts.port
-    except ValueError:
-        return ""
-    return (parts.hostname or "").lower().rstrip(".")
+    return str(found[1] or found[2]).lower().rstrip(".")
 
 
 class _RefusedError(HTTPException):

@@ -1,7 +1,4 @@
-"""The MCP server behind `convcoa mcp`: `search` and `ask` as tools, passages as resources.
-
-Written for version 1 of the MCP SDK, which langchain-mcp-adapters asks for, and for version 2, where names have changed.
-"""
+"""The MCP server behind `convcoa mcp`: `search` and `ask` as tools, passages as resources."""
 
 from __future__ import annotations
 
@@ -16,6 +13,8 @@ from typing import Annotated, Any
 from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
+from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.fastmcp.exceptions import ResourceError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from pydantic import Field
@@ -27,19 +26,6 @@ from langgraph_convcoa.storage.base import LONGEST_THREAD, thread_name
 from langgraph_convcoa.storage.turns import INTERRUPT, Turns
 from langgraph_convcoa.text.clean import flat
 
-try:
-    from mcp.server.mcpserver import Context, MCPServer
-    from mcp.server.mcpserver.exceptions import ResourceError, ToolError
-    from mcp.server.mcpserver.resources import ResourceSecurity
-
-    _MODERN = True
-except ImportError:
-    from mcp.server.fastmcp import Context
-    from mcp.server.fastmcp import FastMCP as MCPServer
-    from mcp.server.fastmcp.exceptions import ResourceError, ToolError
-
-    _MODERN = False
-
 _NAME = "convcoa"
 _RESOURCE = 100_000
 """Characters of a passage that is read as a resource."""
@@ -47,7 +33,7 @@ _MOST_PASSAGES, _MOST_TURNS, _LONGEST_QUESTION = 20, 100, 10_000
 _THREADS_IN_MEMORY = 1_000
 """Of conversations that no file keeps, those that were asked last are kept."""
 # Host, Origin and token are the guard's to check. No session is kept: a client may come back after a restart.
-_OVER_HTTP = {
+_OVER_HTTP: dict[str, Any] = {
     "transport_security": TransportSecuritySettings(enable_dns_rebinding_protection=False),
     "stateless_http": True,
 }
@@ -75,7 +61,7 @@ _INSTRUCTIONS = (
 
 def mcp_server(
     turns: Turns, retriever: HopfieldRetriever | None, *, also: Sequence[str] = (), thread: str | None = None, **more: Any
-) -> MCPServer:
+) -> FastMCP:
     """An MCP server over a conversation graph whose store is open on the event loop that the server will run on.
 
     Args:
@@ -85,18 +71,12 @@ def mcp_server(
         thread: The conversation of questions that name none; each begins one of its own when None.
         **more: Further settings of the SDK's server class.
     """
-    # Without any the SDK adds one, and writes every library's log to standard error.
+    # Without any handler the SDK adds one, and writes every library's log to standard error.
     if not (root := logging.getLogger()).handlers:
         root.addHandler(logging.NullHandler())
-    # The id of a passage is looked up in the index, and is no path.
-    if _MODERN:
-        more |= {"resource_security": ResourceSecurity(exempt_params={"id"}), "version": version("langgraph-convcoa")}
-    else:
-        more |= _OVER_HTTP
-    server = MCPServer(_NAME, instructions=_INSTRUCTIONS, log_level="WARNING", **more)
-    if not _MODERN:
-        # Version 1 takes none, and would tell clients its own.
-        server._mcp_server.version = version("langgraph-convcoa")
+    server = FastMCP(_NAME, instructions=_INSTRUCTIONS, log_level="WARNING", **_OVER_HTTP, **more)
+    # The SDK takes no version, and would tell clients its own.
+    server._mcp_server.version = version("langgraph-convcoa")
     asking = _Asking(turns, retriever, thread)
     known = [*(["the user's own documents"] if retriever is not None else []), *also]
     description = _ASK.format(sources=" and ".join(known))
@@ -108,11 +88,6 @@ def mcp_server(
         server.add_tool(passages.search, "search", "Search", _SEARCH, ToolAnnotations.model_validate({"readOnlyHint": True}))
         server.resource("passage://{id}", name="passage", title="Passage", description=_PASSAGE)(passages.read)
     return server
-
-
-def http_app(server: MCPServer) -> Any:
-    """The server as an ASGI application with streamable HTTP at /mcp, which a `Guard` is to stand before."""
-    return server.streamable_http_app(**(_OVER_HTTP if _MODERN else {}))
 
 
 class _Passages:
@@ -141,7 +116,7 @@ class _Passages:
         return Found(passages=[Passage.of(document) for document in found])
 
     async def read(self, id: str) -> str:
-        name = id if _MODERN else unquote(id)
+        name = unquote(id)
         with _told(ResourceError):
             found = await self._retriever.aget_by_ids([name])
             if not found:

@@ -51,19 +51,19 @@ async def _about(service: Service, user: str, request: Request) -> Any:
         "version": version("langgraph-convcoa"),
         "model": given.model or None,
         "approve": given.context.approve,
-        "upload": {"max_mb": given.max_upload_mb, "extensions": await asyncio.to_thread(extensions)},
+        "upload": {"max_mb": given.max_upload_mb, "extensions": await service.threaded(extensions)},
         "user": user or None,
         "actions": given.actions,
     }
 
 
 async def _collections(service: Service, user: str, request: Request) -> Any:
-    return await service.collections.told(user)
+    return await service.collections.told(await service.threaded(service.collections.of, user))
 
 
 async def _documents(service: Service, user: str, request: Request) -> Any:
     collection = await service.collection(user, request.path_params["collection"])
-    listed = await asyncio.to_thread(collection.documents)
+    listed = await service.threaded(collection.documents)
     offset, limit = (whole(request.query_params.get(name), most, 10**6) for name, most in (("offset", 0), ("limit", 10**6)))
     shown = listed[offset : offset + limit]
     return [{name: entry[name] for name in ("source", "title", "passages", "kind")} for entry in shown]
@@ -71,20 +71,20 @@ async def _documents(service: Service, user: str, request: Request) -> Any:
 
 async def _add_collection(service: Service, user: str, request: Request) -> Any:
     name = (await body_of(request)).get("name")
-    made = await asyncio.to_thread(service.collections.add, user, name if isinstance(name, str) else "")
-    return as_response(await asyncio.to_thread(made.as_json), 201)
+    made = await service.threaded(service.collections.add, user, name if isinstance(name, str) else "")
+    return as_response(await service.threaded(made.as_json), 201)
 
 
 async def _delete_collection(service: Service, user: str, request: Request) -> Any:
     collection = await service.collection(user, request.path_params["collection"])
     service.jobs.stop(collection)
-    await asyncio.to_thread(service.collections.delete, user, collection)
+    await service.threaded(service.collections.delete, user, collection)
 
 
 async def _delete_documents(service: Service, user: str, request: Request) -> Any:
     collection = await service.collection(user, request.path_params["collection"])
     source = request.query_params.get("source", "")
-    if not await asyncio.to_thread(collection.remove, source):
+    if not await service.threaded(collection.remove, source):
         raise Missing(f"{collection.name} has no document {source[:100]!r}")
 
 
@@ -92,7 +92,7 @@ async def _upload(service: Service, user: str, request: Request) -> Any:
     collection = await service.collection(user, request.path_params["collection"])
     async with request.form(max_files=MOST_FILES, max_fields=10) as form:
         files = [(given.filename or "", given.file) for given in form.getlist("files") if isinstance(given, UploadFile)]
-        job = await asyncio.to_thread(service.jobs.take, user, collection, files)
+        job = await service.threaded(service.jobs.take, user, collection, files)
     return as_response({"job": job.id}, 202)
 
 
@@ -111,7 +111,7 @@ async def _passages(service: Service, user: str, request: Request) -> Any:
         raise InputError("a passage is asked for by its id")
     found = None
     if collection.retriever is not None:
-        found = await asyncio.to_thread(passage_json, collection.retriever, identity, text)
+        found = await service.threaded(passage_json, collection.retriever, identity, text)
     if found is None:
         raise Missing(
             f"there is no passage {identity[:100]!r} in {collection.name}: its document was deleted, or it is no document"

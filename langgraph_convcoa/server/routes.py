@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
@@ -94,7 +95,7 @@ async def _assistants(service: Service, user: str, request: Request) -> Any:
     given = await body_of(request)
     if given.get("graph_id", GRAPH) != GRAPH:
         return []
-    found = await asyncio.to_thread(service.collections.of, user)
+    found = await service.threaded(service.collections.of, user)
     # The first is known under the graph's name too, which clients are often configured with.
     return [_described(one, GRAPH if number == 0 else one.id) for number, one in enumerate(found)]
 
@@ -309,7 +310,7 @@ async def _get_run(service: Service, user: str, request: Request) -> Any:
 
 async def _join_stream(service: Service, user: str, request: Request) -> Any:
     last = request.headers.get("last-event-id", "")
-    return _stream(_run(service, user, request), int(last) if last.isascii() and last.isdecimal() else 0)
+    return _stream(_run(service, user, request), int(last) if re.fullmatch(r"[0-9]{1,18}", last) else 0)
 
 
 async def _join_run(service: Service, user: str, request: Request) -> Any:

@@ -7,7 +7,7 @@ import logging
 import traceback
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -45,6 +45,7 @@ class Run:
         """Set when the thread is the run's alone, or is not going to be."""
         self.refused: ThreadBusyError | None = None
         self.ended = False
+        self.stopping = False
         self.size = 0
         self._events: deque[tuple[int, bytes]] = deque()
         self._count = 0
@@ -115,9 +116,11 @@ class Runs:
         """Start a run; there must be no other of its thread."""
         assert key not in self.active, "a thread has one run at a time"
         self.active[key] = run
-        run.task = asyncio.create_task(self._run(key, run, work))
+        run.task = asyncio.create_task(self._run(run, work))
+        # Not in the task itself: a task that is cancelled before its first step runs no line of its code.
+        run.task.add_done_callback(lambda _: self._end(key, run))
 
-    async def _run(self, key: str, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
+    async def _run(self, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
         run.status = "running"
         run.publish("metadata", {"run_id": run.id, "thread_id": run.thread, "attempt": 1})
         try:
@@ -128,15 +131,18 @@ class Runs:
         except Exception as error:  # noqa: BLE001 - told to who follows
             run.status = "error"
             run.publish("error", error_json(error))
-        finally:
-            run.updated = now()
-            if self.active.get(key) is run:
-                del self.active[key]
-            if run.refused is None:
-                self._ended[run.id] = (key, run)
-                self._forget()
-            run.end()
-            run.begun.set()
+
+    def _end(self, key: str, run: Run) -> None:
+        if run.status in ("pending", "running"):
+            run.status = "interrupted"
+        run.updated = now()
+        if self.active.get(key) is run:
+            del self.active[key]
+        if run.refused is None:
+            self._ended[run.id] = (key, run)
+            self._forget()
+        run.end()
+        run.begun.set()
 
     def _forget(self) -> None:
         held = sum(run.size for _, run in self._ended.values())
@@ -150,19 +156,23 @@ class Runs:
 
     async def stop(self, key: str) -> None:
         """Cancel the run of a thread, and wait until it has ended; its thread stays as it was, and the turn can be resumed."""
-        run = self.active.get(key)
-        if run is not None and run.task is not None:
-            run.task.cancel()
-            await asyncio.wait([run.task])
+        if (run := self.active.get(key)) is not None:
+            await self._stopped([run])
 
     async def close(self) -> None:
         """Cancel all runs."""
-        tasks = [run.task for run in self.active.values() if run.task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
+        if runs := list(self.active.values()):
             self.cut_short = True
-            await asyncio.wait(tasks)
+            await self._stopped(runs)
+
+    async def _stopped(self, runs: Sequence[Run]) -> None:
+        tasks = [run.task for run in runs if run.task is not None]
+        for run in runs:
+            # Once: a second cancellation would interrupt the clean-up after the first.
+            if run.task is not None and not run.stopping:
+                run.stopping = True
+                run.task.cancel()
+        await asyncio.wait(tasks)
 
 
 def error_json(error: BaseException) -> dict[str, str]:

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph_convcoa.errors import ConvCoAError, InputError, StoreError, ThreadBusyError
 from langgraph_convcoa.server.collections import Collection, Collections
@@ -29,13 +31,16 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 MOST_RUNS = 200
-"""At a time, of all users; beyond, a run is refused."""
+"""Of all users at a time; another one is refused."""
+_TURN_THREADS, _OWN_THREADS = 2 * MOST_RUNS, 16
+"""A model, an action or a retriever without an asynchronous form holds a thread for as long as it takes."""
 _LOCK_SECONDS = 5.0
 _REFUSE_SECONDS = 0.5
 """How long a question waits for another server's turn of its thread, which may be ending, before it is refused."""
 _TITLE_CHARACTERS = 80
 VALUES = (*OUTPUT_FIELDS, "messages")
 _LOGGER = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 
 class Missing(ConvCoAError):
@@ -86,8 +91,12 @@ class Service:
         self.book: ThreadBook
         self.collections: Collections
         self._open = AsyncExitStack()
+        self._threads: ThreadPoolExecutor
 
     async def __aenter__(self) -> Service:
+        # LangChain runs what is synchronous in the loop's own threads. The server has others, which no model can hold.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_TURN_THREADS, "convcoa turns"))
+        self._threads = self._open.enter_context(ThreadPoolExecutor(_OWN_THREADS, "convcoa server"))
         saver = await self._open.enter_async_context(self.store.opened())
         self.book = ThreadBook(await self._open.enter_async_context(self.store.book()), self.store.entry)
         self._shared = None
@@ -112,6 +121,10 @@ class Service:
         self.jobs.stop()
         await self.runs.close()
         await self._open.aclose()
+
+    async def threaded(self, function: Callable[..., Result], *given: Any) -> Result:
+        """What a function that reads files or a database returns, called in a thread of the server's own."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *given))
 
     async def create(self, user: str, thread: str | None, metadata: Any, if_exists: str = "raise") -> dict[str, Any]:
         """A new thread, or with `do_nothing` the one that is there."""
@@ -187,8 +200,8 @@ class Service:
     async def collection(self, user: str, name: str) -> Collection:
         """A collection that the user may ask, the first for "convcoa"."""
         if name == GRAPH:
-            return (await asyncio.to_thread(self.collections.of, user))[0]
-        found = await asyncio.to_thread(self.collections.find, user, name)
+            return (await self.threaded(self.collections.of, user))[0]
+        found = await self.threaded(self.collections.find, user, name)
         if found is None:
             raise Missing(f"there is no collection {name[:100]!r}: it was deleted, or is not served any more")
         return found
@@ -196,7 +209,7 @@ class Service:
     async def turns_of(self, user: str, entry: Mapping[str, Any], assistant: str = GRAPH) -> Turns:
         """The turns of a thread, over its collection."""
         collection = await self.collection(user, str(entry["metadata"].get("collection") or assistant))
-        return await asyncio.to_thread(self.collections.turns, collection)
+        return await self.threaded(self.collections.turns, collection)
 
     async def snapshot(self, user: str, entry: Mapping[str, Any]) -> tuple[StateSnapshot, Turns]:
         """A thread's state, also where its collection is no longer there."""

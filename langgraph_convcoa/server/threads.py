@@ -63,6 +63,12 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
     return cleaned
 
 
+def _entry(thread: str, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry with all its fields; a store that was damaged may lack some."""
+    fields = {"created_at": "", "updated_at": "", "metadata": dict[str, Any](), "status": "idle", "question": ""}
+    return {**fields, **kept, "thread_id": thread}
+
+
 def _alone(key: str) -> AbstractAsyncContextManager[None]:
     return nullcontext()
 
@@ -92,7 +98,7 @@ class ThreadBook:
     async def get(self, user: str, thread: str) -> dict[str, Any] | None:
         """A thread's entry; None where the user has no such thread."""
         item = await self._store.aget(self._space(user), thread)
-        return None if item is None else dict(item.value)
+        return None if item is None else _entry(item.key, item.value)
 
     async def put(self, user: str, entry: Mapping[str, Any]) -> None:
         """Keep an entry."""
@@ -101,14 +107,7 @@ class ThreadBook:
     async def create(self, user: str, thread: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """A new thread's entry, kept."""
         time = now()
-        entry = {
-            "thread_id": thread,
-            "created_at": time,
-            "updated_at": time,
-            "metadata": dict(metadata),
-            "status": "idle",
-            "question": "",
-        }
+        entry = _entry(thread, {"created_at": time, "updated_at": time, "metadata": dict(metadata)})
         await self.put(user, entry)
         return entry
 
@@ -120,5 +119,5 @@ class ThreadBook:
         """The entries of a user's threads, the one that was written last first."""
         found: list[dict[str, Any]] = []
         while page := await self._store.asearch(self._space(user), limit=_PAGE, offset=len(found)):
-            found += [dict(item.value) for item in page]
+            found += [_entry(item.key, item.value) for item in page]
         return sorted(found, key=lambda entry: str(entry["updated_at"]), reverse=True)

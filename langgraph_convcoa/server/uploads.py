@@ -1,17 +1,17 @@
-"""Files into a collection: taken within limits, read and encoded by a thread of the server's, which tells how far it is."""
+"""Uploads: files are copied within limits, then read by a worker process and encoded by a thread of their collection."""
 
 from __future__ import annotations
 
 import logging
-import queue
 import shutil
 import threading
 import time
 import unicodedata
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,7 +20,7 @@ from filelock import FileLock
 from langgraph_convcoa.errors import ConvCoAError, InputError
 from langgraph_convcoa.files import private_folder
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
-from langgraph_convcoa.retrieval.documents.load import read_file
+from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
 from langgraph_convcoa.server.collections import remove_upload, upload_lock
 from langgraph_convcoa.server.runs import error_json
@@ -36,8 +36,12 @@ MOST_SOURCES = 20_000
 """Files of one collection."""
 MOST_TEXT = 50_000_000
 """Bytes of the text of one file."""
+MOST_TEXTS = 100_000
+"""Rows, pages or parts of one file."""
+FILE_SECONDS = 30.0
+"""Processor time for reading one file, whatever its size."""
 _LONGEST_NAME, _LONGEST_SUFFIX = 150, 20
-_KEPT_JOBS, _MOST_WAITING, _MOST_SKIPPED = 200, 50, 1_000
+_KEPT_JOBS, _MOST_WAITING, _MOST_SKIPPED = 200, 20, 1_000
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -59,12 +63,17 @@ def plain_name(name: str) -> str:
     kept = " ".join(kept.split()).lstrip(". ").replace(":", "-")
     stem, dot, suffix = kept.rpartition(".")
     if dot and len(suffix) < _LONGEST_SUFFIX:
-        return f"{stem[:_LONGEST_NAME]}.{suffix}"
-    return kept[:_LONGEST_NAME] or "file"
+        return f"{_first_bytes(stem, _LONGEST_NAME)}.{suffix}"
+    return _first_bytes(kept, _LONGEST_NAME) or "file"
+
+
+def _first_bytes(text: str, most: int) -> str:
+    """The start of a text, within so many bytes of UTF-8: file systems count bytes."""
+    return text.encode()[:most].decode("utf-8", "ignore")
 
 
 def _unlike(name: str, ending: str, others: Set[str]) -> str:
-    """The name, numbered before its ending where another file of the upload has it: of two folders, say."""
+    """The name, with a number before its ending if another file of the upload has it."""
     stem, suffix = name[: -len(ending)], name[-len(ending) :]
     numbered = (f"{stem} ({number}){suffix}" for number in range(2, len(others) + 3))
     return name if name not in others else next(one for one in numbered if one not in others)
@@ -90,6 +99,8 @@ class Job:
     began: float = 0.0
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     stopped: threading.Event = field(default_factory=threading.Event)
+    workers: Workers = field(default_factory=Workers)
+    """Reads its files in a process of its own."""
     lock: FileLock = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,6 +110,11 @@ class Job:
     def total(self) -> int:
         """Bytes of all files."""
         return sum(size for _, _, size in self.files)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is indexed, or never will be."""
+        return self.status in ("done", "failed")
 
     def skip(self, name: str, reason: str) -> None:
         """A file, or a part of it, is not taken."""
@@ -118,19 +134,21 @@ class Job:
             "total": self.total,
             "files_done": self.files_done,
             "files_total": len(self.files),
-            "eta_seconds": 0 if self.status in ("done", "failed") else left,
+            "eta_seconds": 0 if self.ended else left,
             "skipped": list(self.skipped),
             "message": self.message,
         }
 
 
 class Jobs:
-    """Takes uploads and indexes them one after another, in a thread that ends with the server."""
+    """Takes uploads and indexes them: those of a collection in order, collections beside each other.
+
+    Each collection that waits has a thread, which ends with its last upload or with the server.
+    """
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._waiting: queue.Queue[Job | None] = queue.Queue()
-        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
 
     def take(self, user: str, collection: Collection, files: Sequence[tuple[str, BinaryIO]]) -> Job:
         """Copy what can be read of an upload into the collection's folder, and index it in time.
@@ -142,39 +160,32 @@ class Jobs:
             raise InputError(
                 f"{collection.name!r} was given on the command line and takes no files: make a collection for them"
             )
+        if collection.retriever is None:
+            raise InputError(f"{collection.name!r} cannot be opened and takes no files: {collection.message}")
         if not files or len(files) > MOST_FILES:
             raise InputError(f"an upload has from 1 to {MOST_FILES} files, not {len(files)}")
         if len(collection.documents()) + len(files) > MOST_SOURCES:
             raise InputError(f"a collection has at most {MOST_SOURCES:,} files: make another one")
-        if self._waiting.qsize() >= _MOST_WAITING:
+        if sum(job.user == user and not job.ended for job in self._all()) >= _MOST_WAITING:
             raise InputError("many uploads are waiting to be indexed: try again in a while")
         job = Job(user, collection, collection.files / uuid.uuid4().hex)
         private_folder(collection.files)
         # Before there is a folder that another server could take for the remains of one that was killed.
         job.lock.acquire()
-        taken, names = set(extensions()), set[str]()
-        for number, (given, stream) in enumerate(files):
-            name = plain_name(given)
-            endings = [ending for ending in taken if name.lower().endswith(ending)]
-            if not endings:
-                job.skip(name, f"is not of a kind that can be read: accepted are {' '.join(sorted(taken))}")
-                continue
-            name = _unlike(name, max(endings, key=len), names)
-            names.add(name)
-            place = job.folder / str(number) / name
-            private_folder(place.parent)
-            with place.open("wb") as copy:
-                shutil.copyfileobj(stream, copy)
-            job.files.append((name, place, place.stat().st_size))
-        self._jobs[job.id] = job
-        while len(self._jobs) > _KEPT_JOBS:
-            self._jobs.popitem(last=False)
-        if job.files:
-            collection.status = "indexing"
-        self._waiting.put(job)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="convcoa indexing", daemon=True)
-            self._thread.start()
+        try:
+            _copy(job, files)
+        except BaseException:
+            remove_upload(job.folder, job.lock)
+            raise
+        with self._lock:
+            busy = any(one.collection is collection and not one.ended for one in self._jobs.values())
+            self._jobs[job.id] = job
+            for old in [one for one in self._jobs.values() if one.ended][: max(0, len(self._jobs) - _KEPT_JOBS)]:
+                del self._jobs[old.id]
+            if job.files:
+                collection.status = "indexing"
+            if not busy:
+                threading.Thread(target=self._work, args=(collection,), name="convcoa indexing", daemon=True).start()
         return job
 
     def find(self, user: str, name: str) -> Job | None:
@@ -183,60 +194,56 @@ class Jobs:
         return job if job is not None and job.user == user else None
 
     def stop(self, collection: Collection | None = None) -> None:
-        """Stop the jobs of a collection, or all, at their next step."""
-        for job in list(self._jobs.values()):
+        """Stop the jobs of a collection, or all; the reading of a file is ended at once."""
+        for job in self._all():
             if collection is None or job.collection is collection:
                 job.stopped.set()
-        if collection is None:
-            self._waiting.put(None)
+                job.workers.close()
 
-    def _work(self) -> None:
-        while (job := self._waiting.get()) is not None:
+    def _work(self, collection: Collection) -> None:
+        """Index the jobs of a collection until there is none left."""
+        while True:
+            with self._lock:
+                job = next((one for one in self._jobs.values() if one.collection is collection and not one.ended), None)
+                if job is None:
+                    return
             job.began, job.status = time.monotonic(), "running"
             status, job.message = "failed", ""
             try:
-                with Workers() as workers:
-                    self._index(job, workers)
+                with job.workers:
+                    self._index(job)
                 status = "done"
             except _StoppedError:
                 job.message = "stopped"
             except Exception as error:  # noqa: BLE001 - the next job is not to suffer
-                job.message = error_json(error)["message"]
+                job.message = "stopped" if job.stopped.is_set() else error_json(error)["message"]
             remove_upload(job.folder, job.lock)
-            others = [one for one in self._all() if one.collection is job.collection and one is not job]
-            waits = any(one.status in ("waiting", "running") for one in others)
-            job.collection.status = "indexing" if waits else "ready"
-            job.status = status
+            with self._lock:
+                waits = any(one.collection is collection and not one.ended and one is not job for one in self._jobs.values())
+                collection.status = "indexing" if waits else "ready"
+                job.status = status
 
     def _all(self) -> list[Job]:
         return list(self._jobs.values())
 
-    def _index(self, job: Job, workers: Workers) -> None:
+    def _index(self, job: Job) -> None:
         retriever = job.collection.retriever
-        if retriever is None:
-            raise InputError(job.collection.message or "the collection has no index")
+        assert retriever is not None, "`take` refuses files for a collection that failed"
         # Read once: the names of an upload differ, and the corpus is long.
         known = {entry["source"]: entry["ids"] for entry in job.collection.documents()}
         for name, place, size in job.files:
+            before, documents = job.done, _read(job, name, place, size)
+            # A file without text changes nothing, and the collection is free while the first text is read.
+            first = next(documents, None)
             if job.stopped.is_set():
                 raise _StoppedError
-            before = job.done
-            documents = _read(job, name, place, workers)
-
-            def progress(done: int, total: int, before: int = before, size: int = size) -> None:
-                job.done = before + size * done // max(total, 1)
-                if job.stopped.is_set():
-                    raise _StoppedError
-
-            if documents:
+            if first is not None:
                 with job.collection.lock:
                     try:
-                        retriever.update(documents, progress=progress)
+                        fresh = set(retriever.update(chain([first], documents)))
+                        retriever.delete([old for old in known.get(name, ()) if old not in fresh])
                     except ConvCoAError as error:
                         job.skip(name, str(error))
-                    else:
-                        fresh = {str(document.id) for document in documents}
-                        retriever.delete([old for old in known.get(name, ()) if old not in fresh])
             place.unlink(missing_ok=True)
             job.done, job.files_done = before + size, job.files_done + 1
         # What makes the next start fast.
@@ -244,12 +251,40 @@ class Jobs:
             retriever.corpus.save_lexical()
 
 
-def _read(job: Job, name: str, place: Path, workers: Workers) -> list[Document]:
+def _copy(job: Job, files: Sequence[tuple[str, BinaryIO]]) -> None:
+    taken, names = set(extensions()), set[str]()
+    for number, (given, stream) in enumerate(files):
+        name = plain_name(given)
+        endings = [ending for ending in taken if name.lower().endswith(ending)]
+        if not endings:
+            job.skip(name, f"is not of a kind that can be read: accepted are {' '.join(sorted(taken))}")
+            continue
+        name = _unlike(name, max(endings, key=len), names)
+        names.add(name)
+        place = job.folder / str(number) / name
+        private_folder(place.parent)
+        with place.open("wb") as copy:
+            shutil.copyfileobj(stream, copy)
+        job.files.append((name, place, place.stat().st_size))
+
+
+def _read(job: Job, name: str, place: Path, size: int) -> Iterator[Document]:
     """The documents of a file, whose ids begin with its name, so that no file replaces a part of another."""
-    documents, reasons = read_file(place, name=name, max_bytes=MOST_TEXT, workers=workers)
-    for reason in reasons:
+    before = job.done
+
+    def progress(done: int, total: int) -> None:
+        job.done = before + size * done // max(total, 1)
+
+    # A file that can be read has an ending.
+    spool = Spool(place.with_name("texts"), FILE_SECONDS, MOST_TEXTS, progress)
+
+    def told(reason: str) -> None:
         job.skip(name, reason)
-    for document in documents:
+
+    for document in stream_file(place, spool, job.workers, name=name, max_bytes=MOST_TEXT, told=told):
+        if job.stopped.is_set():
+            raise _StoppedError
         if not str(document.id).startswith(name):
             document.id = f"{name}:{document.id}"
-    return documents
+        yield document
+    spool.path.unlink(missing_ok=True)

@@ -146,7 +146,8 @@ def thread_as_markdown(data: Mapping[str, Any]) -> str:
     parts = [f"# {flat(str(data['thread']))}"]
     for entry in knowledge.rounds:
         parts += [f"## {flat(entry['original_question'])}", entry["answer"].strip()]
-        cited = entry["convcoa"]["citations"] if "convcoa" in entry else []
-        lines = [flat(f"- [{n}] {c['source'] or c['id']}: {c['quote']}") for n, c in enumerate(cited, start=1)]
+        extra: Mapping[str, Any] = entry.get("convcoa") or {}
+        cited = [(c.get("source") or c.get("id") or "", c.get("quote") or "") for c in extra.get("citations") or ()]
+        lines = [flat(f"- [{n}] {source}: {quote}") for n, (source, quote) in enumerate(cited, start=1)]
         parts += ["\n".join(lines)] if lines else []
     return printable("\n\n".join(parts)) + "\n"

@@ -29,6 +29,8 @@ INTERRUPT = "__interrupt__"
 SOURCES_KEY = "convcoa_sources"
 """In the metadata of every checkpoint: a fingerprint of the documents, tables and web search of the turn."""
 _FORMAT_KEY = "convcoa_format"
+_PARTS = ("channel_values", "channel_versions", "versions_seen")
+"""Of a checkpoint, what LangGraph reads without looking."""
 _NEXT = "branch:to:"
 """How LangGraph names the channel of a node that is to run next."""
 _MODES = ("messages", "custom", "values")
@@ -250,6 +252,10 @@ class Turns:
         """A thread's last checkpoint; cheaper than `snapshot`."""
         with self._readable(thread):
             found: CheckpointTuple | None = await self.saver.aget_tuple(config_of(thread))
+            if found is not None and (
+                lost := [part for part in _PARTS if not isinstance(found.checkpoint.get(part), Mapping)]
+            ):
+                raise KeyError(lost[0])
             return found
 
     async def _settled(self, thread: str, config: RunnableConfig) -> str | None:

@@ -284,6 +284,7 @@ def test_chat_answers_every_line_of_a_pipe_in_one_conversation(docs: Path) -> No
     assert result.stdout.count("[1] hopfield.md") == 2
     assert "evidence: hopfield.md" in result.stderr
     assert "what the last answer cites" in result.stderr
+    assert "> When was it described?" in result.stderr.splitlines()
     assert "never asked" not in result.output
 
 

@@ -78,6 +78,7 @@ def test_threads_are_listed_shown_exported_deleted_and_imported(docs: Path, tmp_
     assert json.loads(convcoa("threads", "export", "../a").stdout)["state"] == json.loads(Path("a.json").read_text())["state"]
     assert "already" in error_of(convcoa("threads", "export", "../a", "a.json"))
     assert "--yes" in error_of(convcoa("threads", "delete", "../a"))
+    assert "no thread 'nosuch'" in error_of(convcoa("threads", "delete", "nosuch"))
     assert convcoa("threads", "delete", "../a", "--yes").exit_code == 0
     assert "no thread '../a'" in error_of(convcoa("threads", "show", "../a"))
     assert convcoa("threads", "import", "a.json").exit_code == 0

@@ -25,7 +25,7 @@ SECRET = "Zq7vTr4Kpw9xLm2"
 NAMES = """
 api_key api-key apikey access_token token refresh_token id-token client_secret secret password passwd pwd PGPASSWORD passphrase
 x-api-key AccountKey aws_secret_access_key SharedAccessKey X-Amz-Signature x-amz-security-token credentials session_id
-OPENAI_API_KEY userPassword privateKey
+OPENAI_API_KEY userPassword privateKey DB_PASSWORD
 """.split()  # noqa: SIM905
 FORMS = r"""
 {0}={1}
@@ -88,8 +88,16 @@ PWD={{a {0}}}
 password was {0}
 x-api-key: {0}
 the key=`{0}`
+DB_PASS={0}
+pw={0}
+<password>{0}</password>
+<ns:apiKey type="text">{0}</ns:apiKey>
+npm_{0}
+secret_key: !!str {0}
+secret_key: !!str "{0}"
 """.strip().splitlines()
 CASES = [form.format(name, SECRET) for name in NAMES for form in FORMS] + [text.format(SECRET) for text in WRITTEN]
+CASES.append(f"password: |\n  {SECRET}")
 
 
 def test_no_form_of_a_secret_is_left() -> None:
@@ -112,6 +120,7 @@ def test_no_form_of_a_secret_is_left() -> None:
         "the model claude-3@20240620 does not exist",
         "line 3 is no valid JSON (Expecting value, column 9): mend or remove it",
         "mail ana@example.org",
+        "the bypass=on of the <p>text</p>",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:

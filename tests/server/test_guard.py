@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -316,4 +318,25 @@ def test_names_of_hosts() -> None:
         "a..b",
         "::1",
     ]
-    assert not any(host_name(text) for text in ("[::1", "a:99999", "a b", "a/b", "a@b", "a%b"))
+    wrong = ("[::1", "a:99999", "a b", "a/b", "a@b", "a%b", "[::1].evil.com", "a[::1]", "[a]", "::1", "a:1:2", "a:")
+    assert not any(host_name(text) for text in wrong)
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_request_is_no_error(
+    server: Served, collection_files: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path, kind in (("/threads", "application/json"), (collection_files, "multipart/form-data; boundary=B")):
+        head = f"POST {path} HTTP/1.1\r\nHost: {server.host}\r\nContent-Type: {kind}\r\nContent-Length: 1000\r\n\r\n"
+        with socket.create_connection(server.listening.getsockname()[:2], timeout=10) as connection:
+            connection.sendall(head.encode() + b'--B\r\nContent-Disposition: form-data; name="files"; filename="a.md"\r\n\r\n')
+        # Of another request, which is answered after that one.
+        assert server.ask("GET", "/ok").status_code == 200
+    time.sleep(0.3)
+    assert "internal error" not in caplog.text
+
+
+@pytest.fixture
+def collection_files(server: Served) -> Iterator[str]:
+    made: str = server.ask("POST", "/convcoa/collections", json={"name": "Left"}).json()["id"]
+    yield f"/convcoa/collections/{made}/files"
+    server.ask("DELETE", f"/convcoa/collections/{made}")

@@ -26,7 +26,7 @@ from mcp.shared.memory import create_connected_server_and_client_session as conn
 
 from langgraph_convcoa.server import mcp as module
 from langgraph_convcoa.server.guard import Access, Guard
-from langgraph_convcoa.server.mcp import http_app, mcp_server
+from langgraph_convcoa.server.mcp import mcp_server
 from langgraph_convcoa.server.mcp_results import TEXT, passage_uri
 
 WHO = "Who introduced sparsemax?"
@@ -225,7 +225,7 @@ async def test_who_may_reach_it_over_http(
     retriever: HopfieldRetriever, token: str, headers: dict[str, str], status: int
 ) -> None:
     async with serving(retriever) as server:
-        app = http_app(server)
+        app = server.streamable_http_app()
         transport = httpx.ASGITransport(Guard(app, Access(token=token)))
         async with (
             app.router.lifespan_context(app),

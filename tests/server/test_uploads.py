@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import stat
+import subprocess
+import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +17,8 @@ from typing import Any
 import pytest
 
 from langgraph_convcoa.cli.serve import _Indexes
+from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
+from langgraph_convcoa.retrieval.documents.worker import Workers
 from langgraph_convcoa.server import collections as module
 from langgraph_convcoa.server import uploads as uploads_module
 from langgraph_convcoa.server.collections import Collections, upload_lock
@@ -143,6 +149,83 @@ def test_names_lead_nowhere(server: Served, collection: str) -> None:
     assert plain_name("\ud800é.txt").endswith("é.txt")
 
 
+def test_a_name_that_is_long_in_bytes_is_cut_and_its_companions_are_kept(server: Served, collection: str) -> None:
+    told = uploaded(server, collection, ("日本語" * 29 + ".md", BEES), ("bees.md", BEES), ("𝕏" * 200, BEES))
+    assert (told["status"], told["files_done"], len(told["skipped"])) == ("done", 2, 1)
+    sources = [one["source"] for one in server.ask("GET", f"/convcoa/collections/{collection}/documents").json()]
+    assert sources == ["日本語" * 16 + "日本.md", "bees.md"]
+
+
+def test_an_upload_that_cannot_be_copied_leaves_nothing(
+    server: Served, collection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("langgraph_convcoa.server.uploads.shutil.copyfileobj", full)
+        response = server.ask("POST", f"/convcoa/collections/{collection}/files", files=[("files", ("a.md", BEES))])
+    assert response.status_code == 500
+    folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
+    assert not list((folder / "files").iterdir())
+    assert uploaded(server, collection, ("a.md", BEES))["status"] == "done"
+
+
+def test_a_slow_file_delays_no_other_collection_and_ends_with_its_own(
+    server: Served, collection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = stream_file
+
+    def reading(place: Path, spool: Spool, workers: Workers, **options: Any) -> Any:
+        if options["name"] == "slow.md":
+            workers.call(time.sleep, 100, seconds=100)
+        yield from read(place, spool, workers, **options)
+
+    monkeypatch.setattr("langgraph_convcoa.server.uploads.stream_file", reading)
+    path = f"/convcoa/collections/{collection}/files"
+    job = server.ask("POST", path, files=[("files", ("slow.md", BEES))]).json()["job"]
+    other = server.ask("POST", "/convcoa/collections", json={"name": "Other"}).json()["id"]
+    assert uploaded(server, other, ("bees.md", BEES))["status"] == "done"
+    assert server.ask("GET", f"/convcoa/jobs/{job}").json()["status"] == "running"
+    assert server.ask("DELETE", f"/convcoa/collections/{collection}").status_code == 204
+    wait_until(lambda: server.ask("GET", f"/convcoa/jobs/{job}").json()["message"] == "stopped", "its reading ends", 20)
+    server.ask("DELETE", f"/convcoa/collections/{other}")
+
+
+def test_a_file_has_a_budget_that_does_not_grow_with_it(
+    server: Served, collection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads_module, "FILE_SECONDS", 0.001)
+    told = uploaded(server, collection, ("slow.txt", b"A sentence. " * 50_000), ("bees.md", BEES))
+    assert [(entry["name"], "takes longer than" in entry["reason"]) for entry in told["skipped"]] == [("slow.txt", True)]
+    assert held(server, collection)["documents"] == 1
+
+
+def test_a_file_of_many_rows_or_columns_is_refused(server: Served, collection: str) -> None:
+    rows = b"[" + b",".join([b'"a"'] * 200_001) + b"]"
+    told = uploaded(server, collection, ("rows.json", rows), ("wide.csv", b"," * 20_001 + b"\n1,2"))
+    assert [entry["reason"].partition(":")[0] for entry in told["skipped"]] == [
+        "holds more than 100,000 texts",
+        "has more than 20,000 columns",
+    ]
+
+
+@pytest.mark.slow
+def test_a_long_text_is_indexed_in_bounded_memory(tmp_path: Path) -> None:
+    file = tmp_path / "initials.txt"
+    file.write_text("Mr. A. B. C. " * 1_000_000)
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.server.upload_memory", str(tmp_path / "collection"), str(file)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    ).stdout
+    megabytes, skipped = json.loads(told)
+    assert skipped == []
+    assert megabytes < 300
+
+
 def test_more_than_the_limit_is_refused_by_its_length_and_while_it_comes(server: Served, collection: str) -> None:
     path = f"/convcoa/collections/{collection}/files"
     response = server.ask("POST", path, files=[("files", ("big.txt", b"x" * 1_100_000))])
@@ -201,6 +284,15 @@ def test_the_folder_is_its_owners_alone_and_is_found_again(server: Served, colle
     assert not left.exists()
 
 
+def test_a_collection_that_failed_takes_no_files_and_stays_failed(server: Served, collection: str) -> None:
+    found = server.service.collections.find("", collection)
+    assert found is not None
+    found.retriever, found.status, found.message = None, "failed", "the index is damaged"
+    response = server.ask("POST", f"/convcoa/collections/{collection}/files", files=[("files", ("a.md", BEES))])
+    assert (response.status_code, "the index is damaged" in response.json()["detail"]) == (422, True)
+    assert held(server, collection)["status"] == "failed"
+
+
 def test_another_server_over_the_folder_leaves_what_is_being_indexed(server: Served, collection: str) -> None:
     folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
     indexing, left = folder / "files" / "indexing", folder / "files" / "left"
@@ -252,16 +344,16 @@ def test_a_collection_that_another_server_makes_or_deletes_is_seen(server: Serve
 
 def test_an_upload_is_locked_until_it_is_indexed(server: Served, collection: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
-    read = uploads_module.read_file
+    read = stream_file
 
-    def reading(place: Path, **options: Any) -> Any:
+    def reading(place: Path, *given: Any, **options: Any) -> Any:
         # As another server would when it opens the collection.
         server.service.collections._owned.clear()
         held(server, collection)
         seen.append(place.exists())
-        return read(place, **options)
+        return read(place, *given, **options)
 
-    monkeypatch.setattr(uploads_module, "read_file", reading)
+    monkeypatch.setattr("langgraph_convcoa.server.uploads.stream_file", reading)
     assert uploaded(server, collection, ("bees.md", BEES))["skipped"] == []
     assert seen == [True]
     folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent

@@ -309,3 +309,13 @@ def test_events_are_written_one_by_one_without_a_buffer(server: Served) -> None:
             server.let.set()
             text += "".join(parts)
     assert events(text)[-1][0] == "end"
+
+
+def test_any_last_event_id_is_taken(server: Served) -> None:
+    thread = server.thread_id()
+    server.turn(thread)
+    run = server.ask("GET", f"/threads/{thread}/runs").json()[0]["run_id"]
+    for last in ("9" * 5_000, "-1", "x", "²", ""):
+        response = server.ask("GET", f"/threads/{thread}/runs/{run}/stream", headers={"last-event-id": last.encode()})
+        assert response.status_code == 200, last[:10]
+        assert events(response.text)[-1][0] == "end"

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
@@ -138,6 +139,20 @@ def test_a_damaged_thread_is_told_and_can_be_deleted(tmp_path: Path) -> None:
         assert len(threads.show("good")) == 1
         threads.delete("bad")
         assert [summary.thread for summary in threads.summaries()] == ["good"]
+
+
+@pytest.mark.parametrize("part", ["channel_values", "channel_versions", "versions_seen"])
+def test_a_checkpoint_without_a_part_is_damaged(tmp_path: Path, part: str) -> None:
+    store, serde = filled(tmp_path / "s.sqlite", "bad"), JsonPlusSerializer()
+    with closing(sqlite3.connect(store)) as connection:
+        for kind, blob, place in connection.execute("SELECT type, checkpoint, rowid FROM checkpoints").fetchall():
+            checkpoint = serde.loads_typed((kind, blob))
+            del checkpoint[part]
+            changed = serde.dumps_typed(checkpoint)
+            connection.execute("UPDATE checkpoints SET type = ?, checkpoint = ? WHERE rowid = ?", (*changed, place))
+        connection.commit()
+    with session(store, "bad") as conversation, pytest.raises(StoreError, match=r"'bad'.*damaged"):
+        conversation.ask(WHEN)
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a/b\\c", "~", ".", "x\n y", "'; DROP TABLE checkpoints; --", "日本"])

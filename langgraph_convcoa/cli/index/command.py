@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,7 +16,8 @@ import typer
 
 from langgraph_convcoa.cli.console import consoles, print_json, warn
 from langgraph_convcoa.cli.documents import documents_path, is_web, web_documents
-from langgraph_convcoa.cli.options import INDEX_VARIABLE, AsJson, EngineCollection, Tenant, option
+from langgraph_convcoa.cli.index.engine import EngineOptions, index_into_engine
+from langgraph_convcoa.cli.options import INDEX_VARIABLE, AsJson, grouped, option
 from langgraph_convcoa.errors import InputError, one_of
 
 if TYPE_CHECKING:
@@ -30,37 +32,18 @@ if TYPE_CHECKING:
 DTYPES: tuple[Literal["float32", "int8"], ...] = ("float32", "int8")
 
 
-def index(
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH...", help="Files and folders of documents, addresses of web pages or of a sitemap."),
-    ],
-    out: Annotated[Path | None, option("DIR", "Folder of the index.")] = None,
-    to: Annotated[
-        str | None,
-        option(
-            "URL", "An engine to load into instead, such as postgresql://user@host/database?collection=NAME; or CONVCOA_INDEX."
-        ),
-    ] = None,
-    collection: EngineCollection = None,
-    tenant: Tenant = None,
-    ray: Annotated[
-        str | None,
-        option("ADDRESS", 'Load into the engine with workers of this machine, "local", or of its Ray cluster (extra `ray`).'),
-    ] = None,
-    workers: Annotated[int | None, option("N", "Of Ray; one a GPU, or one a processor, when left out.", min=1)] = None,
-    cache: Annotated[
-        Path | None, option("FILE", "Keep what was encoded for an engine in this file too, for another run.")
-    ] = None,
+@dataclass(frozen=True)
+class FolderOptions:
+    """The options of an index in a folder."""
+
+    out: Annotated[Path | None, option("DIR", "Folder of the index.")] = None
     dtype: Annotated[
         str | None,
         option(
             "|".join(DTYPES),
             "How the patterns are stored: float32 unless the index has another type already; int8 takes a quarter.",
         ),
-    ] = None,
-    approximate: Annotated[bool, option(None, "Removed.", "--approximate/--exact", hidden=True)] = False,
-    windows: Annotated[str | None, option("KIND", "Removed.", hidden=True)] = None,
+    ] = None
     graph: Annotated[
         bool | None,
         option(
@@ -68,7 +51,35 @@ def index(
             "Keep an evidence graph too, as a new index does: for questions that need several passages.",
             "--graph/--no-graph",
         ),
-    ] = None,
+    ] = None
+    prune: Annotated[
+        bool, option(None, "Delete the documents of the index that were not read of PATH this time.", "--prune")
+    ] = False
+    watch: Annotated[
+        bool, option(None, "Go on until Ctrl-C, and take over what is added, changed and deleted in PATH.", "--watch")
+    ] = False
+    approximate: Annotated[bool, option(None, "Removed.", "--approximate/--exact", hidden=True)] = False
+    windows: Annotated[str | None, option("KIND", "Removed.", hidden=True)] = None
+
+    def check(self) -> None:
+        """Raise InputError for an option that was removed."""
+        if self.approximate:
+            raise InputError(
+                "--approximate was removed: leave it out, the search is exact; for millions of passages load them into an "
+                "engine (--to URL)"
+            )
+        if self.windows not in (None, "apart"):
+            raise InputError("--windows was removed: leave it out; passages and their windows are encoded apart")
+
+
+@grouped(FolderOptions, EngineOptions)
+def index(
+    folder: FolderOptions,
+    engine: EngineOptions,
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Files and folders of documents, addresses of web pages or of a sitemap."),
+    ],
     passages: Annotated[
         bool,
         option(
@@ -79,13 +90,6 @@ def index(
         ),
     ] = False,
     max_pages: Annotated[int | None, option("N", "The most pages to read of a sitemap; 500 when left out.", min=1)] = None,
-    prune: Annotated[
-        bool, option(None, "Delete the documents of the index that were not read of PATH this time.", "--prune")
-    ] = False,
-    watch: Annotated[
-        bool,
-        option(None, "Go on until Ctrl-C, and take over what is added, changed and deleted in PATH.", "--watch"),
-    ] = False,
     as_json: AsJson = False,
     max_mb: Annotated[float, option("N", "The most text to read of a PATH, in megabytes.", min=0.001)] = 1000.0,
 ) -> None:
@@ -106,44 +110,31 @@ def index(
       convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki" --ray local --workers 4
       convcoa search papers.index "who introduced it?"
     """
-    if approximate:
-        raise InputError(
-            "--approximate was removed: leave it out, the search is exact; for millions of passages load them into an engine "
-            "(--to URL)"
-        )
-    if windows not in (None, "apart"):
-        raise InputError("--windows was removed: leave it out; passages and their windows are encoded apart")
-    address = to or (None if out is not None else os.environ.get(INDEX_VARIABLE))
-    if (out is None) == (address is None):
+    folder.check()
+    address = engine.to or (None if folder.out is not None else os.environ.get(INDEX_VARIABLE))
+    if (folder.out is None) == (address is None):
         raise InputError("an index needs one place: --out DIR for a folder, or --to URL for an engine")
-    of_folder: dict[str, object] = {"dtype": dtype, "graph": graph, "prune": prune or None, "watch": watch or None}
-    of_engine: dict[str, object] = {"collection": collection, "tenant": tenant, "ray": ray, "workers": workers, "cache": cache}
-    place, other = ("an index in a folder (--out DIR)", "an engine (--to URL)")
-    if wrong := [name for name, value in (of_folder if out is None else of_engine).items() if value is not None]:
-        raise InputError(f"--{wrong[0]} is of {place if out is None else other}, not of {other if out is None else place}")
+    places = ("an index in a folder (--out DIR)", "an engine (--to URL)")
+    (own, other), wrong = (places[::-1], folder) if folder.out is None else (places, engine)
+    names = ("dtype", "graph", "prune", "watch") if folder.out is None else ("collection", "tenant", "ray", "workers", "cache")
+    if given := [name for name in names if getattr(wrong, name) != getattr(type(wrong), name)]:
+        raise InputError(f"--{given[0]} is of {other}, not of {own}")
     text = partial(read_all, tuple(paths), passages, int(max_mb * 1e6), max_pages)
     if address is not None:
-        from langgraph_convcoa.cli.index.engine import index_into_engine
-
-        index_into_engine(
-            text,
-            address,
-            collection=collection,
-            tenant=tenant,
-            ray=ray,
-            workers=workers,
-            cache=cache,
-            as_json=as_json,
-        )
+        index_into_engine(text, address, engine, as_json)
         return
-    assert out is not None
-    stored = None if dtype is None else one_of("--dtype", dtype, DTYPES)
-    files, read_now = None, set[str]()
-    documents: Iterator[Document] = text()
     # Before the index is made, so that a wrong path makes none.
-    if watch:
-        files = _watched(paths, passages, int(max_mb * 1e6))
-    else:
+    files = _watched(paths, passages, int(max_mb * 1e6)) if folder.watch else None
+    _index_into_folder(text, folder, files, as_json)
+
+
+def _index_into_folder(
+    read_documents: Callable[[], Iterator[Document]], options: FolderOptions, files: WatchedFiles | None, as_json: bool
+) -> None:
+    assert options.out is not None
+    stored = None if options.dtype is None else one_of("--dtype", options.dtype, DTYPES)
+    documents, seen = read_documents(), set[str]()
+    if files is None:
         documents = chain([next(documents)], documents)
     from langgraph_convcoa.retrieval.changes import Committed
     from langgraph_convcoa.retrieval.corpus import read
@@ -155,43 +146,40 @@ def index(
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
     encoder = HopfieldRetriever(corpus=MemoryCorpus()).encoder
-    opened = open_or_create(out, encoder, stored, {} if is_index(out) else {"graph": True})
-    if graph is not None:
-        put_graph(opened, graph_settings(graph))
-    linked = graph_settings(opened.head.settings.get("graph")) is not None
+    opened = open_or_create(options.out, encoder, stored, {} if is_index(options.out) else {"graph": True})
+    if options.graph is not None:
+        put_graph(opened, graph_settings(options.graph))
     added = updated = unchanged = deleted = 0
     if files is not None:
         added, updated, _ = files.sync(opened, encoder, progress=True)
-        read_now = files.ids
-        unchanged = len(read_now) - added - updated
+        seen = files.ids
+        unchanged = len(seen) - added - updated
     else:
-        done = Committed.total(opened.ingest(_noted(documents, read_now), encoder, replace=True, progress=True))
+        done = Committed.total(opened.ingest(_noted(documents, seen), encoder, replace=True, progress=True))
         added, updated, unchanged = done.added, done.updated, done.unchanged
-    if prune:
-        deleted = len(opened.delete({document_id(passage.document) for passage in read(opened.snapshot())} - read_now))
+    if options.prune:
+        deleted = len(opened.delete({document_id(passage.document) for passage in read(opened.snapshot())} - seen))
     _save(opened)
-    patterns, kept = opened.snapshot().pattern_count, opened.head.dtype
-    size = sum(file.stat().st_size for file in out.iterdir() if file.is_file())
-    if as_json:
-        counts = {"added": added, "updated": updated, "unchanged": unchanged, "deleted": deleted, "passages": len(opened)}
-        report = {
-            "index": str(out),
-            **counts,
-            "patterns": patterns,
-            "dtype": kept,
-            "graph": linked,
-        }
-        print_json({**report, "bytes": size})
-    else:
-        console, _ = consoles()
-        gone = f", {deleted} deleted" if prune else ""
-        console.out(
-            f"{out}: {added} documents added, {updated} updated, {unchanged} unchanged{gone}; {len(opened)} passages, "
-            f"{patterns} patterns as {kept}, "
-            f"{'with an evidence graph, ' if linked else ''}{size / 1e6:.1f} MB"
-        )
+    counts = {"added": added, "updated": updated, "unchanged": unchanged, "deleted": deleted}
+    _report(options, opened, counts, linked=graph_settings(opened.head.settings.get("graph")) is not None, as_json=as_json)
     if files is not None:
         _follow(files, opened, encoder, as_json)
+
+
+def _report(options: FolderOptions, opened: Index, counts: dict[str, int], *, linked: bool, as_json: bool) -> None:
+    assert options.out is not None
+    patterns, kept = opened.snapshot().pattern_count, opened.head.dtype
+    size = sum(file.stat().st_size for file in options.out.iterdir() if file.is_file())
+    if as_json:
+        about = {"passages": len(opened), "patterns": patterns, "dtype": kept, "graph": linked, "bytes": size}
+        print_json({"index": str(options.out), **counts, **about})
+        return
+    gone = f", {counts['deleted']} deleted" if options.prune else ""
+    graph = "with an evidence graph, " if linked else ""
+    consoles()[0].out(
+        f"{options.out}: {counts['added']} documents added, {counts['updated']} updated, {counts['unchanged']} unchanged{gone}"
+        f"; {len(opened)} passages, {patterns} patterns as {kept}, {graph}{size / 1e6:.1f} MB"
+    )
 
 
 def _save(opened: Index) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from langgraph_convcoa.cli.console import consoles, print_json, warn
 from langgraph_convcoa.cli.documents import is_engine, place_of
+from langgraph_convcoa.cli.options import EngineCollection, Tenant, option
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.errors.redaction import redact
 
@@ -20,18 +22,31 @@ if TYPE_CHECKING:
     Read = Callable[[Told], Generator[Document]]
 
 
-def index_into_engine(
-    read: Read,
-    address: str,
-    *,
-    collection: str | None,
-    tenant: str | None,
-    ray: str | None,
-    workers: int | None,
-    cache: Path | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class EngineOptions:
+    """The options of an index in an engine."""
+
+    to: Annotated[
+        str | None,
+        option(
+            "URL", "An engine to load into instead, such as postgresql://user@host/database?collection=NAME; or CONVCOA_INDEX."
+        ),
+    ] = None
+    collection: EngineCollection = None
+    tenant: Tenant = None
+    ray: Annotated[
+        str | None,
+        option("ADDRESS", 'Load into the engine with workers of this machine, "local", or of its Ray cluster (extra `ray`).'),
+    ] = None
+    workers: Annotated[int | None, option("N", "Of Ray; one a GPU, or one a processor, when left out.", min=1)] = None
+    cache: Annotated[Path | None, option("FILE", "Keep what was encoded for an engine in this file too, for another run.")] = (
+        None
+    )
+
+
+def index_into_engine(read: Read, address: str, options: EngineOptions, as_json: bool) -> None:
     """Load what `read` gives into an engine, and say what was done; with Ray it is called in another process."""
+    collection, tenant, ray, workers, cache = options.collection, options.tenant, options.ray, options.workers, options.cache
     if not is_engine(address):
         from langgraph_convcoa.retrieval.engine.choose import SCHEMES
 

@@ -145,7 +145,8 @@ def evaluate_verification(
                     ),
                     _calibration(scores, truth),
                     tuple(
-                        (least, *(float((scores[part] > least).mean()) for part in (truth, ~truth))) for least in _THRESHOLDS
+                        (least, float((scores[truth] > least).mean()), float((scores[~truth] > least).mean()))
+                        for least in _THRESHOLDS
                     ),
                     1000 * seconds / len(claims),
                 )

@@ -23,7 +23,7 @@ COMMENT = " (comment: "
 _MOST_ENTITIES, _LONGEST_ENTITY, _MOST_WORDS = 50, 60, 6
 _TEXT_KEYS = ("text", "page_content", "content")
 _ID_KEYS = ("id", "_id")
-_WIDEST = 200
+_WIDEST, _MOST_COLUMNS = 200, 20_000
 _ITEM = re.compile(r"\s|[-*+•·–] |\(?\w{1,3}[.)] ")
 BYTE_ORDER_MARKS = (
     (b"\xff\xfe\x00\x00", "utf-32"), (b"\x00\x00\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"),
@@ -117,6 +117,8 @@ def read_csv(data: bytes) -> list[Piece]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     try:
         header = [name.strip() for name in next(reader, [])]
+        if len(header) > _MOST_COLUMNS:
+            raise DocumentError(f"has more than {_MOST_COLUMNS:,} columns: remove those that are not needed")
         return list(grouped_rows(header, enumerate(reader, start=1)))
     except csv.Error as error:
         raise DocumentError(f"line {reader.line_num} is no valid CSV ({error}): mend or remove that line") from error

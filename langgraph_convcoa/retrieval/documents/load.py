@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import logging
+import math
 import os
 import re
 import sys
@@ -12,8 +14,10 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from langchain_core.documents import Document
@@ -43,7 +47,9 @@ MAX_BYTES = 50_000_000
 
 _OTHERS_NAMED = 20
 """Of the files whose kind is never read, so many are named and the rest counted: a folder of code may hold thousands."""
-_READ_AT_ONCE = 8_000_000
+_READ_AT_ONCE, _LONGEST_PIECE = 8_000_000, 200_000
+_SPOOLED_BYTES = 200_000
+"""Larger files of any kind are read by a worker if what it reads goes to a file."""
 _IMPORT_SECONDS = 60.0
 _SECONDS, _SECONDS_PER_MB = 3.0, 30.0
 """A worker's time for a file: three seconds, and so many more for each megabyte of it."""
@@ -112,11 +118,11 @@ def iter_documents(
 def read_file(
     path: str | os.PathLike[str], *, name: str = "", max_bytes: int = MAX_BYTES, workers: Workers | None = None
 ) -> tuple[list[Document], list[str]]:
-    r"""The documents of one file, and why it or parts of it are not read; what `readable_suffixes` lists can be read here.
+    r"""The documents of one file, and why it or parts of it are not read; `readable_suffixes` lists what can be read here.
 
     Args:
         path: The file.
-        name: Of the file for its ids and `source`, where it lies under another one; its suffix says of what kind it is.
+        name: Name of the file for its ids and `source`, if it is stored under another one; its suffix says its kind.
         max_bytes: The most text.
         workers: Processes that several calls share; a worker of its own when None.
 
@@ -130,17 +136,54 @@ def read_file(
         >>> read_file(upload, name="rows.jsonl")
         ([], ['line 2 has no text: rows are {"id", "title", "text"} or plain strings'])
     """
-    place, reasons = Path(path), list[str]()
-    called, seen = name or place.name, Counter[str]()
-    with nullcontext(workers) if workers is not None else Workers() as used:
-        try:
-            pieces, size = _read(place, suffix_of(Path(called)), None, max_bytes, used)
-        except DocumentError as error:
-            return [], [str(error)]
+    reasons = list[str]()
+    with nullcontext(workers) if workers is not None else Workers() as used, TemporaryDirectory() as folder:
+        found = stream_file(path, Spool(Path(folder, "texts")), used, name=name, max_bytes=max_bytes, told=reasons.append)
+        return list(found), reasons
+
+
+@dataclass(frozen=True)
+class Spool:
+    """A new file to which a worker writes the texts of a file, and the limits of that.
+
+    Attributes:
+        path: The file; it is not made for a small file, which is read at once.
+        seconds: The most processor time for reading.
+        texts: The most texts.
+        progress: Called with the bytes of the spool that were taken, and all.
+    """
+
+    path: Path
+    seconds: float = math.inf
+    texts: float = math.inf
+    progress: Callable[[int, int], None] = lambda _done, _total: None
+
+
+def stream_file(
+    path: str | os.PathLike[str],
+    spool: Spool,
+    workers: Workers,
+    *,
+    name: str = "",
+    max_bytes: int = MAX_BYTES,
+    told: Callable[[str], None],
+) -> Iterator[Document]:
+    """`read_file`, one document at a time, so that they need not fit into memory; `told` is called with each reason."""
+    place, seen = Path(path), Counter[str]()
+    called = name or place.name
+    try:
+        pieces, size = _read(place, suffix_of(Path(called)), None, max_bytes, workers, spool)
+    except DocumentError as error:
+        told(str(error))
+        return
     if size > max_bytes:
-        return [], [f"holds more than {max_bytes / 1e6:g} MB of text: split it"]
-    reasons += [piece.skipped for piece in pieces if piece.skipped]
-    return [document_of(piece, called, seen) for piece in pieces if piece.text], reasons
+        told(f"holds more than {max_bytes / 1e6:g} MB of text: split it")
+        return
+    for piece in pieces:
+        if piece.skipped:
+            told(piece.skipped)
+        if piece.text:
+            yield document_of(piece, called, seen)
 
 
 class Skipped:
@@ -287,6 +330,48 @@ def read_pieces(path: str, suffix: str, limit: int, seconds: float) -> tuple[lis
     return [asdict(piece) for piece in pieces], used
 
 
+def spool_pieces(path: str, suffix: str, limit: int, seconds: float, spool: str) -> tuple[int, int]:
+    """Write the texts of a file as lines of JSON; how many there are, and how many bytes of the limit they used."""
+    with Path(path).open("rb") as stream:
+        pieces, used = _parsed(stream, suffix, limit, seconds)
+    count = 0
+    with Path(spool).open("x", encoding="ascii") as lines:
+        for piece in chain.from_iterable(map(_cut, _with_text(pieces))):
+            lines.write(f"{json.dumps(asdict(piece))}\n")
+            count += 1
+    return count, used
+
+
+def _cut(piece: Piece) -> Iterator[Piece]:
+    """A piece in parts that an index takes one by one, since it splits and encodes a document as a whole."""
+    text, start, number = piece.text, 0, 1
+    while start < len(text) or number == 1:
+        end = len(text)
+        if end - start > _LONGEST_PIECE:
+            end = start + _LONGEST_PIECE
+            ends = (text.rfind(mark, start + _LONGEST_PIECE // 2, end) for mark in ("\n\n", "\n", " "))
+            end = next((found for found in ends if found > 0), end)
+        part: dict[str, Any] = {
+            "key": f"{piece.key}:part-{number}".lstrip(":"),
+            "metadata": {**piece.metadata, "part": number},
+        }
+        yield replace(piece, text=text[start:end], **(part if number > 1 else {}))
+        start, number = end, number + 1
+
+
+def _spooled(spool: Spool) -> Iterator[Piece]:
+    size, done = spool.path.stat().st_size, 0
+    with spool.path.open(encoding="ascii") as lines:
+        for line in lines:
+            yield Piece(**json.loads(line))
+            done += len(line)
+            spool.progress(done, size)
+
+
+def _with_text(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    return (piece for piece in pieces if piece.text.strip() or piece.skipped)
+
+
 def read_bytes(data: bytes, suffix: str, limit: int) -> tuple[list[dict[str, Any]], int]:
     """As `read_pieces`, of the bytes of a file."""
     pieces, used = _parsed(io.BytesIO(data), suffix, limit, _SECONDS)
@@ -318,8 +403,11 @@ def _text(stream: BinaryIO, suffix: str, limit: int) -> tuple[list[Piece], int]:
     return ([] if size > limit else TEXTS[suffix](b"".join(parts))), size
 
 
-def _read(file: Path, suffix: str, folder: Path | None, limit: int, workers: Workers) -> tuple[list[Piece], int]:
+def _read(
+    file: Path, suffix: str, folder: Path | None, limit: int, workers: Workers, spool: Spool | None = None
+) -> tuple[Iterable[Piece], int]:
     """The texts of a file that are not blank, and what is said of parts without; and how many bytes of the limit they used."""
+    pieces: Iterable[Piece]
     try:
         if not suffix:
             raise DocumentError(reason_against(file))
@@ -331,16 +419,25 @@ def _read(file: Path, suffix: str, folder: Path | None, limit: int, workers: Wor
             raise DocumentError("is a link to a file outside of the folder: copy the file, or give its own folder")
         size = file.stat().st_size
         seconds = (_PACKAGE_SECONDS if suffix in PACKAGES else _SECONDS) + _SECONDS_PER_MB * size / 1e6
-        if size > IN_WORKER.get(suffix, size):
+        seconds = seconds if spool is None else min(seconds, spool.seconds)
+        if size > min(IN_WORKER.get(suffix, size), size if spool is None else _SPOOLED_BYTES):
             with file.open("rb"):
                 # Here too, so that a file that cannot be opened is told from one that cannot be read.
                 pass
             workers.call(load_parser, suffix, seconds=_IMPORT_SECONDS)
-            found, used = workers.call(read_pieces, str(file.absolute()), suffix, limit, seconds, seconds=seconds)
-            pieces = [Piece(**piece) for piece in found]
+            given = (str(file.absolute()), suffix, limit, seconds)
+            if spool is not None:
+                count, used = workers.call(spool_pieces, *given, str(spool.path.absolute()), seconds=seconds)
+                pieces = _spooled(spool)
+                if count > spool.texts:
+                    raise DocumentError(f"holds more than {spool.texts:,} texts: split it")
+            else:
+                found, used = workers.call(read_pieces, *given, seconds=seconds)
+                count = len(pieces := [*_with_text(Piece(**piece) for piece in found)])
         else:
             with file.open("rb") as stream:
-                pieces, used = _parsed(stream, suffix, limit, seconds)
+                parsed, used = _parsed(stream, suffix, limit, seconds)
+            count = len(pieces := [*_with_text(parsed)])
     except LimitError as error:
         raise DocumentError(f"{error}: split it, or export its text") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -349,8 +446,7 @@ def _read(file: Path, suffix: str, folder: Path | None, limit: int, workers: Wor
         raise DocumentError(f"cannot be opened ({_reason(error)})") from error
     except RecursionError as error:
         raise DocumentError("is nested too deeply to be read") from error
-    pieces = [piece for piece in pieces if piece.text.strip() or piece.skipped]
-    if not pieces and used <= limit:
+    if not count and used <= limit:
         raise DocumentError("holds no text")
     return pieces, used
 

@@ -38,6 +38,7 @@ _SETTINGS = ("beta", "passage_weight", "lexical_weight", "lexical_history", "his
 _STATE_NAMES = ("state.direct", "state.association", "state.history", "state.gate")
 # Parts of an encoder's name, those of earlier releases too.
 _DTYPES = ("int8", "float32", "bfloat16", "torchao-int8")
+_LARGEST = 1e9
 _PLAIN = ("encoder", "settings", "state_weight", "gate", "first_turns")
 
 
@@ -288,5 +289,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(config.get(name), kind):
+            raise RetrievalError(f"{path} has no usable {name!r}; copy or train the model again.")
+    for name, value in (*config["settings"].items(), ("state_weight", config["state_weight"]), ("gate", config["gate"])):
+        # beta may be infinite; the others, and whole numbers beyond what a float holds, cannot be used.
+        if isinstance(value, int | float) and not (abs(value) <= _LARGEST or (name == "beta" and value == math.inf)):
             raise RetrievalError(f"{path} has no usable {name!r}; copy or train the model again.")
     return config

@@ -99,6 +99,8 @@ def test_who_may_read_the_settings_may_read_the_weights(tmp_path: Path, bert: Se
         ({"gate": "open"}, "no usable 'gate'"),
         ({"gate": -1}, "gate must be a number of at least 0"),
         ({"tower": True}, "query encoder"),
+        ({"state_weight": float("inf")}, "no usable 'state_weight'"),
+        ({"settings": {"beta": 10**400}}, "no usable 'beta'"),
     ],
 )
 def test_a_changed_config_is_one_clear_line(tmp_path: Path, change: dict[str, object], message: str) -> None:
@@ -117,6 +119,15 @@ def test_a_model_from_before_there_was_a_gate_has_none(tmp_path: Path) -> None:
     del config["gate"]
     path.write_text(json.dumps(config))
     assert RetrieverModel.load(tmp_path / "m").gate == 0.0
+
+
+def test_a_file_that_links_to_itself_is_a_damaged_one(tmp_path: Path) -> None:
+    model().save(tmp_path / "m")
+    weights = tmp_path / "m" / "model.safetensors"
+    weights.unlink()
+    weights.symlink_to(weights)
+    with pytest.raises(RetrievalError, match=r"model\.safetensors is missing or is not what was saved"):
+        RetrieverModel.load(tmp_path / "m")
 
 
 def test_damaged_folders(tmp_path: Path) -> None:

@@ -58,6 +58,28 @@ def test_an_answer_opens_its_source_with_the_quote_marked(page: Page) -> None:
     assert mark.evaluate("element => element === document.activeElement")
 
 
+def test_a_second_tab_shows_the_turns_of_the_first_and_loses_no_question(page: Page, talk: Served) -> None:
+    ask(page)
+    answered(page)
+    second = page.context.new_page()
+    try:
+        second.goto(page.url)
+        answered(second)
+        with talk.held():
+            ask(page, "And when was sparsemax introduced?")
+            # Followed while it runs.
+            second.locator(".turn").nth(1).wait_for()
+            second.get_by_role("button", name="Stop").wait_for()
+            second.get_by_label("Question", exact=True).fill("Typed meanwhile")
+        answered(second, 2)
+        answered(page, 2)
+        assert second.get_by_label("Question", exact=True).input_value() == "Typed meanwhile"
+        assert second.locator(".turn").count() == 2
+        assert "was not answered to the end" not in second.locator("body").inner_text()
+    finally:
+        second.close()
+
+
 @pytest.mark.slow
 def test_a_newcomer_gets_to_a_source_with_one_command(browser: Browser, tmp_path: Path) -> None:
     environment = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path), "CONVCOA_CACHE_DIR": str(tmp_path / "cache")}

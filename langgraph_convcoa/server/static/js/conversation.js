@@ -30,6 +30,7 @@ export class Conversation {
       turn: null,
       opened: 0,
       without: null,
+      last: undefined,
     });
     this.place = at("conversation");
     this.bottom = true;
@@ -41,6 +42,19 @@ export class Conversation {
       },
       { passive: true },
     );
+    // Of the other tabs of this browser; a question of elsewhere is seen when this tab is used again.
+    this.tabs = new BroadcastChannel("convcoa");
+    this.tabs.addEventListener("message", ({ data }) => data === this.id && this.catchUp());
+    window.addEventListener("focus", () => this.catchUp());
+  }
+
+  /** Show what was asked in this conversation elsewhere, and follow it while it runs. */
+  async catchUp() {
+    const { id, opened } = this;
+    if (!id || this.busy) return;
+    const thread = await json("GET", path`/convcoa/threads/${id}?rounds=1`).catch(() => null);
+    if (!thread || this.busy || opened !== this.opened || id !== this.id) return;
+    if (thread.run_id || thread.rounds?.at(-1)?.time !== this.last) this.open(id);
   }
 
   get busy() {
@@ -82,6 +96,7 @@ export class Conversation {
     this.controller?.abort();
     this.controller = this.run = this.turn = null;
     this.asked = 0;
+    this.last = undefined;
     this.busyNow(false);
     this.readOnly(null);
     dismiss(LOST);
@@ -129,6 +144,7 @@ export class Conversation {
       : null;
     fill(this.place, earlier, show(first));
     this.asked = rounds.length;
+    this.last = rounds.at(-1)?.time;
     this.toBottom();
   }
 
@@ -243,6 +259,12 @@ export class Conversation {
     this.controller = this.run = null;
     this.busyNow(false);
     if (problem?.status === 404 && !thread) return this.gone(question);
+    if (problem?.status === 409 && thread) {
+      // Another tab asks: its turn is shown, and this question kept.
+      this.keep(turn, question);
+      this.tell(problem, told);
+      return this.open(this.id);
+    }
     if (problem && problem.name !== "AbortError") this.tell(problem, told);
     if (thread) this.settleTurn(turn, thread, Boolean(problem));
     else this.keep(turn, question);
@@ -278,12 +300,15 @@ export class Conversation {
     if (!round || (wrong && round.question !== turn.question)) return this.keep(turn, turn.question);
     turn.finish(round);
     this.asked += 1;
+    this.last = round.time;
+    this.tabs.postMessage(this.id);
     const sources = turn.citations.length;
     return say(`Answered, ${sources} source${sources === 1 ? "" : "s"}`);
   }
 
   begun(run) {
     this.run = run ?? this.run;
+    this.tabs.postMessage(this.id);
     if (at("stop").disabled) this.cancel();
   }
 
