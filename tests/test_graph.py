@@ -373,7 +373,7 @@ def test_one_failing_action_of_four_leaves_three_answers(asynchronous: bool) -> 
     )
     out = asyncio.run(graph.ainvoke({"question": "All?"})) if asynchronous else graph.invoke({"question": "All?"})
     assert [item["status"] for item in out["chain"]] == ["kept", "failed", "kept", "kept"]
-    assert out["chain"][1]["reason"].startswith("ValueError")
+    assert out["chain"][1]["reason"].startswith("the action two failed: ValueError")
     assert "sk-123" not in str(out)
     assert len(out["citations"]) == 3
 

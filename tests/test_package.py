@@ -72,7 +72,7 @@ def run(*arguments):
     except SystemExit as end:
         assert not end.code, end.code
 run("search", "demo", "capacity of a Hopfield network")
-assert not sys.modules.keys() & {"scipy", "sklearn", "langgraph", "openai", "langgraph_convcoa.cli.ask"}
+assert not sys.modules.keys() & {"scipy.stats", "sklearn", "langgraph", "openai", "langgraph_convcoa.cli.ask"}
 folder = pathlib.Path(tempfile.mkdtemp())
 (folder / "notes").mkdir()
 (folder / "notes" / "a.md").write_text("The Hopfield network stores patterns. Ada wrote the first program in 1843.")

@@ -25,6 +25,7 @@ from langgraph_convcoa.retrieval.encoders.loading import location_of, quiet
 from langgraph_convcoa.retrieval.query.query_encoder import Differences
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.trained import TrainedVerifier, save_verifier
+from langgraph_convcoa.verification.verdicts import judge
 
 MODEL = "verifier.safetensors"
 _CHECKPOINTS, _SETTINGS = "checkpoints", "training.json"
@@ -305,10 +306,12 @@ def _export(network: VerifierNetwork, path: Path, base: str, held_out: Sequence[
     head = np.asarray(network.head.weight[0].detach().cpu().numpy(), dtype=np.float32)
     bias = float(network.head.bias.detach()[0])
     save_verifier(path, weights, head, bias, 0.5, base)
-    pairs = [pair for pair in claim_pairs(held_out, 60) if pair.label]
-    scores = sorted(TrainedVerifier(path).support([pair.claim for pair in pairs], [pair.premise for pair in pairs]))
+    # As a graph judges: with every claim split into its clauses if that helps.
+    judged = TrainedVerifier(path, threshold=1.0)
+    true = [claim for claim in held_out if claim.supported]
+    scores = sorted(judge([claim.claim], Evidence(claim.evidence), judged)[0].score for claim in true)
     lowest = scores[int((1 - _ACCEPTED) * len(scores))] if scores else 0.5
-    save_verifier(path, weights, head, bias, round(min(0.95, max(0.05, lowest - 0.005)), 2), base)
+    save_verifier(path, weights, head, bias, round(min(0.95, max(0.05, lowest)), 2), base)
     return TrainedVerifier(path)
 
 

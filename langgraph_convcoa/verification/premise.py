@@ -17,6 +17,7 @@ PREMISE_WORDS = 60
 """Longest premise, in words. The verifier was trained with premises of this length."""
 _NAME_WEIGHT = 2.0
 _PART_WORDS = 30
+_CUT = "…"
 
 
 class Piece(NamedTuple):
@@ -113,9 +114,12 @@ class Evidence:
     def holder(self, claim: str) -> int | None:
         """Index of the document that has a claim as one or two whole sentences, word for word; None if there is none.
 
-        A part of a sentence does not count: "Dogs are allowed" may stand behind "It is not true that".
+        A part of a sentence counts only if "…" marks it as a part: "Dogs are allowed" may stand behind "It is not true that".
         """
-        return self._whole.get(_worded(claim))
+        wording = _worded(claim)
+        if wording and _CUT in claim:
+            return next((piece.document for piece in self.pieces if f" {wording} " in f" {_worded(piece.text)} "), None)
+        return self._whole.get(wording)
 
     @cached_property
     def _whole(self) -> dict[str, int]:

@@ -90,7 +90,7 @@ _FRAME = re.compile(
     rf"|(?!no|any|either){_THE}(?:\w+ )?{_EVIDENCE}(?:\s+\d+)? (?:also )?(?:says?|states?|mentions?|notes?|explains?|"
     rf"indicates?|suggests?|shows?|"
     rf"describes?|reports?|tells? (?:us|you)|confirms?|adds?|specif(?:y|ies)) (?:also )?(?:only )?(?:that )?|"
-    rf"as an ai[^,]*,\s+)",
+    rf"the nearest passage is |as an ai[^,]*,\s+)",
     re.IGNORECASE,
 )
 _CONTRAST = re.compile(

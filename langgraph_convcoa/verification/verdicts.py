@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,11 @@ from langgraph_convcoa.verification.verifier import LexicalVerifier, Verifier
 _WORDS = LexicalVerifier()
 _LIST_WORDS = 1_000
 """Longest premise from lists and results of queries, in words: nothing but words is compared there."""
+
+
+_LONG_CLAIM, _LEAST_WORDS = 14, 4
+"""Words from which a claim is split into clauses, and words of a clause at least."""
+_JOINS = re.compile(r"(?:[;:]|,? (?:and|but|while|whereas|which|who|or|such as|including|so|because|if)\b|,|\()\s+")
 
 
 @dataclass(frozen=True)
@@ -32,9 +38,9 @@ class Verdict:
 def judge(claims: Sequence[str], evidence: Evidence, verifier: Verifier, threshold: float | None = None) -> list[Verdict]:
     """Judge claims, each against the sentences of the evidence that fit it best.
 
-    The result of a query and a list of documents are no prose, which a model could read: there the words and figures decide.
-
-    What stands in the evidence word for word has the score 1. Without evidence nothing is.
+    A claim that is a sentence of the evidence word for word has the score 1. A long claim that is refused is split into
+    clauses, and stands if each of them does. In results of queries and lists of documents, which are no prose, the words and
+    figures decide. Without evidence nothing is supported.
 
     Args:
         claims: Sentences, or short answers with their question (`as_claim`).
@@ -63,10 +69,42 @@ def judge(claims: Sequence[str], evidence: Evidence, verifier: Verifier, thresho
         elif premise.text:
             asked.append(n)
     shares = verifier.support([claims[n] for n in asked], [premises[n].text for n in asked]) if asked else []
+    shares = _by_clause([claims[n] for n in asked], shares, evidence, verifier, least)
     for n, share in zip(asked, shares, strict=True):
         supported = share > least
         reason = "" if supported else f"{verifier.name}: {share:.2f} is not above {least:.2f}"
         found[n] = Verdict(share, supported, premises[n].documents, premises[n].best, reason)
+    return found
+
+
+def _by_clause(
+    claims: Sequence[str], shares: Sequence[float], evidence: Evidence, verifier: Verifier, least: float
+) -> list[float]:
+    """The shares, of a long refused claim at least that of its weakest clause: each clause meets the evidence that fits it."""
+    clauses = {n: found for n, share in enumerate(shares) if share <= least and len(found := _clauses(claims[n])) > 1}
+    parts = [part for found in clauses.values() for part in found]
+    given = iter(verifier.support(parts, [evidence.premise(part).text for part in parts]) if parts else [])
+    best = list(shares)
+    for n, found in clauses.items():
+        best[n] = max(best[n], min([next(given) for _ in found]))
+    return best
+
+
+def _clauses(claim: str) -> list[str]:
+    """The clauses of a claim; the claim itself if it is short.
+
+    Example:
+        >>> _clauses("His father was an amateur musician, and his mother Otylia played the piano until she died.")
+        ['His father was an amateur musician', 'his mother Otylia played the piano until she died']
+    """
+    if len(claim.split()) < _LONG_CLAIM:
+        return [claim]
+    found: list[str] = []
+    for part in filter(None, (one.strip(" .)") for one in _JOINS.split(claim))):
+        if found and min(len(part.split()), len(found[-1].split())) < _LEAST_WORDS:
+            found[-1] += f", {part}"
+        else:
+            found.append(part)
     return found
 
 

@@ -239,7 +239,6 @@ def test_a_share_of_the_way_is_between_the_untrained_and_the_trained_head() -> N
 def test_a_question_without_a_history_ranks_as_before() -> None:
     encoder, examples = FakeEncoder(), data()
     model = train_head(examples, encoder=encoder, settings=small(), job=CPU)
-    assert model.weights is None
     assert model.settings["beta"] == pytest.approx(10)
     assert model.state is not None
     assert np.abs(model.state.direct - np.eye(48)).max() > 0.01

@@ -17,7 +17,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.graph import build_graph
 from tests.actions.web.site import ANSWER, INJECTED, Canary, Served, Site, article, bad_and_good_pages
 from tests.fake_encoder import WordEncoder
-from tests.fakes import ScriptedModel, corrections, node, plan
+from tests.fakes import WORDS, ScriptedModel, corrections, node, plan
 
 pytest.importorskip("trafilatura")
 
@@ -123,7 +123,7 @@ def test_a_missing_guess_is_filled_from_a_page_and_the_model_sees_its_date(small
             corrections("It was opened to traffic in 1931.", final="The Halvorsen Bridge was opened to traffic in 1931 [1]."),
         ]
     )
-    out = build_graph(model=model, actions=[action(small)]).compile().invoke({"question": QUESTION})
+    out = build_graph(model=model, actions=[action(small)], verifier=WORDS).compile().invoke({"question": QUESTION})
     assert out["answer"] == "The Halvorsen Bridge was opened to traffic in 1931 [1]."
     assert out["citations"][0]["source"] == small.url("/answer")
     assert out["chain"][0]["status"] == "filled"
