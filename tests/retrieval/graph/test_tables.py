@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.retrieval.documents.load import load_documents
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from tests.fakes import ScriptedModel, direct
+from tests.fakes import WORDS, ScriptedModel, direct
 from tests.retrieval.conftest import BagOfWords
 
 PEOPLE = [f"{first} {last}" for last in ("Holm", "Lund", "Strand", "Berg", "Vik") for first in ("Ida", "Per", "Eva", "Ole")]
@@ -53,7 +53,7 @@ def test_a_question_is_answered_only_by_a_passage_and_a_row(folder: Path) -> Non
     answers = {}
     for graph in (False, True):
         model = ScriptedModel(by_prompt=answer_from)
-        compiled = build_graph(model=model, retriever=retriever(documents, graph)).compile()
+        compiled = build_graph(model=model, retriever=retriever(documents, graph), verifier=WORDS).compile()
         answers[graph] = compiled.invoke({"question": QUESTION})
     assert "1803" not in answers[False]["answer"]
     assert "Ole Holm: birth 1803" in answers[True]["answer"]
