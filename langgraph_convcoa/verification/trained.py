@@ -120,8 +120,10 @@ class DefaultVerifier:
 
     Example:
         >>> verifier = DefaultVerifier()
-        >>> verifier.support(["The tenant may evict the landlord."], ["The landlord may evict the tenant."])[0] < 0.5
-        True
+        >>> claims = ["The bridge opened in 1931.", "The bridge closed in 1931."]
+        >>> shares = verifier.support(claims, ["The bridge was opened to traffic in 1931."] * 2)
+        >>> [share > verifier.threshold for share in shares]
+        [True, False]
     """
 
     name = "default"
