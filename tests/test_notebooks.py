@@ -27,8 +27,6 @@ def test_the_notebook_of_the_actions(tmp_path: Path) -> None:
     pytest.importorskip("trafilatura")
     [path] = [path for path in NOTEBOOKS if path.name == "02_actions.ipynb"]
     shown = run(path, tmp_path)
-    assert "region South, year 2019, revenue 900" in shown
-    assert "a chat model writes SQL" in shown
     for row in ("knowledge_retrieval  filled", "web_querying         filled", "data_analysis        kept"):
         assert row in shown
     assert "[2] tax: The sales tax of Northland is 7 percent since 2018." in shown

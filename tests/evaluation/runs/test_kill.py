@@ -118,7 +118,8 @@ def test_killed_runs_end_with_the_same_report_and_ask_again_only_what_was_under_
     once = paid(runs.requests(1))
     in_all = paid(body for start in range(2, runs.started + 1) for body in runs.requests(start))
     assert once.total() > killed["answered"]
-    assert once <= in_all
+    # Two methods with one answer may be judged at the same time, by equal requests.
+    assert once.keys() <= in_all.keys()
     again = in_all - once
     assert again <= sum(map(runs.under_way, killed_starts), Counter())
     assert again.total() <= CONCURRENCY * len(killed_starts)

@@ -155,6 +155,7 @@ import resource, sys
 from langchain_core.documents import Document
 from langgraph_convcoa.errors import ConvCoAError
 from langgraph_convcoa.retrieval.index.index import Index
+from tests.retrieval.conftest import put
 from tests.retrieval.index.writer import writer_encoder
 encoder = writer_encoder()
 index = Index(sys.argv[1])
