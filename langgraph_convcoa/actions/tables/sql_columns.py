@@ -36,6 +36,13 @@ def check_columns(root: exp.Expr, table_of: Callable[[exp.Table], Table | None],
             columns = dict.fromkeys(name_of(column.name) for column in table.columns)
             real |= columns
             given.setdefault(name_of(node.alias or node.name), []).append({*columns, *map(name_of, _renamed(node))})
+    for select in root.find_all(exp.Select):
+        joined = [join.this for join in select.args.get("joins") or ()]
+        beginning = select.args.get("from_") or select.args.get("from")
+        sources = [source for source in [beginning and beginning.this, *joined] if isinstance(source, exp.Table)]
+        names = Counter(name_of(source.alias or source.name) for source in sources)
+        if twice := next((name for name, count in names.items() if count > 1), None):
+            raise ActionInputError(f"two tables of one FROM are called {twice!r}: give each an alias of its own")
     made = {name_of(node.alias) for node in root.find_all(exp.Alias)}
     made |= {name_of(name) for node in root.walk() for name in _renamed(node)}
     hidden = _HIDDEN - {name.casefold() for name in real}
