@@ -129,7 +129,9 @@ class Workers:
         if kind == "plan":
             steps = [node(f"When was the Hopfield network described, {own}?"), node(f"Who introduced sparsemax, {own}?")]
             return Reply(plan(*steps), delay=self.think)
-        told = corrections("In 1982.", "Martins and Astudillo.", final=f"John Hopfield described the network in 1982 [1]. This is {own}.")
+        told = corrections(
+            "In 1982.", "Martins and Astudillo.", final=f"John Hopfield described the network in 1982 [1]. This is {own}."
+        )
         return Reply(told, delay=self.think)
 
     async def note(self) -> None:
