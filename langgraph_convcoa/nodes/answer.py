@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 
 from langchain_core.documents import Document
@@ -17,6 +18,7 @@ from langgraph_convcoa.nodes.evidence import numbers_of
 from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, show
 from langgraph_convcoa.state import ConvCoAState, Reply
 from langgraph_convcoa.text.citations import CitationFilter, check_citations, without_marks
+from langgraph_convcoa.usage import node_usage
 from langgraph_convcoa.verification.premise import Evidence
 
 BY_A_PERSON = "written by a person"
@@ -31,7 +33,7 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
 
     The event `answer` names what no evidence supports.
     """
-    settings = parts.settings(runtime)
+    start, settings = time.perf_counter(), parts.settings(runtime)
     checker, reply, origin = parts.checker(state, settings), state["reply"], state["origin"]
     text, citations, checked, removed = finish(reply["text"], state["items"], checker)
     unsupported = [sentence.plain for sentence in checked if not sentence.stands]
@@ -46,7 +48,7 @@ def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     shown = finished["shown"]
     if finished["message_id"] and finished["text"].startswith(shown) and len(finished["text"]) > len(shown):
         show(finished["text"][len(shown) :], finished["message_id"])
-    return update
+    return {**update, "costs": {"answer": node_usage(time.perf_counter() - start)}}
 
 
 def _decided(parts: GraphParts, state: ConvCoAState, reply: Reply, checker: Checker, most: int) -> Update:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,16 +26,16 @@ def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime
 
     An action for questions of one form is asked for those only, and may be asked alone.
     """
-    settings = parts.settings(runtime)
+    start, settings = time.perf_counter(), parts.settings(runtime)
     call = _call(parts, state, settings)
-    return _found(parts, state, settings, parts.actions.look(*call)) if call else {}
+    return _found(parts, state, settings, parts.actions.look(*call), start) if call else {}
 
 
 async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """As `look`."""
-    settings = parts.settings(runtime)
+    start, settings = time.perf_counter(), parts.settings(runtime)
     call = await asyncio.to_thread(_call, parts, state, settings)
-    return await asyncio.to_thread(_found, parts, state, settings, await parts.actions.alook(*call)) if call else {}
+    return await asyncio.to_thread(_found, parts, state, settings, await parts.actions.alook(*call), start) if call else {}
 
 
 def _call(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> tuple[Any, ...]:
@@ -50,7 +51,7 @@ def _call(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> t
     return (requests, *limits) if requests else ()
 
 
-def _found(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look]) -> Update:
+def _found(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look], start: float) -> Update:
     findings: list[Finding] = [
         {
             "index": LOOKED,
@@ -71,4 +72,5 @@ def _found(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, loo
         _log.warning("the question could not be looked up before it is planned: %s", error)
     emit({"type": "look", "found": sum(len(finding["documents"]) for finding in findings), "errors": errors})
     costs = {found.action: node_usage(found.seconds, retrievals=1) for found in looks}
+    costs["look"] = node_usage(time.perf_counter() - start)
     return {"findings": findings, "reused": reused, "costs": costs}
