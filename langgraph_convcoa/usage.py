@@ -12,8 +12,6 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
 from typing_extensions import TypedDict
 
 
@@ -139,9 +137,10 @@ class UsageCounter(BaseCallbackHandler):
         parts = {name: round(sent * characters / total) for name, characters in told["parts"].items()}
         self.parts = _added(self.parts, {"instructions": sent - sum(parts.values()), **parts, "reply": written})
 
-    def config(self, config: RunnableConfig) -> RunnableConfig:
-        """A node's configuration for its model calls, under which they are counted."""
-        return merge_configs(config, {"callbacks": [self]})
+    def restarted(self) -> UsageCounter:
+        """The counter with its counts, and its time from now on."""
+        self._made = time.perf_counter()
+        return self
 
     def cost(self, seconds: float | None = None) -> NodeUsage:
         """The counts so far, with the node's own time; since the counter was made by default."""

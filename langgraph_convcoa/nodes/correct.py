@@ -25,7 +25,6 @@ from langgraph_convcoa.state import ConvCoAState, pairs_of
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.words import content_words
-from langgraph_convcoa.usage import UsageCounter
 from langgraph_convcoa.verification.premise import Evidence as Premises
 from langgraph_convcoa.verification.sentences import is_sentence
 from langgraph_convcoa.verification.verifier import Verifier
@@ -38,34 +37,34 @@ _LIST_MARK = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+")
 
 def correct(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """One model call for all of a turn; if it fails, the best sentence of the evidence stands in."""
-    counter, work = UsageCounter(), _Work(parts, state, parts.settings(runtime), config)
+    inner, work = parts.counting("correct", config), _Work(parts, state, parts.settings(runtime), config)
     corrected, failure, error = Corrected(), SWITCHED_OFF, ""
     if work.settings.max_corrections:
         try:
-            corrected, failure = work.reasoner.correct(work.request, counter.config(config)), ""
+            corrected, failure = work.reasoner.correct(work.request, inner), ""
         except Exception as raised:  # noqa: BLE001 - what cannot be mended is raised again
             corrected, failure, error = work.without_model(raised)
-    return work.update(corrected, failure, error, counter)
+    return work.update(corrected, failure, error)
 
 
 async def acorrect(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """As `correct`; prompts are made, and the answer is verified, in threads."""
-    counter = UsageCounter()
+    inner = parts.counting("correct", config)
     work = await asyncio.to_thread(_Work, parts, state, parts.settings(runtime), config)
     corrected, failure, error = Corrected(), SWITCHED_OFF, ""
     if work.settings.max_corrections:
         try:
-            corrected, failure = await work.reasoner.acorrect(work.request, counter.config(config)), ""
+            corrected, failure = await work.reasoner.acorrect(work.request, inner), ""
         except Exception as raised:  # noqa: BLE001 - as above
             corrected, failure, error = await asyncio.to_thread(work.without_model, raised)
-    return await asyncio.to_thread(work.update, corrected, failure, error, counter)
+    return await asyncio.to_thread(work.update, corrected, failure, error)
 
 
 class _Work:
     """What the node does before its model call and after it."""
 
     def __init__(self, parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, config: RunnableConfig) -> None:
-        self._parts, self._state, self.settings = parts, state, settings
+        self._parts, self._state, self.settings, self._config = parts, state, settings, config
         self._evidence, self._checker = evidence_of(state["findings"]), parts.checker(state, settings)
         reply, plan = state["reply"], state["plan"]
         self._drafted = self._checker.check(plan["draft_answer"]) if is_direct(state, settings) else []
@@ -100,7 +99,7 @@ class _Work:
             raise error
         return Corrected(), reason_of(error, secrets_of(self.reasoner)), ""
 
-    def update(self, corrected: Corrected, failure: str, error: str, counter: UsageCounter) -> Update:
+    def update(self, corrected: Corrected, failure: str, error: str) -> Update:
         """The chain and the answer with the corrections."""
         state, reply = self._state, self._state["reply"]
         corrections = [
@@ -123,7 +122,7 @@ class _Work:
         reply = {**reply, "text": text, "confirmed": confirmed, "error": error or reply["error"]}
         if self._gate is not None:
             reply |= {"shown": self._gate.shown, "message_id": self._gate.message_id}
-        costs = {"correct": counter.cost()}
+        costs = self._parts.costs("correct", self._config)
         return {"items": items, "unsolved": [], "reply": reply, "origin": "correct", "costs": costs}
 
     def _open_sentences(self) -> list[Unsolved]:

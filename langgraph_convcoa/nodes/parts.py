@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langgraph._internal._runnable import RunnableCallable  # as LangChain's own agents import it
 from langgraph.config import get_stream_writer
 from langgraph.graph.message import push_message
@@ -26,6 +27,7 @@ from langgraph_convcoa.nodes.evidence import evidence_of
 from langgraph_convcoa.nodes.tracing import annotate
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode, pairs_of
+from langgraph_convcoa.usage import NodeUsage, UsageCounter
 from langgraph_convcoa.verification.verifier import Verifier
 
 Update = dict[str, Any]
@@ -59,6 +61,7 @@ class GraphParts:
     defaults: ConvCoAContext
     k: int
     _checkers: TTLCache[Any, Checker] = field(default_factory=lambda: TTLCache(_CHECKERS, _CHECKER_SECONDS), repr=False)
+    _counters: LRUCache[Any, UsageCounter] = field(default_factory=lambda: LRUCache(1_000), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def settings(self, runtime: TurnRuntime = None) -> ConvCoAContext:
@@ -69,6 +72,27 @@ class GraphParts:
     def reasoner(self, node: str, settings: ConvCoAContext) -> Reasoner:
         """The reasoner of a node in this run; a model that a run names may take a while to build."""
         return self.reasoner_of(node, settings.model_of(node))
+
+    def counting(self, node: str, config: RunnableConfig) -> RunnableConfig:
+        """A node's configuration for its model calls, under which they are counted.
+
+        The counter is kept until the node has succeeded: a node that fails commits no costs, and may be run again.
+        """
+        with self._lock:
+            counter = self._counters.setdefault(_counter_key(node, config), UsageCounter())
+        return merge_configs(config, {"callbacks": [counter.restarted()]})
+
+    def costs(self, node: str, config: RunnableConfig) -> dict[str, NodeUsage]:
+        """The costs of a node that has succeeded."""
+        with self._lock:
+            counter = self._counters.pop(_counter_key(node, config), None) or UsageCounter()
+        return {node: counter.cost()}
+
+    def forget_costs(self, config: RunnableConfig) -> None:
+        """Drop the costs of a thread's abandoned turn."""
+        with self._lock:
+            for node in ("plan", "repair", "correct"):
+                self._counters.pop(_counter_key(node, config), None)
 
     def checker(self, state: ConvCoAState, settings: ConvCoAContext, findings: Sequence[Finding] | None = None) -> Checker:
         """What verifies the sentences of this turn's answer; kept from node to node, so that no sentence is judged twice."""
@@ -82,6 +106,12 @@ class GraphParts:
                 checker = Checker(evidence, history, self.verifier, state["asked"], settings.threshold, confirmed)
                 self._checkers[key] = checker
             return checker
+
+
+def _counter_key(node: str, config: RunnableConfig) -> tuple[str, str]:
+    """The thread, or without one the task, and the node."""
+    thread = config.get("configurable", {}).get("thread_id")
+    return str(thread or (config.get("metadata") or {}).get("langgraph_checkpoint_ns")), node
 
 
 def as_node(

@@ -22,30 +22,29 @@ from langgraph_convcoa.state import ConvCoAState, Finding, Plan, PlannedNode, pa
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.same_question import words_agree
 from langgraph_convcoa.text.words import content_words
-from langgraph_convcoa.usage import UsageCounter
 
 
 def plan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """One model call; the sentences of an answer are shown as they are verified."""
-    settings, counter = parts.settings(runtime), UsageCounter()
+    settings, inner = parts.settings(runtime), parts.counting("plan", config)
     request = _request(parts, state, settings, config)
     try:
-        chain, error = parts.reasoner("plan", settings).plan(request, counter.config(config)), ""
+        chain, error = parts.reasoner("plan", settings).plan(request, inner), ""
     except ModelCallError as failure:
         chain, error = _without_model(parts, settings, request, failure)
-    return _planned(parts, state, settings, request, chain, error, counter)
+    return _planned(parts, state, settings, request, chain, error, config)
 
 
 async def aplan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """As `plan`; prompts are made, and the plan is read, in threads."""
-    settings, counter = parts.settings(runtime), UsageCounter()
+    settings, inner = parts.settings(runtime), parts.counting("plan", config)
     request = await asyncio.to_thread(_request, parts, state, settings, config)
     reasoner = await asyncio.to_thread(parts.reasoner, "plan", settings)
     try:
-        chain, error = await reasoner.aplan(request, counter.config(config)), ""
+        chain, error = await reasoner.aplan(request, inner), ""
     except ModelCallError as failure:
         chain, error = _without_model(parts, settings, request, failure)
-    return await asyncio.to_thread(_planned, parts, state, settings, request, chain, error, counter)
+    return await asyncio.to_thread(_planned, parts, state, settings, request, chain, error, config)
 
 
 def after_plan(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
@@ -99,7 +98,7 @@ def _planned(
     request: PlanRequest,
     chain: ActionChain,
     error: str,
-    counter: UsageCounter,
+    config: RunnableConfig,
 ) -> Update:
     made = _plan_of(chain)
     questions = [node["sub_question"] for node in made["nodes"]]
@@ -108,7 +107,7 @@ def _planned(
     if isinstance(request.gate, SentenceGate):
         reply |= {"shown": request.gate.shown, "message_id": request.gate.message_id}
     recalled = recall_plan(parts, state, made, settings)
-    return {"plan": made, "recalled": recalled, "reply": reply, "costs": {"plan": counter.cost()}}
+    return {"plan": made, "recalled": recalled, "reply": reply, "costs": parts.costs("plan", config)}
 
 
 def _plan_of(chain: ActionChain) -> Plan:

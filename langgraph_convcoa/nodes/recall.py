@@ -21,6 +21,7 @@ _SHARED_ROUNDS = 50
 def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """Read the question and clear everything that an earlier turn may have left; no model call."""
     start, settings = time.perf_counter(), parts.settings(runtime)
+    parts.forget_costs(config)
     asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
     knowledge.seed(asked.history)

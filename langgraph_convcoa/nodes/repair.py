@@ -8,40 +8,39 @@ from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update
 from langgraph_convcoa.reasoning.base import BrokenInput, RepairRequest
 from langgraph_convcoa.state import ConvCoAState, PlannedNode
 from langgraph_convcoa.text.clean import cut_field
-from langgraph_convcoa.usage import UsageCounter
 
 
 def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """One model call for all inputs of the turn; if it fails, the sub-questions keep their first failure."""
-    counter, reasoner = UsageCounter(), parts.reasoner("repair", parts.settings(runtime))
+    inner, reasoner = parts.counting("repair", config), parts.reasoner("repair", parts.settings(runtime))
     try:
-        inputs = reasoner.repair(_request(parts, state), counter.config(config))
+        inputs = reasoner.repair(_request(parts, state), inner)
     except Exception:  # noqa: BLE001 - whatever a reasoner raises
         inputs = {}
-    return _repaired(state, inputs, counter)
+    return _repaired(parts, state, inputs, config)
 
 
 async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """As `repair`."""
-    counter, reasoner = UsageCounter(), parts.reasoner("repair", parts.settings(runtime))
+    inner, reasoner = parts.counting("repair", config), parts.reasoner("repair", parts.settings(runtime))
     try:
-        inputs = await reasoner.arepair(_request(parts, state), counter.config(config))
+        inputs = await reasoner.arepair(_request(parts, state), inner)
     except Exception:  # noqa: BLE001 - as above
         inputs = {}
-    return _repaired(state, inputs, counter)
+    return _repaired(parts, state, inputs, config)
 
 
 def _request(parts: GraphParts, state: ConvCoAState) -> RepairRequest:
     return RepairRequest(state["plan"]["optimized_question"], broken_inputs(state), parts.actions.descriptions())
 
 
-def _repaired(state: ConvCoAState, inputs: dict[int, str], counter: UsageCounter) -> Update:
+def _repaired(parts: GraphParts, state: ConvCoAState, inputs: dict[int, str], config: RunnableConfig) -> Update:
     plan = state["plan"]
     inputs = {item.index: cut_field(inputs[item.index]) for item in broken_inputs(state) if item.index in inputs}
     nodes: list[PlannedNode] = [
         {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
     ]
-    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs), "costs": {"repair": counter.cost()}}
+    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs), "costs": parts.costs("repair", config)}
 
 
 def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:

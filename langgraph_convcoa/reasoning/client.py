@@ -233,7 +233,7 @@ class _Attempt(NamedTuple):
 
 def _inner(config: RunnableConfig | None) -> RunnableConfig:
     """The configuration of a model's own run: it is kept out of the stream of messages."""
-    return merge_configs(own_config(config), {"tags": [TAG_NOSTREAM]})
+    return own_config(merge_configs(config, {"tags": [TAG_NOSTREAM]}))
 
 
 def _structured(model: BaseChatModel, schema: dict[str, Any]) -> Any:

@@ -186,7 +186,7 @@ def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | 
     asked = chat_models(model, config)
     if not asked:
         return ModelCallError(
-            f"the configurable model cannot be built ({_told(error, model)}): name it in the run's config, such as "
+            f"the configurable model cannot be built ({_told(error, asked)}): name it in the run's config, such as "
             '{"configurable": {"model": "openai:gpt-4.1-mini"}}, or give it a default'
         )
     where = described(asked[0])
@@ -210,19 +210,19 @@ def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | 
         return failed("does not answer like an OpenAI-compatible API: is the base URL right (often .../v1)?")
     if status is not None:
         return failed(
-            f"rejected the request ({status}): it may be too long or use a setting it does not know; {_told(error, model)}"
+            f"rejected the request ({status}): it may be too long or use a setting it does not know; {_told(error, asked)}"
         )
     if isinstance(error, TimeoutError) or "timeout" in kind.lower():
         return failed("did not answer in time: ask again, or raise the model's timeout", again=True)
     if isinstance(error, ConnectionError) or "connect" in kind.lower() or "protocol" in kind.lower():
         message = f"cannot reach {where}: is the server running and the base URL right?{others}"
         return ModelCallError(message, transient=not retried)
-    return failed(f"failed: {_told(error, model)}")
+    return failed(f"failed: {_told(error, asked)}")
 
 
-def _told(error: BaseException, model: ChatModel) -> str:
+def _told(error: BaseException, asked: list[BaseChatModel]) -> str:
     """The class of an error and its message, without secrets."""
-    lines = redact(str(error).strip(), secrets_of(model)).splitlines()
+    lines = redact(str(error).strip(), secrets_of(asked)).splitlines()
     return f"{type(error).__name__}: {lines[0][:_LONGEST_MESSAGE]}" if lines else type(error).__name__
 
 

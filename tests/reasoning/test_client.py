@@ -46,7 +46,7 @@ async def asked(
     """The text of a reply, and what a usage counter has seen."""
     counter = UsageCounter()
     stream = AnswerStream(Shown(), whole_answer=True) if streamed else None
-    given = ("?", schema, counter.config(config or {}), stream)
+    given = ("?", schema, {**(config or {}), "callbacks": [counter]}, stream)
     return (await client.aask(*given) if asynchronous else client.ask(*given)), counter
 
 
@@ -227,7 +227,7 @@ def test_a_model_keeps_its_place_from_one_request_to_the_next() -> None:
 
 def test_a_passing_failure_is_tried_once_more_and_counted() -> None:
     model, counter = ScriptedModel(replies=[ConnectionError("lost"), JSON]), UsageCounter()
-    assert ModelClient(model).ask("?", CHAIN_SCHEMA, counter.config({})) == JSON
+    assert ModelClient(model).ask("?", CHAIN_SCHEMA, {"callbacks": [counter]}) == JSON
     assert counter.llm_calls == 2
 
 
