@@ -94,7 +94,7 @@ def streamed_answer(reply: str, *, whole_answer: bool = True) -> tuple[str, bool
     Example:
         >>> reply = '{"chain": [], "final_answer": "It was \\"big\\".", '
         >>> streamed_answer(reply[:35]), streamed_answer(reply)
-        (('It wa', False), ('It was "big".', True))
+        (('It w', False), ('It was "big".', True))
     """
     reply = without_thought(reply)
     found = _ANSWER.search(reply)
