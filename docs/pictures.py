@@ -71,7 +71,7 @@ ARROWS = [
     ("correct", "answer", ""),
     ("answer", "remember", ""),
 ]
-APPROVED = ("plan", "verify", "answer")
+APPROVED = ("plan", "verify")
 """Nodes from which a turn goes on by way of a person, where the settings ask for that."""
 
 

@@ -103,6 +103,11 @@ class ConvCoAContext(BaseModel):
     allow_draft_answer: bool = _setting(
         "verify", "Take the planner's answer, without another call, when all of it is supported.", default=True
     )
+    quote_without_model: bool = _setting(
+        "plan correct",
+        "If the model does not answer, answer with quotes as without a model, and say why. Off: the turn fails.",
+        default=False,
+    )
     approve: list[str] = _setting(
         "look plan approve",
         "What a person decides about: actions before they run, and plan, correct or answer. Needs a checkpointer.",

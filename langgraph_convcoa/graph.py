@@ -20,21 +20,22 @@ from langgraph_convcoa.actions.runner import ActionRunner, is_transient
 from langgraph_convcoa.actions.wrap import as_actions
 from langgraph_convcoa.context import ConvCoAContext, context_of
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K, act_node, action_failed
+from langgraph_convcoa.memory.conversation_memory import ConversationMemory
+from langgraph_convcoa.memory.vectors import QueryEncoder
+from langgraph_convcoa.nodes.act import EXTRACTIVE_K, MODEL_K, aact, act, act_failed
 from langgraph_convcoa.nodes.answer import answer
-from langgraph_convcoa.nodes.approve import after_answer, after_approve, approve, gated
-from langgraph_convcoa.nodes.correct import correct
-from langgraph_convcoa.nodes.look import look
-from langgraph_convcoa.nodes.plan import after_plan, plan
+from langgraph_convcoa.nodes.approve import approve
+from langgraph_convcoa.nodes.correct import acorrect, correct
+from langgraph_convcoa.nodes.decisions import check_approve
+from langgraph_convcoa.nodes.look import alook, look
+from langgraph_convcoa.nodes.parts import GraphParts, as_node
+from langgraph_convcoa.nodes.plan import after_plan, aplan, plan
 from langgraph_convcoa.nodes.recall import recall
 from langgraph_convcoa.nodes.remember import remember
-from langgraph_convcoa.nodes.repair import repair
-from langgraph_convcoa.nodes.review import check_approve
-from langgraph_convcoa.nodes.runtime import TurnRuntime
+from langgraph_convcoa.nodes.repair import arepair, repair
 from langgraph_convcoa.nodes.verify import after_repair, after_verify, verify
 from langgraph_convcoa.reasoning.base import Reasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
-from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.reasoning.wrapped import ChatModel
 from langgraph_convcoa.state import ActionState, ConvCoAInput, ConvCoAOutput, ConvCoAState
 from langgraph_convcoa.verification.trained import as_verifier
@@ -42,22 +43,19 @@ from langgraph_convcoa.verification.verifier import Verifier
 
 Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
 
-_ASK_AGAIN = RetryPolicy(
-    max_attempts=2, initial_interval=0.5, retry_on=lambda error: isinstance(error, ModelCallError) and error.transient
-)
 _LOOK_AGAIN = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=is_transient)
-_NODES: dict[str, tuple[Callable[..., Any], RetryPolicy | None]] = {
+_NODES: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "recall": (recall, None),
-    "look": (look, None),
-    "plan": (plan, _ASK_AGAIN),
+    "look": (look, alook),
+    "plan": (plan, aplan),
     "approve": (approve, None),
     "verify": (verify, None),
-    "repair": (repair, None),
-    "correct": (correct, _ASK_AGAIN),
+    "repair": (repair, arepair),
+    "correct": (correct, acorrect),
     "answer": (answer, None),
     "remember": (remember, None),
 }
-"""Every node but those of the actions: what it does, and when that is tried again."""
+"""Every node but those of the actions: its function, and the async twin of one that asks a model or an action."""
 _ASKING = ("plan", "correct", "repair")
 """The nodes that ask a model."""
 
@@ -120,15 +118,16 @@ def build_graph(
     encoder = None if own_documents is None else own_documents.encoder
     own = _own_reasoner(reasoner, model, base_url, load_in_8bit, encoder, adapter)
     of_nodes = _reasoners_of_nodes(models, model, base_url, load_in_8bit)
-    k = EXTRACTIVE_K if isinstance(own, ExtractiveReasoner) else MODEL_K
     defaults = _settings(context, settings_model)
     check_approve(defaults.approve, runner.actions)
-    turn = TurnRuntime(
-        runner,
-        _reasoners(own, of_nodes, base_url),
-        defaults,
-        k,
-        as_verifier(verifier),
+    parts = GraphParts(
+        actions=runner,
+        reasoner_of=_reasoners(own, of_nodes, base_url),
+        without_model=ExtractiveReasoner(encoder),
+        verifier=as_verifier(verifier),
+        memory=ConversationMemory(partial(_query_encoder, runner)),
+        defaults=defaults,
+        k=MODEL_K if own.plans_over_evidence else EXTRACTIVE_K,
     )
     graph: Graph = StateGraph(
         ConvCoAState, context_schema=settings_model, input_schema=ConvCoAInput, output_schema=ConvCoAOutput
@@ -136,28 +135,39 @@ def build_graph(
     names = list(runner.actions)
     deeper = [name for name in names if runner.deepens(name)]
     mended = [name for name in names if runner.repairs(name)]
-    for name, (work, retry) in _NODES.items():
+    for name, (work, awork) in _NODES.items():
         if name != "repair" or mended:
-            graph.add_node(name, turn.node(name, work), retry_policy=retry)
-    failed = partial(action_failed, turn)
+            to = (*names, "verify", "remember") if name == "approve" else None
+            graph.add_node(name, as_node(parts, name, work, awork), destinations=to)
     for name in names:
-        graph.add_node(name, act_node(turn, name), input_schema=ActionState, retry_policy=_LOOK_AGAIN, error_handler=failed)
+        graph.add_node(
+            name,
+            as_node(parts, name, act, aact),
+            input_schema=ActionState,
+            retry_policy=_LOOK_AGAIN,
+            error_handler=partial(act_failed, parts),
+        )
         graph.add_edge(name, "verify")
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "look")
     graph.add_edge("look", "plan")
-    graph.add_conditional_edges("plan", partial(gated(after_plan), turn), [*names, "verify", "approve"])
-    ways_on = [*(names if hasattr(own, "finds") else deeper), *(["repair"] if mended else []), "correct", "answer", "approve"]
-    graph.add_conditional_edges("verify", partial(gated(after_verify), turn), ways_on)
+    graph.add_conditional_edges("plan", partial(after_plan, parts), [*names, "verify", "approve"])
+    # Without a model, what one action did not find goes to the next.
+    again = deeper if own.plans_over_evidence else names
+    on = ["correct", "answer", "approve"]
+    graph.add_conditional_edges("verify", partial(after_verify, parts), [*again, *(["repair"] if mended else []), *on])
     if mended:
-        again = [*dict.fromkeys((*mended, *deeper)), "correct", "answer", "approve"]
-        graph.add_conditional_edges("repair", partial(gated(after_repair), turn), again)
+        graph.add_conditional_edges("repair", partial(after_repair, parts), [*dict.fromkeys((*mended, *deeper)), *on])
     graph.add_edge("correct", "answer")
-    graph.add_conditional_edges("answer", partial(gated(after_answer), turn), ["remember", "approve"])
-    approved = [*names, "verify", "correct", "answer", "remember", "approve"]
-    graph.add_conditional_edges("approve", partial(after_approve, turn), approved)
+    graph.add_edge("answer", "remember")
     graph.add_edge("remember", END)
     return graph
+
+
+def _query_encoder(runner: ActionRunner) -> QueryEncoder | None:
+    """The encoder of the first action whose retriever has one."""
+    encoders = (action.encoder for action in runner.actions.values())
+    return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)
 
 
 def _actions(retriever: Retriever | None, actions: Sequence[Action | BaseTool | BaseRetriever] | None) -> list[BaseAction]:
@@ -186,7 +196,7 @@ def _own_reasoner(
     adapter: str | Path | None = None,
 ) -> Reasoner:
     if reasoner is not None and not isinstance(reasoner, Reasoner):
-        raise InputError(f"the reasoner must have plan and correct, plain and async, not {type(reasoner).__name__}")
+        raise InputError(f"the reasoner must be a Reasoner with plan and correct, not {type(reasoner).__name__}")
     if base_url is not None and model is None:
         raise InputError("base_url needs a model: give the name under which that server knows it")
     if adapter is not None and model is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
@@ -52,6 +52,35 @@ class Finding(TypedDict):
     action: NotRequired[str]
 
 
+class Reply(TypedDict):
+    """The answer of a turn in the making.
+
+    `text` cites the evidence by its own numbers until the node `answer` renumbers its marks; "" while it is open. `confirmed`:
+    sentences that the verifier refused and the model confirmed. `shown`: what was streamed so far, as a part of the message
+    `message_id`. `error`: why the model did not answer.
+    """
+
+    text: str
+    citations: list[Citation]
+    unsupported: list[str]
+    confirmed: list[str]
+    shown: str
+    message_id: str
+    error: str
+
+
+Origin = Literal["", "plan", "correct", "chain", "quotes", "person"]
+"""How an answer came about: in the planning call, in the second call, from the chain, as quotes because the model was down, or
+by a person; "" while it is open."""
+
+
+def empty_reply(text: str = "") -> Reply:
+    """A reply that is only text, or not written yet."""
+    return {
+        "text": text, "citations": [], "unsupported": [], "confirmed": [], "shown": "", "message_id": "", "error": "",
+    }  # fmt: skip
+
+
 class ConvCoAInput(TypedDict, total=False):
     """What a user gives: a question, or the messages of a chat whose last one asks it."""
 
@@ -84,9 +113,8 @@ class ConvCoAState(ThreadState, total=False):
     question: Annotated[str, EphemeralValue]
     asked: str
     asked_message_id: str
-    # What a person decides about in this turn, and what of it is decided.
+    # What a person decides about in this turn.
     approve: list[str]
-    decided: list[str]
     history: list[tuple[str, str]]
     knowledge_view: str
     shared: list[Round]
@@ -100,14 +128,8 @@ class ConvCoAState(ThreadState, total=False):
     depth: int
     repaired: list[int]
     costs: Annotated[dict[str, NodeUsage], add_costs]
-    shown: str
-    written: str
-    # Sentences that the verifier refused and the model confirmed.
-    confirmed: list[str]
-    final: str
-    final_citations: list[Citation]
-    final_unsupported: list[str]
-    final_message_id: str
+    reply: Reply
+    origin: Origin
 
 
 class ActionState(TypedDict):

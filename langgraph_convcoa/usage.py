@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, NotRequired, cast
 from uuid import UUID
 
-from cachetools import LRUCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
 from typing_extensions import TypedDict
-
-ANSWER_STREAM_TAG = "convcoa:answer-stream"
-"""Marks the wrapper that streams the answer, whose inner model makes the request that counts."""
 
 
 class NodeUsage(TypedDict):
@@ -93,6 +86,7 @@ class UsageCounter(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._made = time.perf_counter()
         self._prompts: dict[UUID, list[BaseMessage]] = {}
         self.llm_calls = 0
         self.input_tokens = 0
@@ -105,13 +99,11 @@ class UsageCounter(BaseCallbackHandler):
         messages: list[list[BaseMessage]],
         *,
         run_id: UUID,
-        tags: list[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        if ANSWER_STREAM_TAG not in (tags or ()):
-            with self._lock:
-                self.llm_calls += 1
-                self._prompts[run_id] = messages[0] if messages else []
+        with self._lock:
+            self.llm_calls += 1
+            self._prompts[run_id] = messages[0] if messages else []
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         with self._lock:
@@ -145,42 +137,13 @@ class UsageCounter(BaseCallbackHandler):
         parts = {name: round(sent * characters / total) for name, characters in told["parts"].items()}
         self.parts = _added(self.parts, {"instructions": sent - sum(parts.values()), **parts, "reply": written})
 
-    def cost(self, seconds: float) -> NodeUsage:
-        """The counts so far, with the node's own time."""
+    def restarted(self) -> UsageCounter:
+        """The counter with its counts, and its time from now on."""
+        self._made = time.perf_counter()
+        return self
+
+    def cost(self, seconds: float | None = None) -> NodeUsage:
+        """The counts so far, with the node's own time; since the counter was made by default."""
+        seconds = time.perf_counter() - self._made if seconds is None else seconds
         counts = {"llm_calls": self.llm_calls, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         return cast("NodeUsage", node_usage(seconds) | counts | ({"parts": dict(self.parts)} if self.parts else {}))
-
-
-class Attempts:
-    """Counts the model calls of nodes, those of failed attempts too.
-
-    A node that fails commits nothing, so what it spent is kept here, by thread and node, until the node succeeds: when it is
-    tried again, or when the turn is resumed in this process.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lost: LRUCache[tuple[str, str], NodeUsage] = LRUCache(1000)
-
-    @contextmanager
-    def counting(self, node: str, config: RunnableConfig) -> Iterator[tuple[RunnableConfig, dict[str, NodeUsage]]]:
-        """Run a node: yields its configuration with a counter, and costs that are filled in when it has succeeded."""
-        settings = config.get("configurable", {})
-        key = (str(settings.get("thread_id") or (config.get("metadata") or {}).get("langgraph_checkpoint_ns")), node)
-        counter, start = UsageCounter(), time.perf_counter()
-        costs: dict[str, NodeUsage] = {}
-        try:
-            yield merge_configs(config, {"callbacks": [counter]}), costs
-        except BaseException:
-            with self._lock:
-                self._lost[key] = _sum([self._lost.pop(key, node_usage()), counter.cost(time.perf_counter() - start)])
-            raise
-        with self._lock:
-            costs[node] = _sum([self._lost.pop(key, node_usage()), counter.cost(time.perf_counter() - start)])
-
-    def forget(self, config: RunnableConfig) -> None:
-        """Drop the costs of a thread's abandoned turn."""
-        thread = str(config.get("configurable", {}).get("thread_id"))
-        with self._lock:
-            for key in [key for key in self._lost if key[0] == thread]:
-                del self._lost[key]

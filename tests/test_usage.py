@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from langgraph_convcoa.usage import ANSWER_STREAM_TAG, NodeUsage, UsageCounter, add_costs, node_usage, total_usage
+from langgraph_convcoa.usage import NodeUsage, UsageCounter, add_costs, node_usage, total_usage
 
 COSTS = st.dictionaries(
     st.sampled_from(["plan", "answer", "web"]),
@@ -54,10 +54,3 @@ def test_a_failed_request_counts_with_its_prompt() -> None:
     counter.on_llm_error(ValueError(), run_id=run)
     assert counter.llm_calls == 1
     assert counter.input_tokens == pytest.approx(125, abs=10)
-
-
-def test_the_wrapper_of_the_answer_does_not_count_twice() -> None:
-    counter, run = UsageCounter(), uuid.uuid4()
-    counter.on_chat_model_start({}, [[HumanMessage("q")]], run_id=run, tags=[ANSWER_STREAM_TAG])
-    counter.on_llm_end(result("a"), run_id=run)
-    assert (counter.llm_calls, counter.output_tokens) == (0, 0)

@@ -1,4 +1,4 @@
-"""The action nodes: one parallel branch a sub-question; one that fails leaves the others alone."""
+"""The action nodes: one parallel branch for each sub-question. A branch that fails leaves the others alone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any, Literal
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import NodeError
-from langgraph.types import Command
+from langgraph.types import Command, Send
 
 from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.runner import reason_of
-from langgraph_convcoa.nodes.runtime import Call, Node, Steps, TurnRuntime, Update, emit_progress
+from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit_progress
 from langgraph_convcoa.nodes.tracing import annotate
-from langgraph_convcoa.state import ActionState, Finding
+from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode
 from langgraph_convcoa.usage import node_usage
 
 MODEL_K = 5
@@ -23,59 +25,83 @@ EXTRACTIVE_K = 10
 """Pieces of evidence without a model: they cost no tokens, and the best sentence is often further down."""
 
 
-def act_node(turn: TurnRuntime, name: str) -> Any:
-    """The node of one action; a branch that fails leaves the others alone."""
-
-    def act(state: ActionState, config: RunnableConfig) -> Steps:
-        start = time.perf_counter()
-        emit_progress(state["index"], state, "searching")
-        settings = turn.settings()
-        limits = settings.action_timeout, state["turn"], settings.max_concurrency
-        documents = yield Call(turn.actions.run, turn.actions.arun, (name, _request(turn, state), *limits))
-        emit_progress(state["index"], state, "found", reason=f"{len(documents)} pieces of evidence")
-        return _finding(state, time.perf_counter() - start, documents)
-
-    return Node(name, act)
+def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """Look one sub-question up."""
+    start, call = time.perf_counter(), _call(parts, state, runtime)
+    documents = parts.actions.run(*call)
+    return _looked_up(state, time.perf_counter() - start, documents)
 
 
-def action_failed(turn: TurnRuntime, state: ActionState, error: NodeError) -> Command[Literal["verify"]]:
+async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """As `act`."""
+    start, call = time.perf_counter(), _call(parts, state, runtime)
+    documents = await parts.actions.arun(*call)
+    return _looked_up(state, time.perf_counter() - start, documents)
+
+
+def act_failed(parts: GraphParts, state: ActionState, error: NodeError, runtime: Any = None) -> Command[Literal["verify"]]:
     """Error handler of every action node: the branch ends with its reason."""
     reason = reason_of(error.error)
     emit_progress(state["index"], state, "failed", reason=reason)
-    seconds = min(max(time.time() - state["sent"], 0.0), 2 * turn.settings().action_timeout)
-    repairable = isinstance(error.error, ActionInputError)
-    update = _finding(state, seconds, [], reason, repairable)
-    annotate(state, update)
+    seconds = min(max(time.time() - state["sent"], 0.0), 2 * parts.settings(runtime).action_timeout)
+    update = _finding(state, seconds, [], reason, isinstance(error.error, ActionInputError))
     # A handler does not follow the node's edges; without `goto` a turn whose actions all fail would end without an answer.
-    return Command(update=update, goto="verify")
+    return Command(update=annotate(state, update), goto="verify")
 
 
-def pieces_wanted(turn: TurnRuntime, action: str) -> int:
-    """How many pieces of evidence an action is asked for."""
-    settings = turn.settings()
-    k: int | None = settings.of_action(action).get("k") or settings.k
-    return k or (MODEL_K if settings.model else turn.k)
+def send(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, settings: ConvCoAContext) -> Send:
+    """A branch to the action that looks one sub-question up."""
+    with_history = settings.of_action(step["action"]).get("use_history")
+    if with_history is None:
+        with_history = not state["plan"]["self_contained"]
+    payload: ActionState = {
+        "turn": state["asked_message_id"],
+        "sent": time.time(),
+        "index": index,
+        "depth": state["depth"] + 1,
+        "action": step["action"],
+        "question": state["asked"],
+        "sub_question": step["sub_question"],
+        "guess_answer": step["guess_answer"],
+        "action_input": step["action_input"],
+        "history": state["history"] if with_history else [],
+    }
+    return Send(step["action"], payload)
 
 
-def neighbours_wanted(turn: TurnRuntime) -> int:
-    """How many parts beside each piece: a model reads an excerpt of both, words are compared with what was found alone."""
-    return int(turn.plans_over_evidence())
+def by_way_of_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
+    """Look-ups, or `approve` with all of them where a person decides about one."""
+    if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
+        return look_ups
+    told = {name: state[name] for name in ("approve", "asked", "plan", "items")}
+    return [Send("approve", {**told, "look_ups": [look_up.arg for look_up in look_ups]})]
 
 
-def _request(turn: TurnRuntime, state: ActionState) -> ActionRequest:
-    settings = turn.settings()
-    own = settings.of_action(state["action"])
-    return ActionRequest(
-        question=state["question"],
-        sub_question=state["sub_question"],
-        guess_answer=state["guess_answer"],
-        action_input=state["action_input"],
-        history=tuple((question, answer) for question, answer in state["history"]),
-        k=pieces_wanted(turn, state["action"]),
-        neighbours=neighbours_wanted(turn),
-        depth=state["depth"],
-        settings=own,
-    )
+def action_request(parts: GraphParts, settings: ConvCoAContext, action: str, **asked: Any) -> ActionRequest:
+    """The request to an action, with its settings and the number of pieces that are wanted.
+
+    A model reads an excerpt of each piece and its neighbours; without a model the piece that was found is compared alone.
+    """
+    own = settings.of_action(action)
+    k = own.get("k") or settings.k or (MODEL_K if settings.model else parts.k)
+    neighbours = int(parts.reasoner("plan", settings).plans_over_evidence)
+    return ActionRequest(k=k, neighbours=neighbours, settings=own, **asked)
+
+
+def _call(parts: GraphParts, state: ActionState, runtime: TurnRuntime) -> tuple[Any, ...]:
+    """The arguments of the action runner."""
+    emit_progress(state["index"], state, "searching")
+    settings = parts.settings(runtime)
+    names = ("question", "sub_question", "guess_answer", "action_input", "depth")
+    history = tuple((question, answer) for question, answer in state["history"])
+    asked: dict[str, Any] = {name: state[name] for name in names}  # type: ignore[literal-required]
+    request = action_request(parts, settings, state["action"], history=history, **asked)
+    return state["action"], request, settings.action_timeout, state["turn"], settings.max_concurrency
+
+
+def _looked_up(state: ActionState, seconds: float, documents: list[Document]) -> Update:
+    emit_progress(state["index"], state, "found", reason=f"{len(documents)} pieces of evidence")
+    return _finding(state, seconds, documents)
 
 
 def _finding(

@@ -1,46 +1,97 @@
-"""The node `answer`: the final cited answer, without a model call."""
+"""The node `answer`: the final cited answer, without a model call; a person decides about it where that is wanted."""
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Sequence
 
 from langchain_core.documents import Document
-from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.chain import SOLVED, ChainItem
 from langgraph_convcoa.memory.knowledge_set import Citation
-from langgraph_convcoa.nodes.correct import STANDS_IN, numbers_of
+from langgraph_convcoa.nodes.correct import STANDS_IN
+from langgraph_convcoa.nodes.decisions import ANSWER, CORRECT, Review, decide
 from langgraph_convcoa.nodes.drafts import Checked, Checker
-from langgraph_convcoa.nodes.review import ANSWER, CORRECT
-from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime, emit
-from langgraph_convcoa.reasoning.streaming import Shown
-from langgraph_convcoa.state import ConvCoAState
-from langgraph_convcoa.text.citations import CitationFilter, without_marks
+from langgraph_convcoa.nodes.evidence import numbers_of
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, show
+from langgraph_convcoa.state import ConvCoAState, Reply
+from langgraph_convcoa.text.citations import CitationFilter, check_citations, without_marks
+from langgraph_convcoa.usage import node_usage
 from langgraph_convcoa.verification.premise import Evidence
 
+BY_A_PERSON = "written by a person"
+"""The reason of the item of the chain that stands for an answer which a person wrote."""
+_MARK = re.compile(r"\[(\d+)\]")
 _QUOTE_CHARACTERS = 300
 _LONGEST_QUOTE = 900
 
 
-def answer(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
-    """Citations are checked and completed in code; what no evidence supports is named in the event `answer`."""
-    checker = turn.checker(state)
-    text, citations, checked, removed = finish(state["written"], state["items"], checker)
+def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """Check and complete the citations, and let a person decide where that is wanted; no model call.
+
+    The event `answer` names what no evidence supports.
+    """
+    start, settings = time.perf_counter(), parts.settings(runtime)
+    checker, reply, origin = parts.checker(state, settings), state["reply"], state["origin"]
+    text, citations, checked, removed = finish(reply["text"], state["items"], checker)
     unsupported = [sentence.plain for sentence in checked if not sentence.stands]
-    emit({"type": "answer", "unsupported": unsupported, "removed_citations": removed})
-    shown, message_id = state["shown"], state["final_message_id"]
-    # What is still to be approved is shown when it is kept.
-    if message_id and not awaits_approval(state) and text.startswith(shown) and len(text) > len(shown):
-        rest = Shown(text=text[len(shown) :], message_id=message_id)
-        yield Call(rest.invoke, rest.ainvoke, ([HumanMessage("")], config))
-    return {"final": text, "final_citations": citations, "final_unsupported": unsupported}
+    if reply["error"]:
+        text = f"The model did not answer ({without_marks(reply['error'])}); these are quotes.\n\n{text}"
+    finished: Reply = {**reply, "text": text, "citations": citations, "unsupported": unsupported}
+    update: Update = {"reply": finished, "origin": "quotes" if reply["error"] else origin if reply["text"] else "chain"}
+    if ANSWER in state["approve"] or (CORRECT in state["approve"] and origin != "plan"):
+        update, removed = update | _decided(parts, state, finished, checker, settings.max_sub_questions), 0
+    finished = update["reply"]
+    emit({"type": "answer", "unsupported": finished["unsupported"], "removed_citations": removed})
+    shown = finished["shown"]
+    if finished["message_id"] and finished["text"].startswith(shown) and len(finished["text"]) > len(shown):
+        show(finished["text"][len(shown) :], finished["message_id"])
+    return {**update, "costs": {"answer": node_usage(time.perf_counter() - start)}}
 
 
-def awaits_approval(state: ConvCoAState) -> bool:
-    """Whether a person wants to see this answer before it is kept: any, or one that the first model call did not settle."""
-    at_once = state["written"] and state["written"] == state["plan"]["draft_answer"]
-    return ANSWER in state["approve"] or (CORRECT in state["approve"] and not at_once)
+def _decided(parts: GraphParts, state: ConvCoAState, reply: Reply, checker: Checker, most: int) -> Update:
+    """What a person makes of the answer; interrupts the turn until then."""
+    sources = [f"[{n}] {c['source']}: “{c['quote']}”" for n, c in enumerate(reply["citations"], start=1)]
+    about = "\n".join([f"The answer to “{state['asked']}”, before it is kept.", *sources])
+    review = Review(ANSWER, {"answer": reply["text"]}, about, "answer")
+    [decided] = decide([review], list(parts.actions.actions), most)
+    if decided.type == "approve":
+        return {}
+    if decided.type == "reject":
+        return {"reply": {**reply, "text": decided.sentence, "citations": [], "unsupported": []}, "origin": "person"}
+    return _written(parts, state, decided.args["answer"], reply, checker)
+
+
+def _written(parts: GraphParts, state: ConvCoAState, text: str, reply: Reply, checker: Checker) -> Update:
+    """What a person wrote in the place of the answer, whose [n] are those of the answer that was shown.
+
+    Its citations are checked and completed like a model's. A sentence that no evidence supports stays, and the chain says so.
+    """
+    numbers = numbers_of(checker.evidence)
+    text, cited, _ = check_citations(text, len(reply["citations"]))
+    known = [numbers.get(reply["citations"][n]["id"], 0) for n in cited]
+    text = _MARK.sub(lambda mark: f"[{known[int(mark[1]) - 1]}]", text)
+    final, citations, checked, _ = finish(text, [], checker)
+    if not checked:
+        final, citations = text, []
+    own = [sentence.plain for sentence in checked if not sentence.stands]
+    item: ChainItem = {
+        "action": next(iter(parts.actions.actions)),
+        "sub_question": state["plan"]["optimized_question"],
+        "guess_answer": "",
+        "action_input": "",
+        "answer": " ".join(sentence.plain for sentence in checked) or text,
+        "status": "unsupported" if own else "corrected",
+        "score": min((sentence.verdict.score for sentence in checked), default=0.0),
+        "reason": f"{BY_A_PERSON}; no evidence supports “{own[0]}”" if own else BY_A_PERSON,
+        "evidence": [citation["id"] for citation in citations],
+    }
+    # Without a chain, the one item there is stands for the question itself.
+    items = [*state["items"], item] if state["plan"]["nodes"] else [item]
+    written: Reply = {**reply, "text": final, "citations": citations, "unsupported": own}
+    return {"reply": written, "items": items, "origin": "person"}
 
 
 def finish(written: str, items: Sequence[ChainItem], checker: Checker) -> tuple[str, list[Citation], list[Checked], int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from langchain_core.documents import Document
@@ -13,11 +14,13 @@ from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.chain import SOLVED, ChainItem, Status
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors.redaction import secrets_of
+from langgraph_convcoa.nodes.decisions import ANSWER, CORRECT
 from langgraph_convcoa.nodes.drafts import Checked, Checker, SentenceGate, with_marks
-from langgraph_convcoa.nodes.review import ANSWER, CORRECT
-from langgraph_convcoa.nodes.runtime import Call, Evidence, Steps, TurnRuntime, emit_progress, evidence_of
+from langgraph_convcoa.nodes.evidence import Evidence, evidence_of
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit_progress, is_followed, show
 from langgraph_convcoa.nodes.verify import judge, put_first
 from langgraph_convcoa.reasoning.base import Corrected, Correction, CorrectRequest, Unsolved
+from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.state import ConvCoAState, pairs_of
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.clean import cut_answer, cut_field
@@ -26,65 +29,118 @@ from langgraph_convcoa.verification.premise import Evidence as Premises
 from langgraph_convcoa.verification.sentences import is_sentence
 from langgraph_convcoa.verification.verifier import Verifier
 
+SWITCHED_OFF = "corrections are switched off"
 STANDS_IN = "the best evidence stands in"
 _SENTENCES_TRIED, _LONGEST_STAND_IN = 10, 300
 _LIST_MARK = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+")
 
 
-def correct(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
-    """One model call for all of a turn; where it fails, the best sentence of the evidence stands in."""
-    settings, evidence = turn.settings(), evidence_of(state["findings"])
-    checker = turn.checker(state)
-    drafted = checker.check(state["plan"]["draft_answer"]) if is_direct(state, settings) else []
-    unsolved = _open_sentences(state, drafted, evidence.documents) if drafted else _open_items(state, evidence)
-    gate = None
-    if not drafted and not state["shown"] and not {CORRECT, ANSWER} & {*state["approve"]}:
-        gate = SentenceGate(lambda: checker, message_id=state["final_message_id"])
-    corrected, failure = Corrected(), "corrections are switched off"
-    if settings.max_corrections:
-        reasoner = turn.reasoner("correct")
-        request = CorrectRequest(
+def correct(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """One model call for all of a turn; if it fails, the best sentence of the evidence stands in."""
+    inner, work = parts.counting("correct", config), _Work(parts, state, parts.settings(runtime), config)
+    corrected, failure, error = Corrected(), SWITCHED_OFF, ""
+    if work.settings.max_corrections:
+        try:
+            corrected, failure = work.reasoner.correct(work.request, inner), ""
+        except Exception as raised:  # noqa: BLE001 - what cannot be mended is raised again
+            corrected, failure, error = work.without_model(raised)
+    return work.update(corrected, failure, error)
+
+
+async def acorrect(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """As `correct`; prompts are made, and the answer is verified, in threads."""
+    inner = parts.counting("correct", config)
+    work = await asyncio.to_thread(_Work, parts, state, parts.settings(runtime), config)
+    corrected, failure, error = Corrected(), SWITCHED_OFF, ""
+    if work.settings.max_corrections:
+        try:
+            corrected, failure = await work.reasoner.acorrect(work.request, inner), ""
+        except Exception as raised:  # noqa: BLE001 - as above
+            corrected, failure, error = await asyncio.to_thread(work.without_model, raised)
+    return await asyncio.to_thread(work.update, corrected, failure, error)
+
+
+class _Work:
+    """What the node does before its model call and after it."""
+
+    def __init__(self, parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, config: RunnableConfig) -> None:
+        self._parts, self._state, self.settings, self._config = parts, state, settings, config
+        self._evidence, self._checker = evidence_of(state["findings"]), parts.checker(state, settings)
+        reply, plan = state["reply"], state["plan"]
+        self._drafted = self._checker.check(plan["draft_answer"]) if is_direct(state, settings) else []
+        self._gate: SentenceGate | None = None
+        hidden = reply["shown"] or {CORRECT, ANSWER} & {*state["approve"]}
+        if is_followed(config) and not self._drafted and not hidden:
+            self._gate = SentenceGate(lambda: self._checker, show, message_id=reply["message_id"])
+        # A model that was down for the plan is not asked again in this turn.
+        self.reasoner = parts.without_model if reply["error"] else parts.reasoner("correct", settings)
+        self.request = CorrectRequest(
             question=state["asked"],
-            items=unsolved,
-            optimized_question=state["plan"]["optimized_question"],
+            items=self._open_sentences() if self._drafted else self._open_items(),
+            optimized_question=plan["optimized_question"],
             chain=state["items"],
-            evidence=evidence.documents,
-            draft=[sentence.plain for sentence in drafted],
+            evidence=self._evidence.documents,
+            draft=[sentence.plain for sentence in self._drafted],
             history=pairs_of(state),
             knowledge=state["knowledge_view"],
             language=settings.language,
-            gate=gate,
+            gate=self._gate,
         )
-        try:
-            corrected = _cleaned((yield Call(reasoner.correct, reasoner.acorrect, (request, config))))
-            failure = ""
-        except Exception as error:
-            if not unsolved or (gate is not None and gate.shown):
-                # Nothing could stand in for the answer, or its beginning has been seen.
-                raise
-            failure = reason_of(error, secrets_of(reasoner))
-    confirmed: list[str] = []
-    if drafted:
-        items, written, confirmed = apply_to_answer(state["items"], drafted, corrected.corrections, failure, checker)
-    else:
-        items = apply_corrections(
-            state["items"], unsolved, corrected.corrections, failure, evidence, turn.verifier, settings.threshold
-        )
-        solved = any(item["status"] in SOLVED for item in items)
-        written = corrected.answer if not solved or _says(checker.check(corrected.answer)) else ""
-    for index, item in enumerate(items):
-        if drafted or index in state["unsolved"]:
-            emit_progress(index, item, item["status"], item["score"], item["reason"])
-    shown = {} if gate is None else {"shown": gate.shown, "final_message_id": gate.message_id}
-    return {"items": items, "unsolved": [], "written": written, "confirmed": confirmed, **shown}
 
+    def without_model(self, error: Exception) -> tuple[Corrected, str, str]:
+        """What stands in for a call that failed: (corrections, why there are none, the error that the answer names).
 
-def _cleaned(corrected: Corrected) -> Corrected:
-    """What a reasoner gave, as text that can be kept and shown."""
-    corrections = [
-        replace(given, answer=cut_field(given.answer), reason=cut_field(given.reason)) for given in corrected.corrections
-    ]
-    return Corrected(corrections, cut_answer(corrected.answer))
+        An error is raised again if nothing can stand in for the answer, or its beginning has been seen.
+        """
+        shown = self._gate is not None and self._gate.shown
+        if self.settings.quote_without_model and isinstance(error, ModelCallError) and not shown and not self._drafted:
+            return self._parts.without_model.correct(self.request), "", str(error)
+        if shown or not self.request.items:
+            raise error
+        return Corrected(), reason_of(error, secrets_of(self.reasoner)), ""
+
+    def update(self, corrected: Corrected, failure: str, error: str) -> Update:
+        """The chain and the answer with the corrections."""
+        state, reply = self._state, self._state["reply"]
+        corrections = [
+            replace(given, answer=cut_field(given.answer), reason=cut_field(given.reason)) for given in corrected.corrections
+        ]
+        confirmed: list[str] = []
+        if self._drafted:
+            items, text, confirmed = apply_to_answer(state["items"], self._drafted, corrections, failure, self._checker)
+        else:
+            verifier, threshold = self._parts.verifier, self.settings.threshold
+            items = apply_corrections(
+                state["items"], self.request.items, corrections, failure, self._evidence, verifier, threshold
+            )
+            text = cut_answer(corrected.answer)
+            if any(item["status"] in SOLVED for item in items) and not _says(self._checker.check(text)):
+                text = ""
+        for index, item in enumerate(items):
+            if self._drafted or index in state["unsolved"]:
+                emit_progress(index, item, item["status"], item["score"], item["reason"])
+        reply = {**reply, "text": text, "confirmed": confirmed, "error": error or reply["error"]}
+        if self._gate is not None:
+            reply |= {"shown": self._gate.shown, "message_id": self._gate.message_id}
+        costs = self._parts.costs("correct", self._config)
+        return {"items": items, "unsolved": [], "reply": reply, "origin": "correct", "costs": costs}
+
+    def _open_sentences(self) -> list[Unsolved]:
+        """The sentences that failed, each with the evidence that the model wrote it from."""
+        question, evidence = self._state["plan"]["optimized_question"], self._evidence.documents
+        return [
+            Unsolved(n, question, sentence.plain, [evidence[number - 1] for number in sentence.named])
+            for n, sentence in enumerate(self._drafted)
+            if n in self._state["unsolved"]
+        ]
+
+    def _open_items(self) -> list[Unsolved]:
+        found, looked = self._evidence.found, self._evidence.looked
+        return [
+            Unsolved(index, item["sub_question"], item["guess_answer"], found[index].documents or looked)
+            for index, item in enumerate(self._state["items"])
+            if index in self._state["unsolved"]
+        ]
 
 
 def _says(answer: Sequence[Checked]) -> bool:
@@ -96,24 +152,6 @@ def is_direct(state: ConvCoAState, settings: ConvCoAContext) -> bool:
     """Whether the planner gave the answer at once, so that only its failed sentences are open."""
     plan = state["plan"]
     return not plan["nodes"] and bool(plan["draft_answer"].strip()) and bool(state["unsolved"]) and settings.allow_draft_answer
-
-
-def _open_sentences(state: ConvCoAState, drafted: Sequence[Checked], evidence: Sequence[Document]) -> list[Unsolved]:
-    """The sentences that failed, each with the evidence that the model wrote it from."""
-    question = state["plan"]["optimized_question"]
-    return [
-        Unsolved(n, question, drafted[n].plain, [evidence[number - 1] for number in drafted[n].named])
-        for n in state["unsolved"]
-        if n < len(drafted)
-    ]
-
-
-def _open_items(state: ConvCoAState, evidence: Evidence) -> list[Unsolved]:
-    opened = [(index, state["items"][index]) for index in state["unsolved"] if index < len(state["items"])]
-    return [
-        Unsolved(index, item["sub_question"], item["guess_answer"], evidence.found[index].documents or evidence.looked)
-        for index, item in opened
-    ]
 
 
 def apply_corrections(
@@ -245,8 +283,3 @@ def _is_heading(text: str, evidence: Sequence[Document]) -> bool:
     if any("query" in document.metadata and plain in document.page_content for document in evidence):
         return False
     return plain[-1] in "?？" or (plain[-1] not in ".!。！…" and not is_sentence(plain))
-
-
-def numbers_of(evidence: Sequence[Document]) -> Mapping[str, int]:
-    """The number under which each document is cited."""
-    return {str(document.id): number for number, document in enumerate(evidence, 1)}

@@ -5,6 +5,7 @@ being written or when it is there.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,8 +26,6 @@ _POLAR = re.compile(r"\A\W*+(?:yes|no)\W*+", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"(?<!\s)[^\S\n]*+\n\s*+(?:(?:[-*•]|\d{1,2}[.)])(?:\s|\Z)|\||```|~~~)")
 _NEXT = re.compile(r"(?:[.!?。！？:;…][\"'”’)\]]*(?:\s*\[[\d,;\s–-]+\])*\s+|\n)(?=\S+\s)")
 _MOST_MARKS = 3
-_SHOWN_AT_ONCE = 4_000
-"""Characters of an answer up to which each sentence is shown as soon as it stands."""
 _PART_OF_A_CLAIM = 0.3
 """Share of a sentence's words above which a piece of evidence that the sentence cites keeps its mark."""
 _WORDS = LexicalVerifier()
@@ -192,29 +191,33 @@ def with_marks(plain: str, numbers: Sequence[int]) -> str:
 
 
 class SentenceGate:
-    """Shows the sentences of an answer while it is being written, each when it is complete and verified.
+    """Shows the sentences of an answer while it is written, each when it is complete and verified.
 
-    After the first one that does not stand nothing more is shown: what follows may have to wait for its correction.
+    After the first sentence that does not stand nothing more is shown: what follows may have to wait for its correction.
+
+    Args:
+        checker: Makes the checker when the first sentence has ended.
+        show: Puts a piece of the answer into the stream, as a part of the message with the id; None where nobody reads it.
+        message_id: The id of the message; a new one by default.
     """
 
-    def __init__(self, checker: Callable[[], Checker], message_id: str = "") -> None:
+    def __init__(
+        self, checker: Callable[[], Checker], show: Callable[[str, str], None] | None = None, message_id: str = ""
+    ) -> None:
         self.shown = ""
-        self.message_id = message_id
-        self._checker = checker
+        self.message_id = message_id or f"run-{uuid.uuid4()}"
+        self.streams = show is not None
+        self._checker, self._show = checker, show
         self._made: Checker | None = None
         self._marks: CitationFilter | None = None
         self._passed = 0
         self._closed = False
-        self._ended = self._next = 0
+        self._ended = 0
 
     def feed(self, text: str, *, done: bool = False) -> str:
         """Take the answer as it stands so far; returns what can be shown more."""
         if self._closed:
             return ""
-        if len(text) < self._next and not done:
-            return ""
-        # Of a long answer, only now and then: all the work on it stays linear in its length.
-        self._next = len(text) + max(0, len(text) - _SHOWN_AT_ONCE) // 8
         text = cut_answer(text)
         ended = max((match.end() for match in _NEXT.finditer(text)), default=0)
         if ended == self._ended and not done:
@@ -238,6 +241,8 @@ class SentenceGate:
             self._closed = True
             new += self._marks.close()
         self.shown += new
+        if new and self._show is not None:
+            self._show(new, self.message_id)
         return new
 
 

@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.runner import Look
-from langgraph_convcoa.nodes.act import neighbours_wanted, pieces_wanted
-from langgraph_convcoa.nodes.memory import with_earlier_evidence
-from langgraph_convcoa.nodes.runtime import LOOKED, Call, Steps, TurnRuntime, emit
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.nodes.act import action_request
+from langgraph_convcoa.nodes.evidence import LOOKED, with_earlier_evidence
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit
 from langgraph_convcoa.state import ConvCoAState, Finding, pairs_of
 from langgraph_convcoa.usage import node_usage
 
 _log = logging.getLogger(__name__)
 
 
-def look(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
-    """No model call. Asks every action that `looks_first` and need not be approved, with the conversation's state.
+def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """Ask every action that `looks_first` and need not be approved, with the conversation's state; no model call.
 
-    An action that is for questions of one form is asked for those only, and may be asked alone.
+    An action for questions of one form is asked for those only, and may be asked alone.
     """
-    settings = turn.settings()
-    if not settings.look_first or not turn.plans_over_evidence():
-        return {}
-    names = turn.actions.looking(state["asked"], pairs_of(state), state["approve"])
-    if not names:
-        return {}
-    requests = {name: _request(turn, state, name) for name in names}
+    start, settings = time.perf_counter(), parts.settings(runtime)
+    call = _call(parts, state, settings)
+    return _found(parts, state, settings, parts.actions.look(*call), start) if call else {}
+
+
+async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """As `look`."""
+    start, settings = time.perf_counter(), parts.settings(runtime)
+    call = await asyncio.to_thread(_call, parts, state, settings)
+    return await asyncio.to_thread(_found, parts, state, settings, await parts.actions.alook(*call), start) if call else {}
+
+
+def _call(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> tuple[Any, ...]:
+    """The arguments of the action runner; none if there is nothing to ask."""
+    if not settings.look_first or not parts.reasoner("plan", settings).plans_over_evidence:
+        return ()
+    question, history = state["asked"], tuple(pairs_of(state))
+    requests = {}
+    for name in parts.actions.looking(question, history, state["approve"]):
+        own = () if settings.of_action(name).get("use_history") is False else history
+        requests[name] = action_request(parts, settings, name, question=question, sub_question=question, history=own)
     limits = settings.action_timeout, state["asked_message_id"], settings.max_concurrency
-    looks: Sequence[Look] = yield Call(turn.actions.look, turn.actions.alook, (requests, *limits))
+    return (requests, *limits) if requests else ()
+
+
+def _found(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look], start: float) -> Update:
     findings: list[Finding] = [
         {
             "index": LOOKED,
@@ -44,25 +64,13 @@ def look(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Step
         }
         for found in looks
     ]
-    asked = [None if turn.actions.always_fresh(found.action) else state["asked"] for found in looks]
-    findings, reused = with_earlier_evidence(turn, state, findings, asked, leans=bool(state["history"]))
+    asked = [None if parts.actions.always_fresh(found.action) else state["asked"] for found in looks]
+    leans = bool(state["history"])
+    findings, reused = with_earlier_evidence(parts.memory, settings, state, findings, asked, leans=leans)
     errors = [f"{found.action}: {found.error}" for found in looks if found.error]
     for error in errors:
         _log.warning("the question could not be looked up before it is planned: %s", error)
     emit({"type": "look", "found": sum(len(finding["documents"]) for finding in findings), "errors": errors})
     costs = {found.action: node_usage(found.seconds, retrievals=1) for found in looks}
+    costs["look"] = node_usage(time.perf_counter() - start)
     return {"findings": findings, "reused": reused, "costs": costs}
-
-
-def _request(turn: TurnRuntime, state: ConvCoAState, name: str) -> ActionRequest:
-    settings = turn.settings()
-    own = settings.of_action(name)
-    return ActionRequest(
-        question=state["asked"],
-        sub_question=state["asked"],
-        history=() if own.get("use_history") is False else tuple(pairs_of(state)),
-        k=pieces_wanted(turn, name),
-        neighbours=neighbours_wanted(turn),
-        depth=1,
-        settings=own,
-    )

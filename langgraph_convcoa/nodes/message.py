@@ -19,10 +19,9 @@ _LEADING_MARKS = re.compile(r"\A(?:\s*+\[\d++\])++[\s.!?。！？]*+")
 def answer_message(
     text: str, citations: Sequence[Citation], *, titles: Mapping[str, str] | None = None, message_id: str | None = None
 ) -> AIMessage:
-    """The answer as a message. `message.text` is the answer itself; what it cites stands beside it, for chat interfaces.
+    """The answer as a message: one text block of LangChain's standard content, with an annotation for each citation.
 
-    `titles` are those of documents by id; without one the source stands for it. An answer that cites nothing is a message of
-    plain text.
+    `message.text` is the answer. `titles` are those of documents by id; the source stands for a missing one.
 
     Example:
         >>> cited = [{"id": "a.md#0", "source": "a.md", "quote": "Hopfield described it in 1982."}]
@@ -32,13 +31,10 @@ def answer_message(
         >>> message.content_blocks[0]["annotations"][0]["cited_text"]
         'Hopfield described it in 1982.'
     """
-    annotations = citation_annotations(text, citations, titles)
-    if not annotations:
-        return AIMessage(text, id=message_id)
+    block = {"type": "text", "text": text, "annotations": citation_annotations(text, citations, titles)}
+    content: list[str | dict[Any, Any]] = [block]
     # Says that the blocks are LangChain's own, so that another model's integration translates them.
-    standard = {"output_version": "v1"}
-    content: list[str | dict[Any, Any]] = [{"type": "text", "text": text, "annotations": annotations}]
-    return AIMessage(content, id=message_id, response_metadata=standard)
+    return AIMessage(content, id=message_id, response_metadata={"output_version": "v1"})
 
 
 def citation_annotations(

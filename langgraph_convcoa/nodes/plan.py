@@ -2,59 +2,112 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Send
 
 from langgraph_convcoa.chain import ActionChain
+from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.memory.recall import RecalledAnswer, recall_answers
+from langgraph_convcoa.nodes.act import by_way_of_approval, send
+from langgraph_convcoa.nodes.decisions import ANSWER, PLAN
 from langgraph_convcoa.nodes.drafts import SentenceGate
-from langgraph_convcoa.nodes.review import ANSWER, PLAN
-from langgraph_convcoa.nodes.runtime import LOOKED, Call, Steps, TurnRuntime, emit, evidence_of
+from langgraph_convcoa.nodes.evidence import LOOKED, evidence_of
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, is_followed, show
 from langgraph_convcoa.reasoning.base import PlanRequest
+from langgraph_convcoa.reasoning.models import ModelCallError
 from langgraph_convcoa.state import ConvCoAState, Finding, Plan, PlannedNode, pairs_of
 from langgraph_convcoa.text.clean import cut_answer, cut_field
 from langgraph_convcoa.text.same_question import words_agree
 from langgraph_convcoa.text.words import content_words
 
 
-def plan(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
+def plan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """One model call; the sentences of an answer are shown as they are verified."""
-    settings, reasoner = turn.settings(), turn.reasoner("plan")
+    settings, inner = parts.settings(runtime), parts.counting("plan", config)
+    request = _request(parts, state, settings, config)
+    try:
+        chain, error = parts.reasoner("plan", settings).plan(request, inner), ""
+    except ModelCallError as failure:
+        chain, error = _without_model(parts, settings, request, failure)
+    return _planned(parts, state, settings, request, chain, error, config)
+
+
+async def aplan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """As `plan`; prompts are made, and the plan is read, in threads."""
+    settings, inner = parts.settings(runtime), parts.counting("plan", config)
+    request = await asyncio.to_thread(_request, parts, state, settings, config)
+    reasoner = await asyncio.to_thread(parts.reasoner, "plan", settings)
+    try:
+        chain, error = await reasoner.aplan(request, inner), ""
+    except ModelCallError as failure:
+        chain, error = _without_model(parts, settings, request, failure)
+    return await asyncio.to_thread(_planned, parts, state, settings, request, chain, error, config)
+
+
+def after_plan(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
+    """The look-ups of the plan, or `approve` where a person decides about it first."""
+    if PLAN in state["approve"]:
+        return "approve"
+    return by_way_of_approval(state, first_look_ups(parts, state, parts.settings())) or "verify"
+
+
+def first_look_ups(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
+    """One branch for each sub-question that is neither recalled nor looked up; an empty chain needs no more than one look."""
+    made = state["plan"]
+    if not made["nodes"]:
+        if any(finding["index"] == LOOKED for finding in state["findings"]):
+            return []
+        single = _plan_of(ActionChain.single(made["optimized_question"], next(iter(parts.actions.actions))))
+        return [send(state, LOOKED, single["nodes"][0], settings)]
+    known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(state))}
+    return [send(state, index, node, settings) for index, node in enumerate(made["nodes"]) if index not in known]
+
+
+def _request(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, config: RunnableConfig) -> PlanRequest:
     evidence = evidence_of(state["findings"]).documents
-    shows = evidence and settings.allow_draft_answer and not {PLAN, ANSWER} & {*state["approve"]}
-    gate = SentenceGate(lambda: turn.checker(state)) if shows else None
-    request = PlanRequest(
+    shows = evidence and settings.allow_draft_answer and is_followed(config) and not {PLAN, ANSWER} & {*state["approve"]}
+    return PlanRequest(
         question=state["asked"],
-        actions=turn.actions.descriptions(),
+        actions=parts.actions.descriptions(),
         history=pairs_of(state),
         knowledge=state["knowledge_view"],
         max_sub_questions=settings.max_sub_questions,
         language=settings.language,
         evidence=evidence,
-        recognised=turn.actions.recognised(state["asked"], pairs_of(state)),
-        gate=gate,
+        recognised=parts.actions.recognised(state["asked"], pairs_of(state)),
+        gate=SentenceGate(lambda: parts.checker(state, settings), show) if shows else None,
     )
-    chain = yield Call(reasoner.plan, reasoner.aplan, (request, config))
+
+
+def _without_model(
+    parts: GraphParts, settings: ConvCoAContext, request: PlanRequest, failure: ModelCallError
+) -> tuple[ActionChain, str]:
+    """A plan from the question's words, and why there is none of the model; raises the failure where that is not wanted."""
+    if not settings.quote_without_model or (request.gate is not None and request.gate.shown):
+        raise failure
+    return parts.without_model.plan(request), str(failure)
+
+
+def _planned(
+    parts: GraphParts,
+    state: ConvCoAState,
+    settings: ConvCoAContext,
+    request: PlanRequest,
+    chain: ActionChain,
+    error: str,
+    config: RunnableConfig,
+) -> Update:
     made = _plan_of(chain)
     questions = [node["sub_question"] for node in made["nodes"]]
     emit({"type": "plan", "optimized_question": made["optimized_question"], "sub_questions": questions})
-    shown = {} if gate is None else {"shown": gate.shown, "final_message_id": gate.message_id}
-    return {"plan": made, "recalled": recall_plan(turn, state, made), **shown}
-
-
-def after_plan(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
-    """One branch a sub-question that is neither recalled nor looked up already; an empty chain needs no more than one look."""
-    made = state["plan"]
-    if not made["nodes"]:
-        if any(finding["index"] == LOOKED for finding in state["findings"]):
-            return "verify"
-        single = _plan_of(ActionChain.single(made["optimized_question"], next(iter(turn.actions.actions))))
-        return [turn.send(state, LOOKED, single["nodes"][0])]
-    known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(turn, state))}
-    sends = [turn.send(state, index, node) for index, node in enumerate(made["nodes"]) if index not in known]
-    # An empty list of branches would end the graph without an answer.
-    return sends or "verify"
+    reply = {**state["reply"], "error": error}
+    if isinstance(request.gate, SentenceGate):
+        reply |= {"shown": request.gate.shown, "message_id": request.gate.message_id}
+    recalled = recall_plan(parts, state, made, settings)
+    return {"plan": made, "recalled": recalled, "reply": reply, "costs": parts.costs("plan", config)}
 
 
 def _plan_of(chain: ActionChain) -> Plan:
@@ -74,8 +127,8 @@ def _plan_of(chain: ActionChain) -> Plan:
     }
 
 
-def looked_up(turn: TurnRuntime, state: ConvCoAState) -> list[Finding]:
-    """A sub-question that repeats the question has been looked up: its action found what it would find again."""
+def looked_up(state: ConvCoAState) -> list[Finding]:
+    """The finding for the question itself, for a sub-question that repeats it: its action would find the same again."""
     looked = [finding for finding in state["findings"] if finding["index"] == LOOKED and finding["documents"]]
     if len(looked) != 1:
         return []
@@ -102,25 +155,24 @@ def still_recalled(state: ConvCoAState) -> list[RecalledAnswer]:
     ]
 
 
-def recall_plan(turn: TurnRuntime, state: ConvCoAState, made: Plan) -> list[RecalledAnswer]:
-    """The sub-questions of a plan that need no look-up: an earlier round answered them.
+def recall_plan(parts: GraphParts, state: ConvCoAState, made: Plan, settings: ConvCoAContext) -> list[RecalledAnswer]:
+    """The answers of earlier rounds to the sub-questions of a plan.
 
-    An action that sets `always_fresh` is asked every time. A sub-question that needs the conversation to be understood means
-    another thing in another place.
+    An action that sets `always_fresh` is asked every time. A sub-question that needs the conversation to be understood may
+    mean something else now.
     """
-    settings = turn.settings()
     if not settings.recall_answers or not made["self_contained"]:
         return []
     asked = [
         (index, node["action"], node["sub_question"])
         for index, node in enumerate(made["nodes"])
-        if not turn.actions.always_fresh(node["action"])
+        if not parts.actions.always_fresh(node["action"])
     ]
     rounds = ContextualKnowledgeSet.load(state.get("knowledge_set")).after(state.get("shared") or []).rounds
     return recall_answers(
         asked,
         rounds[-settings.memory_capacity :],
         state.get("evidence_memory") or [],
-        turn.memory.vectors,
+        parts.memory.vectors,
         max_age=settings.recall_max_age,
     )

@@ -5,35 +5,32 @@ from __future__ import annotations
 import time
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.runtime import get_runtime
 from langgraph.types import Overwrite
 
-from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.asked import read_conversation
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
-from langgraph_convcoa.nodes.review import wanted_approvals
-from langgraph_convcoa.nodes.runtime import TurnRuntime, Update
-from langgraph_convcoa.state import ConvCoAState
+from langgraph_convcoa.nodes.decisions import wanted_approvals
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update
+from langgraph_convcoa.state import ConvCoAState, empty_reply
 from langgraph_convcoa.usage import node_usage
 
 _SHARED_ROUNDS = 50
 
 
-def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Update:
-    """No model call. Everything that a turn clears is set here."""
-    start = time.perf_counter()
-    turn.attempts.forget(config)
+def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """Read the question and clear everything that an earlier turn may have left; no model call."""
+    start, settings = time.perf_counter(), parts.settings(runtime)
+    parts.forget_costs(config)
     asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
     knowledge.seed(asked.history)
-    settings = turn.settings()
     shared: list[Round] = []
     if settings.share_knowledge:
-        store = sharing.store_of(get_runtime(ConvCoAContext).store)
+        store = sharing.store_of(runtime.store if runtime else None)
         user, thread = sharing.user_of(settings.user_id, config), sharing.thread_of(config)
         shared = sharing.shared_rounds(store, user, but_of=thread, limit=_SHARED_ROUNDS)
-    view, history = turn.memory.recollect(
+    view, history = parts.memory.recollect(
         knowledge.after(shared),
         asked.question,
         asked.history,
@@ -43,8 +40,7 @@ def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
     return {
         "asked": asked.question,
         "asked_message_id": asked.message_id,
-        "approve": wanted_approvals(settings.approve, turn.actions.actions, config),
-        "decided": [],
+        "approve": wanted_approvals(settings.approve, parts.actions.actions, config),
         "history": history,
         "knowledge_view": view,
         "shared": shared,
@@ -58,11 +54,6 @@ def recall(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Up
         "depth": 0,
         "repaired": [],
         "costs": Overwrite({"recall": node_usage(time.perf_counter() - start)}),
-        "shown": "",
-        "written": "",
-        "confirmed": [],
-        "final": "",
-        "final_citations": [],
-        "final_unsupported": [],
-        "final_message_id": "",
+        "reply": empty_reply(),
+        "origin": "",
     }

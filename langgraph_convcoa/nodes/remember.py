@@ -11,27 +11,27 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from langgraph.runtime import get_runtime
 from langgraph.types import Overwrite
 
 from langgraph_convcoa.chain import SUPPORTED, ChainItem
-from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RememberedEvidence, remember_evidence
 from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledgeSet, RoundExtra
+from langgraph_convcoa.nodes.evidence import evidence_of
 from langgraph_convcoa.nodes.message import answer_message
-from langgraph_convcoa.nodes.runtime import TurnRuntime, Update, evidence_of
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update
 from langgraph_convcoa.state import ConvCoAState, Finding, pairs_of
 from langgraph_convcoa.usage import NodeUsage, node_usage, total_usage
 
 _REMEMBERED_PER_LOOK = 5
 
 
-def remember(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Update:
-    """No model call."""
+def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """Save the round; no model call."""
     start = time.perf_counter()
-    settings, actions = turn.settings(), list(turn.actions.actions)
-    items, citations, text = state["items"], state["final_citations"], state["final"]
+    settings, actions = parts.settings(runtime), list(parts.actions.actions)
+    items, reply = state["items"], state["reply"]
+    text, citations, unsupported = reply["text"], reply["citations"], reply["unsupported"]
     documents: dict[str, Document] = {}
     for document in evidence_of(state["findings"]).documents:
         documents.setdefault(str(document.id), document)
@@ -40,7 +40,7 @@ def remember(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> 
     extra: RoundExtra = {
         "chain": items,
         "citations": citations,
-        "unsupported": state["final_unsupported"],
+        "unsupported": unsupported,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "evidence": _uncited(items, documents, citations),
     }
@@ -48,14 +48,14 @@ def remember(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> 
     knowledge.add_round(state["asked"], state["plan"]["optimized_question"], solved, text, extra)
     entry = knowledge.rounds[-1]
     if settings.share_knowledge:
-        store = sharing.store_of(get_runtime(ConvCoAContext).store)
+        store = sharing.store_of(runtime.store if runtime else None)
         sharing.share_round(store, sharing.user_of(settings.user_id, config), sharing.thread_of(config), entry)
     messages: list[Any] = []
     titles = {id_: str(document.metadata.get("title") or "") for id_, document in documents.items()}
     if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):
         # As a dict, which becomes a message in the state but is not taken for part of the answer by a message stream.
         messages.append({"role": "user", "content": state["asked"], "id": state["asked_message_id"]})
-    messages.append(answer_message(text, citations, titles=titles, message_id=state["final_message_id"] or str(uuid.uuid4())))
+    messages.append(answer_message(text, citations, titles=titles, message_id=reply["message_id"] or str(uuid.uuid4())))
     costs = {**state["costs"], "remember": node_usage(time.perf_counter() - start)}
     seconds = turn_seconds(costs, state["findings"], actions)
     return {
@@ -63,7 +63,7 @@ def remember(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> 
         "knowledge_set": knowledge.export(),
         "answer": text,
         "citations": citations,
-        "unsupported": state["final_unsupported"],
+        "unsupported": unsupported,
         "chain": items,
         "evidence_memory": _evidence_memory(state, actions, entry["round"], settings.evidence_memory),
         "usage": total_usage(costs, seconds, len(state["recalled"]), state["reused"]),

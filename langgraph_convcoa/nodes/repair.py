@@ -4,26 +4,43 @@ from __future__ import annotations
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_convcoa.nodes.runtime import Call, Steps, TurnRuntime
-from langgraph_convcoa.reasoning.base import BrokenInput, InputRepairer, RepairRequest
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update
+from langgraph_convcoa.reasoning.base import BrokenInput, RepairRequest
 from langgraph_convcoa.state import ConvCoAState, PlannedNode
 from langgraph_convcoa.text.clean import cut_field
 
 
-def repair(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Steps:
-    """One model call for all inputs of the turn; where it fails, the sub-questions keep their first failure."""
-    reasoner, items, plan = turn.reasoner("repair"), broken_inputs(state), state["plan"]
-    assert isinstance(reasoner, InputRepairer)
-    request = RepairRequest(plan["optimized_question"], items, turn.actions.descriptions())
+def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """One model call for all inputs of the turn; if it fails, the sub-questions keep their first failure."""
+    inner, reasoner = parts.counting("repair", config), parts.reasoner("repair", parts.settings(runtime))
     try:
-        inputs: dict[int, str] = yield Call(reasoner.repair, reasoner.arepair, (request, config))
+        inputs = reasoner.repair(_request(parts, state), inner)
     except Exception:  # noqa: BLE001 - whatever a reasoner raises
         inputs = {}
-    inputs = {index: cut_field(text) for index, text in inputs.items()}
+    return _repaired(parts, state, inputs, config)
+
+
+async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """As `repair`."""
+    inner, reasoner = parts.counting("repair", config), parts.reasoner("repair", parts.settings(runtime))
+    try:
+        inputs = await reasoner.arepair(_request(parts, state), inner)
+    except Exception:  # noqa: BLE001 - as above
+        inputs = {}
+    return _repaired(parts, state, inputs, config)
+
+
+def _request(parts: GraphParts, state: ConvCoAState) -> RepairRequest:
+    return RepairRequest(state["plan"]["optimized_question"], broken_inputs(state), parts.actions.descriptions())
+
+
+def _repaired(parts: GraphParts, state: ConvCoAState, inputs: dict[int, str], config: RunnableConfig) -> Update:
+    plan = state["plan"]
+    inputs = {item.index: cut_field(inputs[item.index]) for item in broken_inputs(state) if item.index in inputs}
     nodes: list[PlannedNode] = [
         {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
     ]
-    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted({item.index for item in items} & set(inputs))}
+    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs), "costs": parts.costs("repair", config)}
 
 
 def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:

@@ -1,7 +1,6 @@
-"""What a trace tells of a node: its sub-questions with their status and the ids of their evidence.
+"""What the trace of a node says of its sub-questions: their status and the ids of their evidence.
 
-LangSmith, and OpenTelemetry through its SDK, show a node with all that goes in and comes out. These few facts stand in the
-metadata of its run besides, where a list of runs can be filtered by them.
+The facts are metadata of the node's run in LangSmith, and in OpenTelemetry through its SDK, so that runs can be filtered.
 """
 
 from __future__ import annotations
@@ -9,19 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from langgraph.types import Command
 from langsmith.run_helpers import get_current_run_tree
 
 _LONGEST = 300
 
 
-def annotate(given: Mapping[str, Any], update: Mapping[str, Any]) -> None:
-    """Write the facts of a node into the run that traces it, where there is one; no words where those of inputs are hidden."""
-    if (run := get_current_run_tree()) is None:
-        return
-    told = facts(given, update)
+def annotate(given: Mapping[str, Any], update: Any) -> Any:
+    """Write the facts of a node into the run that traces it, where there is one; returns the update as it is.
+
+    Words are left out where the inputs of the trace are hidden.
+    """
+    changed = update.update if isinstance(update, Command) else update
+    if (run := get_current_run_tree()) is None or not isinstance(changed, Mapping):
+        return update
+    told = facts(given, changed)
     if getattr(run.client, "_hide_inputs", False):
         told = {name: value for name, value in told.items() if not name.endswith("sub_question")}
     run.add_metadata(told)
+    return update
 
 
 def facts(given: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, str | float | list[str]]:
@@ -40,7 +45,7 @@ def facts(given: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, str 
             if name in item:
                 told[f"convcoa.{number}.{name}"] = _short(item[name])
     findings = update.get("findings") or ()
-    # Of one branch, or what was found for the question itself; what clears the field of the turn before is an `Overwrite`.
+    # An `Overwrite` clears the field of the turn before.
     if not chain and (found := findings if isinstance(findings, list) else ()):
         told["convcoa.sub_question"] = _short(given.get("sub_question") or given.get("asked") or "")
         told["convcoa.action"] = ", ".join(dict.fromkeys(str(one["action"]) for one in found if "action" in one))

@@ -10,13 +10,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite, Send
 
 from langgraph_convcoa.chain import SOLVED, ChainItem
+from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.recall import RecalledAnswer
+from langgraph_convcoa.nodes.act import by_way_of_approval, send
 from langgraph_convcoa.nodes.drafts import Checked, Checker
-from langgraph_convcoa.nodes.memory import with_earlier_evidence
+from langgraph_convcoa.nodes.evidence import LOOKED, Evidence, evidence_of, with_earlier_evidence
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit_progress
 from langgraph_convcoa.nodes.plan import looked_up, still_recalled
 from langgraph_convcoa.nodes.repair import broken_inputs
-from langgraph_convcoa.nodes.runtime import LOOKED, Evidence, TurnRuntime, Update, emit_progress, evidence_of
-from langgraph_convcoa.reasoning.base import History, InputRepairer
+from langgraph_convcoa.reasoning.base import History
 from langgraph_convcoa.state import ConvCoAState, Finding, PlannedNode, pairs_of
 from langgraph_convcoa.text.citations import without_marks
 from langgraph_convcoa.text.questions import holds_negation
@@ -27,90 +29,97 @@ from langgraph_convcoa.verification.verdicts import Verdict, as_claim
 from langgraph_convcoa.verification.verifier import Verifier
 
 
-def verify(turn: TurnRuntime, state: ConvCoAState, config: RunnableConfig) -> Update:
-    """Fan-in of the actions; no model call. An answer or a draft that stands as it is becomes what is `written`."""
-    start = time.perf_counter()
+def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+    """Judge the answer or the draft and every guess; no model call. An answer that stands as it is becomes the reply."""
+    start, settings = time.perf_counter(), parts.settings(runtime)
     update: Update = {}
-    findings = state["findings"]
+    findings, plan = state["findings"], state["plan"]
     if state["depth"] == 0:
-        findings, reused = _with_memory(turn, state)
+        findings, reused = _with_memory(parts, state, settings)
         update = {"findings": Overwrite(findings), "reused": state["reused"] + reused}
-    settings, evidence = turn.settings(), evidence_of(findings)
-    checker = turn.checker(state, findings)
-    if state["plan"]["nodes"]:
+    evidence = evidence_of(findings)
+    checker = parts.checker(state, settings, findings)
+    if plan["nodes"]:
         items, unsolved = verify_chain(
-            state["plan"]["nodes"], evidence, pairs_of(state), turn.verifier, settings.threshold, still_recalled(state)
+            plan["nodes"], evidence, pairs_of(state), parts.verifier, settings.threshold, still_recalled(state)
         )
-        drafted = all(item["status"] in ("kept", "recalled") for item in items)
-        written = drafted and stand(checker.check(state["plan"]["draft_answer"]))
+        kept = all(item["status"] in ("kept", "recalled") for item in items)
+        checked = checker.check(plan["draft_answer"]) if kept else []
     else:
-        checked = checker.check(state["plan"]["draft_answer"])
-        items, unsolved = verify_answer(_question_item(turn, state, evidence), checked, checker)
-        written = stand(checked)
-    if not settings.allow_draft_answer:
-        written = False
-        if not state["plan"]["nodes"]:
-            unsolved = [0] if items else []
+        checked = checker.check(plan["draft_answer"])
+        items, unsolved = verify_answer(_question_item(parts, state, evidence), checked, checker)
+    stands = settings.allow_draft_answer and bool(checked) and all(sentence.stands for sentence in checked)
+    if not settings.allow_draft_answer and not plan["nodes"]:
+        unsolved = [0] if items else []
     for index, item in enumerate(items):
         if index not in unsolved:
             emit_progress(index, item, item["status"], item["score"], item["reason"])
-    costs = {"verify": node_usage(time.perf_counter() - start)}
-    text, depth = state["plan"]["draft_answer"] if written else "", state["depth"] + 1
-    return {**update, "items": items, "unsolved": unsolved, "written": text, "depth": depth, "costs": costs}
+    return {
+        **update,
+        "items": items,
+        "unsolved": unsolved,
+        "reply": {**state["reply"], "text": plan["draft_answer"] if stands else ""},
+        "origin": "plan" if stands else "",
+        "depth": state["depth"] + 1,
+        "costs": {"verify": node_usage(time.perf_counter() - start)},
+    }
 
 
-def after_verify(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
+def after_verify(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
     """What failed goes back once, with another input or to look deeper; then on to `correct`, or past it."""
-    if turn.settings().max_corrections:
+    settings = parts.settings()
+    if settings.max_corrections:
         first = state["depth"] == 1
-        if first and broken_inputs(state) and isinstance(turn.reasoner("repair"), InputRepairer):
+        if first and any(parts.actions.repairs(item.action) for item in broken_inputs(state)):
             return "repair"
-        if again := [*(_deeper(turn, state) if first else []), *_elsewhere(turn, state)]:
-            return again
-    return _on(turn, state)
+        again = [*(_deeper(parts, state, settings) if first else []), *_elsewhere(parts, state, settings)]
+        if again:
+            return by_way_of_approval(state, again)
+    return _on(parts, state, settings)
 
 
-def after_repair(turn: TurnRuntime, state: ConvCoAState) -> list[Send] | str:
+def after_repair(parts: GraphParts, state: ConvCoAState) -> list[Send] | str:
     """The inputs that were rewritten, and with them what goes deeper."""
-    nodes = state["plan"]["nodes"]
-    again = [turn.send(state, index, nodes[index]) for index in state["repaired"] if index < len(nodes)]
-    return [*again, *_deeper(turn, state)] or _on(turn, state)
+    settings, nodes = parts.settings(), state["plan"]["nodes"]
+    again = [send(state, index, nodes[index], settings) for index in state["repaired"] if index < len(nodes)]
+    return by_way_of_approval(state, [*again, *_deeper(parts, state, settings)]) or _on(parts, state, settings)
 
 
-def _on(turn: TurnRuntime, state: ConvCoAState) -> str:
-    """`correct` where an answer is to be written; no model is asked what to say of nothing."""
-    if state["written"]:
+def _on(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> str:
+    """`correct` where an answer is to be written. No model is asked about nothing."""
+    if state["reply"]["text"]:
         return "answer"
     something = any(finding["documents"] for finding in state["findings"])
     solved = any(item["status"] in SOLVED for item in state["items"])
-    return "correct" if something or solved or not turn.plans_over_evidence() else "answer"
+    asked = something or solved or not parts.reasoner("plan", settings).plans_over_evidence
+    return "correct" if asked else "answer"
 
 
-def _deeper(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
+def _deeper(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
     return [
-        turn.send(state, index, item)
+        send(state, index, item, settings)
         for index, item in enumerate(state["items"])
-        if item["status"] == "unsupported" and turn.actions.deepens(item["action"])
+        if item["status"] == "unsupported" and parts.actions.deepens(item["action"])
     ]
 
 
-def _elsewhere(turn: TurnRuntime, state: ConvCoAState) -> list[Send]:
+def _elsewhere(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> list[Send]:
     """Without a model: what was not found goes to the next action that was not asked yet, one after another."""
-    finds = getattr(turn.reasoner("plan"), "finds", None)
-    forms = {} if finds is None else turn.actions.recognised(state["asked"], pairs_of(state))
-    names = [name for name in turn.actions.actions if forms.get(name, True)]
-    if finds is None or len(names) == 1:
+    reasoner, history = parts.reasoner("plan", settings), pairs_of(state)
+    forms = parts.actions.recognised(state["asked"], history)
+    names = [name for name in parts.actions.actions if forms.get(name, True)]
+    if reasoner.plans_over_evidence or len(names) == 1:
         return []
-    evidence, history = evidence_of(state["findings"]), pairs_of(state)
+    evidence = evidence_of(state["findings"])
     sends = []
     for index, (item, node) in enumerate(zip(state["items"], state["plan"]["nodes"], strict=False)):
         first = node["action"]
         others = [name for name in names if name != first]
-        # One that looks deeper was asked twice.
-        asked = state["depth"] - 1 - turn.actions.deepens(first)
+        # An action that looks deeper was asked twice.
+        asked = state["depth"] - 1 - parts.actions.deepens(first)
         is_open = item["status"] in ("unsupported", "failed") and 0 <= asked < len(others)
-        if is_open and not finds(item["sub_question"], evidence.found[index].documents, history):
-            sends.append(turn.send(state, index, {**item, "action": others[asked]}))
+        if is_open and not reasoner.finds(item["sub_question"], evidence.found[index].documents, history):
+            sends.append(send(state, index, {**item, "action": others[asked]}, settings))
     return sends
 
 
@@ -198,22 +207,17 @@ def verify_answer(item: ChainItem, checked: Sequence[Checked], checker: Checker)
     return [item | {"answer": plain, "status": "kept", "reason": weakest.verdict.quote}], []
 
 
-def stand(checked: Sequence[Checked]) -> bool:
-    """Whether all sentences of an answer stand, and there are some."""
-    return bool(checked) and all(sentence.stands for sentence in checked)
-
-
 def _paths(documents: Sequence[Document]) -> dict[str, list[str]]:
     """How documents were reached by way of others."""
     paths = {str(document.id): document.metadata.get("graph_path") for document in documents}
     return {name: [str(step) for step in path] for name, path in paths.items() if isinstance(path, list) and len(path) > 2}
 
 
-def _question_item(turn: TurnRuntime, state: ConvCoAState, evidence: Evidence) -> ChainItem:
+def _question_item(parts: GraphParts, state: ConvCoAState, evidence: Evidence) -> ChainItem:
     """The question itself as an item of the chain, before it is judged."""
     found = evidence.found[LOOKED]
     item: ChainItem = {
-        "action": found.action or next(iter(turn.actions.actions)),
+        "action": found.action or next(iter(parts.actions.actions)),
         "sub_question": state["plan"]["optimized_question"],
         "guess_answer": "",
         "action_input": "",
@@ -241,7 +245,7 @@ def put_first(item: ChainItem, documents: Sequence[Document], verdict: Verdict) 
         item["evidence"] = [id_, *(other for other in item["evidence"] if other != id_)]
 
 
-def _with_memory(turn: TurnRuntime, state: ConvCoAState) -> tuple[list[Finding], int]:
+def _with_memory(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) -> tuple[list[Finding], int]:
     """The turn's findings with recalled evidence, and with earlier evidence in the weakest's place: (findings, reused).
 
     What an `always_fresh` action found stays as it is.
@@ -254,11 +258,11 @@ def _with_memory(turn: TurnRuntime, state: ConvCoAState) -> tuple[list[Finding],
         if finding["index"] >= len(plan["nodes"]):
             return None
         node = plan["nodes"][finding["index"]]
-        return None if turn.actions.always_fresh(node["action"]) else node["sub_question"]
+        return None if parts.actions.always_fresh(node["action"]) else node["sub_question"]
 
-    given = [*state["findings"], *looked_up(turn, state)]
-    leans = not plan["self_contained"]
-    findings, reused = with_earlier_evidence(turn, state, given, [question(finding) for finding in given], leans=leans)
+    given = [*state["findings"], *looked_up(state)]
+    asked, leans = [question(finding) for finding in given], not plan["self_contained"]
+    findings, reused = with_earlier_evidence(parts.memory, settings, state, given, asked, leans=leans)
     fresh = {str(document.id): document for finding in findings for document in finding["documents"]}
     for answer in still_recalled(state):
         documents = [_whole(document, fresh) for document in answer["documents"]]
@@ -269,6 +273,6 @@ def _with_memory(turn: TurnRuntime, state: ConvCoAState) -> tuple[list[Finding],
 
 
 def _whole(document: Document, fresh: Mapping[str, Document]) -> Document:
-    """A recalled quote with its whole text, where another sub-question has just found that: an id means one text in a turn."""
+    """The whole text of a recalled quote, if another sub-question has just found it: an id means one text in a turn."""
     other = fresh.get(str(document.id))
     return other if other is not None and document.page_content in other.page_content else document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
@@ -17,17 +17,17 @@ History = Sequence[tuple[str, str]]
 
 
 class Gate(Protocol):
-    """Lets an answer through to a reader while it is being written, as far as it is verified.
+    """Shows an answer to a reader while it is written, as far as it is verified.
 
-    `shown` is what a reader has seen, with the marks that the final answer has; `message_id` the message that it belongs to.
-    A reasoner that does not stream leaves it alone.
+    `streams`: whether there is a reader. `shown`: what the reader has seen, with the marks of the final answer. A reasoner
+    that does not stream leaves the gate alone.
     """
 
+    streams: bool
     shown: str
-    message_id: str
 
     def feed(self, text: str, *, done: bool = False) -> str:
-        """Take the answer as it stands so far, with the evidence's own numbers; returns what can be shown more."""
+        """Take the answer so far, with the evidence's own numbers; returns what has been shown now."""
         ...
 
 
@@ -138,31 +138,39 @@ class RepairRequest:
     actions: dict[str, str]
 
 
-@runtime_checkable
-class InputRepairer(Protocol):
-    """A reasoner that can write another action input: index of the sub-question -> input. Not every one can."""
+class Reasoner:
+    """Plans, and corrects what verification did not settle.
 
-    def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]: ...
+    A subclass writes `plan` and `correct`; the async methods run them in a thread unless they are written too. `config` is the
+    node's configuration: hand it to every model call, so that callbacks, usage counts and streams work.
 
-    async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]: ...
-
-
-@runtime_checkable
-class Reasoner(Protocol):
-    """Plans, and corrects what verification did not settle. Subclass it and write the two plain methods; the async ones then
-    run them in a thread.
-
-    Nothing is looked up before the plan of a reasoner that has an attribute `plans_over_evidence = False`. Where one has a
-    method `finds(question, evidence, history) -> bool`, a sub-question of which that says no goes to the next action. `config`
-    is the node's configuration: hand it to every model call, so that callbacks, usage counts and streams work.
+    Attributes:
+        plans_over_evidence: Whether the question is looked up before it is planned.
     """
 
-    def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain: ...
+    plans_over_evidence: bool = True
 
-    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected: ...
+    def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
+        """The chain of sub-questions, or the answer."""
+        raise NotImplementedError
+
+    def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
+        """The corrections, and the final answer."""
+        raise NotImplementedError
+
+    def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
+        """Other action inputs, by the index of the sub-question; none by default."""
+        return {}
+
+    def finds(self, question: str, evidence: Sequence[Document], history: History) -> bool:
+        """Whether the evidence holds an answer; where it does not, the next action is asked. Always by default."""
+        return True
 
     async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         return await run_in_executor(config, self.plan, request, config)
 
     async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
         return await run_in_executor(config, self.correct, request, config)
+
+    async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
+        return await run_in_executor(config, self.repair, request, config)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import merge_configs
-from langgraph.constants import TAG_NOSTREAM
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.chain import SOLVED, ActionChain, ChainItem
-from langgraph_convcoa.reasoning.asking import Asking
 from langgraph_convcoa.reasoning.base import (
     Corrected,
     Correction,
@@ -26,8 +22,9 @@ from langgraph_convcoa.reasoning.base import (
     Reasoner,
     RepairRequest,
 )
+from langgraph_convcoa.reasoning.client import AnswerStream, ModelClient
 from langgraph_convcoa.reasoning.excerpts import Excerpt, excerpts
-from langgraph_convcoa.reasoning.models import ModelCallError, call_error, load_chat_model
+from langgraph_convcoa.reasoning.models import load_chat_model
 from langgraph_convcoa.reasoning.parsing import (
     CHAIN_SCHEMA,
     CONFIRMATIONS_SCHEMA,
@@ -39,32 +36,25 @@ from langgraph_convcoa.reasoning.parsing import (
     without_thought,
 )
 from langgraph_convcoa.reasoning.prompts import PARTS, fence, render, unfenced
-from langgraph_convcoa.reasoning.streaming import ReplyStream
 from langgraph_convcoa.reasoning.wrapped import ChatModel
 from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 _CONFIRMED_FROM, _CONFIRMED_WORDS = 2, 70
 """Pieces of evidence that are shown for each sentence of a draft that is to be confirmed, and their words on average."""
 _MOST_PIECES, _PIECE_WORDS = 7, 90
 """Pieces of evidence in the prompt for corrections, the best of each look-up first, and their words on average."""
 
-# An exchange with the model: yields (messages, JSON schema), is sent the reply's text, returns its result. The plain and the
-# async methods share it.
-_Asked = tuple[Runnable[Any, Any], list[BaseMessage], RunnableConfig | None]
-_Exchange = Generator[tuple[list[BaseMessage], dict[str, Any]], str, _T]
-
 
 class ChatModelReasoner(Reasoner):
     """Plans and corrects with a chat model.
 
-    Over evidence the plan's reply is the answer, with a chain of what is still open where the evidence does not suffice; each
-    sentence of the answer is streamed as soon as the request's gate lets it through.
+    The reply to a plan over evidence is the answer, or a chain of what is still open. Each sentence of an answer is streamed
+    when the request's gate has verified it.
 
-    Structured output is asked for by JSON schema where the model can; a reply that is not JSON is searched for some, then
-    asked for once more, and a plan that still cannot be read becomes a one-node chain: malformed output never stops a turn.
+    Malformed output never stops a turn: a bare model is asked for JSON by schema, a reply is searched for JSON, a plan
+    without any is asked for once more, and a plan that still cannot be read becomes a chain of one node.
 
     Args:
         model: A chat model, also in wrappers such as fallbacks, or a name for `load_chat_model`.
@@ -92,110 +82,47 @@ class ChatModelReasoner(Reasoner):
         adapter: str | Path | None = None,
     ) -> None:
         self.model: ChatModel = load_chat_model(model, base_url=base_url, load_in_8bit=load_in_8bit, adapter=adapter)
-        self._asking = Asking(self.model)
+        self._client = ModelClient(self.model)
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        return self._run(_plan(request), config, request.gate)
+        messages = plan_messages(request)
+        reply = self._client.ask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
+        chain = read_plan(reply, request)
+        if chain is None:
+            chain = read_plan(self._client.ask(_asked_again(messages, reply), CHAIN_SCHEMA, config), request)
+        return chain or _single(request)
+
+    async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
+        # Prompts are made, and replies are read, in threads: there may be a lot of evidence.
+        messages = await asyncio.to_thread(plan_messages, request)
+        reply = await self._client.aask(messages, CHAIN_SCHEMA, config, _stream(request.gate, whole_answer=False))
+        chain = await asyncio.to_thread(read_plan, reply, request)
+        if chain is None:
+            reply = await self._client.aask(_asked_again(messages, reply), CHAIN_SCHEMA, config)
+            chain = await asyncio.to_thread(read_plan, reply, request)
+        return chain or _single(request)
 
     def correct(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        if request.draft:
-            return self._run(_confirm(request), config)
-        return self._run(_correct(request), config, request.gate, whole_answer=True)
+        messages, schema = _correct_messages(request)
+        reply = self._client.ask(messages, schema, config, _stream(request.gate, whole_answer=True))
+        return _read_corrections(reply, request)
+
+    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
+        messages, schema = await asyncio.to_thread(_correct_messages, request)
+        reply = await self._client.aask(messages, schema, config, _stream(request.gate, whole_answer=True))
+        return await asyncio.to_thread(_read_corrections, reply, request)
 
     def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
         """Other action inputs in one call; none for what the reply leaves out."""
-        return self._run(_repair(request), config)
-
-    async def aplan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
-        return await self._arun(_plan(request), config, request.gate)
-
-    async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
-        if request.draft:
-            return await self._arun(_confirm(request), config)
-        return await self._arun(_correct(request), config, request.gate, whole_answer=True)
+        return _read_inputs(self._client.ask(_repair_messages(request), INPUTS_SCHEMA, config), request)
 
     async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
-        return await self._arun(_repair(request), config)
-
-    def _run(
-        self, exchange: _Exchange[_T], config: RunnableConfig | None, gate: Gate | None = None, *, whole_answer: bool = False
-    ) -> _T:
-        calls = self._calls(exchange, config, gate, whole_answer)
-        step = partial(next, calls)
-        try:
-            while True:
-                runnable, messages, of_call = step()
-                try:
-                    step = partial(calls.send, runnable.invoke(messages, of_call))
-                except Exception as error:  # noqa: BLE001 - `_calls` raises it again as a ModelError unless it can be mended
-                    step = partial(calls.throw, error)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-
-    async def _arun(
-        self, exchange: _Exchange[_T], config: RunnableConfig | None, gate: Gate | None = None, *, whole_answer: bool = False
-    ) -> _T:
-        calls = self._calls(exchange, config, gate, whole_answer)
-        step = partial(next, calls)
-        while True:
-            # In a thread: a prompt is made of all the evidence, and a reply may take a while to read.
-            made = await asyncio.to_thread(_stepped, step)
-            if isinstance(made, _Done):
-                return made.value  # type: ignore[no-any-return]
-            runnable, messages, of_call = made
-            try:
-                step = partial(calls.send, await runnable.ainvoke(messages, of_call))
-            except Exception as error:  # noqa: BLE001 - as above
-                step = partial(calls.throw, error)
-
-    def _calls(
-        self, exchange: _Exchange[_T], config: RunnableConfig | None, gate: Gate | None, whole_answer: bool
-    ) -> Generator[_Asked, Any, _T]:
-        """The calls of an exchange, each with a schema where the model takes one; the first one may be streamed.
-
-        Streaming a reply because somebody streams the graph would only lose the usage figures that some servers leave out of
-        streams: what no reader is shown is asked for as a whole.
-        """
-        internal = merge_configs(config, {"tags": [TAG_NOSTREAM]})
-        messages, schema = next(exchange)
-        while True:
-            try:
-                if gate is None:
-                    reply = yield self._asking.whole(schema), messages, internal
-                else:
-                    stream = ReplyStream(
-                        whole=self._asking.whole(schema),
-                        streamed=self._asking.streamed(schema),
-                        inner_config=internal,
-                        gate=gate,
-                        whole_answer=whole_answer,
-                    )
-                    yield stream, messages, config
-                    reply = stream.reply
-            except Exception as error:
-                failure = call_error(error, self.model, config)
-                # What a reader has seen cannot be taken back, so a broken-off answer is not restarted on its own.
-                raise (ModelCallError(str(failure)) if gate is not None and gate.shown else failure) from error
-            # What could not be read is asked for again as a whole.
-            gate = None
-            try:
-                messages, schema = exchange.send(without_thought(reply.text))
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
+        return _read_inputs(await self._client.aask(_repair_messages(request), INPUTS_SCHEMA, config), request)
 
 
-class _Done(NamedTuple):
-    """What an exchange returned."""
-
-    value: Any
-
-
-def _stepped(step: Callable[[], _Asked]) -> _Asked | _Done:
-    """The next call of an exchange, or its result: a StopIteration cannot leave a thread."""
-    try:
-        return step()
-    except StopIteration as done:
-        return _Done(done.value)
+def _stream(gate: Gate | None, *, whole_answer: bool) -> AnswerStream | None:
+    """Reads the reply while it is written, if somebody sees the answer; what nobody sees is asked for as a whole."""
+    return AnswerStream(gate, whole_answer=whole_answer) if gate is not None and gate.streams else None
 
 
 def _message(name: str, evidence: Sequence[Excerpt] | None = None, **values: str) -> HumanMessage:
@@ -246,15 +173,12 @@ def read_plan(reply: str, request: PlanRequest) -> ActionChain | None:
     return parse_chain(without_thought(reply), question=request.question, actions=actions, max_sub_questions=most)
 
 
-def _plan(request: PlanRequest) -> _Exchange[ActionChain]:
-    messages = plan_messages(request)
-    reply = yield messages, CHAIN_SCHEMA
-    for attempt in (1, 2):
-        chain = read_plan(reply, request)
-        if chain is not None:
-            return chain
-        if attempt == 1:
-            reply = yield [*messages, AIMessage(cut_field(reply) or "(empty)"), HumanMessage(render("repair"))], CHAIN_SCHEMA
+def _asked_again(messages: Sequence[BaseMessage], reply: str) -> list[BaseMessage]:
+    """The messages that ask once more for a plan, after a reply that could not be read."""
+    return [*messages, AIMessage(cut_field(reply) or "(empty)"), HumanMessage(render("repair"))]
+
+
+def _single(request: PlanRequest) -> ActionChain:
     _log.warning("the plan could not be read twice; looking the question up as it is")
     return ActionChain.single(request.question, next(iter(request.actions)))
 
@@ -269,29 +193,44 @@ def _set_in(text: str) -> str:
     return "\n  ".join(text.splitlines())
 
 
-def _repair(request: RepairRequest) -> _Exchange[dict[int, str]]:
+def _repair_messages(request: RepairRequest) -> list[BaseMessage]:
     items = "\n\n".join(
         f"[Sub-question {item.index + 1}]: {flat(item.sub_question)}\n[Action]: {item.action}\n[Action input]: "
         f"{_set_in(item.action_input) or '(none)'}\n[Error]: {flat(item.error)}"
         for item in request.items
     )
     actions = _listed({name: request.actions[name] for name in dict.fromkeys(item.action for item in request.items)})
-    message = _message("repair_input", question=request.question, actions=actions, items=items)
-    inputs = parse_inputs((yield [message], INPUTS_SCHEMA))
+    return [_message("repair_input", question=request.question, actions=actions, items=items)]
+
+
+def _read_inputs(reply: str, request: RepairRequest) -> dict[int, str]:
+    inputs = parse_inputs(reply)
     if len(request.items) == len(inputs) == 1:
         # There is no doubt which one is meant, whatever its number.
         inputs = {request.items[0].index + 1: next(iter(inputs.values()))}
     return {item.index: inputs[item.index + 1] for item in request.items if inputs.get(item.index + 1)}
 
 
-def _correct(request: CorrectRequest) -> _Exchange[Corrected]:
+def _correct_messages(request: CorrectRequest) -> tuple[list[BaseMessage], dict[str, Any]]:
+    """The messages of the second call, with the schema of their reply."""
+    if request.draft:
+        return [_confirm_message(request)], CONFIRMATIONS_SCHEMA
+    return [_correct_message(request)], CORRECTIONS_SCHEMA
+
+
+def _read_corrections(reply: str, request: CorrectRequest) -> Corrected:
+    parsed, final = parse_corrections(reply)
+    return Corrected(_corrections(request, parsed), "" if request.draft else final)
+
+
+def _correct_message(request: CorrectRequest) -> HumanMessage:
     """All open sub-questions and the final answer in one call."""
     evidence = _numbered(request)
     about = [*(item["sub_question"] for item in request.chain), *(i.sub_question for i in request.items), request.question]
     supporting = [item["reason"] for item in request.chain if item["status"] in SOLVED]
     numbers = {str(document.id): number for number, document in evidence.items()}
     opened = {item.index: item for item in request.items}
-    message = _message(
+    return _message(
         "correct",
         question=request.question,
         conversation=request.knowledge or "(none)",
@@ -299,11 +238,9 @@ def _correct(request: CorrectRequest) -> _Exchange[Corrected]:
         chain="\n".join(_chain_line(n, item, numbers, n in opened) for n, item in enumerate(request.chain)),
         language=_in_language(request.language),
     )
-    parsed, final = parse_corrections((yield [message], CORRECTIONS_SCHEMA))
-    return Corrected(_corrections(request, parsed), final)
 
 
-def _confirm(request: CorrectRequest) -> _Exchange[Corrected]:
+def _confirm_message(request: CorrectRequest) -> HumanMessage:
     """Sentences of an answer that verification did not settle, with the evidence that they cite and what is nearest."""
     wanted: dict[int, None] = {}
     for item in request.items:
@@ -314,15 +251,13 @@ def _confirm(request: CorrectRequest) -> _Exchange[Corrected]:
     evidence = {n + 1: request.evidence[n] for n in sorted(wanted)}
     about = [request.question, " ".join(item.guess_answer for item in request.items)]
     failed = {item.index for item in request.items}
-    message = _message(
+    return _message(
         "confirm",
         question=request.optimized_question or request.question,
         evidence=excerpts(evidence, about, words=_CONFIRMED_WORDS),
         draft="\n".join(f"({n + 1}) {flat(text)}" if n in failed else text for n, text in enumerate(request.draft)),
         language=_in_language(request.language),
     )
-    parsed, _ = parse_corrections((yield [message], CONFIRMATIONS_SCHEMA))
-    return Corrected(_corrections(request, parsed))
 
 
 def _corrections(request: CorrectRequest, parsed: Mapping[int, Mapping[str, Any]]) -> list[Correction]:

@@ -11,10 +11,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_convcoa.errors import ModelError
+from langgraph_convcoa.errors.redaction import redact, secrets_of
 from langgraph_convcoa.reasoning.wrapped import ChatModel, chat_models, falls_back, retries
 
 _TIMEOUT_SECONDS = 60.0
 _LOCAL = "huggingface"
+_LONGEST_MESSAGE = 200
 
 
 @overload
@@ -172,7 +174,7 @@ def described(model: BaseChatModel) -> str:
 
 
 def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | None = None) -> ModelCallError:
-    """What a failed model call means, in one line without the provider's text, which may quote a key.
+    """What a failed model call means, in one line; what is shown of the provider's own message is redacted.
 
     `config` is the run's, for a model that it chooses. Of a model with fallbacks, all of which failed, LangChain raises the
     first one's error.
@@ -182,7 +184,12 @@ def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | 
     if isinstance(error, ModelError):
         return ModelCallError(str(error))
     asked = chat_models(model, config)
-    where = described(asked[0]) if asked else "the model"
+    if not asked:
+        return ModelCallError(
+            f"the configurable model cannot be built ({_told(error, asked)}): name it in the run's config, such as "
+            '{"configurable": {"model": "openai:gpt-4.1-mini"}}, or give it a default'
+        )
+    where = described(asked[0])
     others = "; its fallbacks failed too" if falls_back(model, error) else ""
     status, kind = status_code(error), type(error).__name__
     # LangChain's clients retry by themselves (and honour Retry-After); asking again on top of that would multiply.
@@ -202,13 +209,21 @@ def call_error(error: BaseException, model: ChatModel, config: RunnableConfig | 
     if status is not None and status < 400:
         return failed("does not answer like an OpenAI-compatible API: is the base URL right (often .../v1)?")
     if status is not None:
-        return failed(f"rejected the request ({status}): it may be too long or use a setting it does not know")
+        return failed(
+            f"rejected the request ({status}): it may be too long or use a setting it does not know; {_told(error, asked)}"
+        )
     if isinstance(error, TimeoutError) or "timeout" in kind.lower():
         return failed("did not answer in time: ask again, or raise the model's timeout", again=True)
     if isinstance(error, ConnectionError) or "connect" in kind.lower() or "protocol" in kind.lower():
         message = f"cannot reach {where}: is the server running and the base URL right?{others}"
         return ModelCallError(message, transient=not retried)
-    return failed(f"failed: {kind}")
+    return failed(f"failed: {_told(error, asked)}")
+
+
+def _told(error: BaseException, asked: list[BaseChatModel]) -> str:
+    """The class of an error and its message, without secrets."""
+    lines = redact(str(error).strip(), secrets_of(asked)).splitlines()
+    return f"{type(error).__name__}: {lines[0][:_LONGEST_MESSAGE]}" if lines else type(error).__name__
 
 
 def status_code(error: BaseException) -> int | None:

@@ -1,7 +1,7 @@
 """JSON schemas of a model's replies, and their tolerant reading.
 
 Models fence their JSON, break off in the middle, quote with single quotes, leave trailing commas, write flags as text, invent
-action names and think aloud first. `loose_json` mends the syntax, this module the rest; None where there is nothing to read.
+action names and think aloud first. `json_repair` mends the syntax, this module the rest; None where there is nothing to read.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import json_repair
+
 from langgraph_convcoa.chain import ActionChain, ActionNode
-from langgraph_convcoa.reasoning import loose_json
 from langgraph_convcoa.text.clean import LONGEST_ANSWER, LONGEST_FIELD, clean_value, cut_answer, cut_field
 
 LONGEST_REPLY = 2 * LONGEST_ANSWER
 """Characters of a reply that are read."""
+_LONGEST_REPAIRED = LONGEST_FIELD
+"""Characters of malformed JSON that are repaired."""
+_JSON = re.compile(r"\{\s*+(?:[\"'“‘`/]|\w{1,60}+\s*+:)|\[\s*+[\[{\"'“]")
+"""The beginning of an object with a key, or of a list of objects or texts; not "{so}" or "[1]" in prose."""
 _MOST_STEPS = 100
 """Entries of a list in a reply that are read."""
 _BROKEN = 0.1  # Share of an answer's characters that may be unprintable.
@@ -29,7 +34,6 @@ _FINAL_KEYS = ("finalanswer", "final", "draftanswer", "answer")
 _OPTIMIZED_KEYS = ("optimizedquestion", "optimisedquestion", "rewrittenquestion")
 _INPUT_KEYS = ("actioninput", "input", "sql", "keywords")
 _ANSWER_LISTS = ("answers", "corrections", "chain", "results", "sentences")
-_OPEN, _CLOSE = "<think>", "</think>"
 _THOUGHT = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)\s*", re.DOTALL)
 
 
@@ -160,7 +164,21 @@ def read_json(output: str | Mapping[str, Any]) -> Any:
     fence = re.search(r"```(?:json)?\s*(.*?)(?:```|\Z)", text, re.DOTALL | re.IGNORECASE)
     if fence and "{" in fence.group(1):
         text = fence.group(1)
-    return clean_value(loose_json.loads(text))
+    found = _JSON.search(text)
+    return clean_value(_loads(text[found.start() :])) if found else None
+
+
+def _loads(text: str) -> Any:
+    """The JSON value that a text begins with; what is malformed is taken for what was most likely meant."""
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        pass
+    try:
+        value = json_repair.loads(text[:_LONGEST_REPAIRED], skip_json_loads=True)
+    except (ValueError, RecursionError):
+        return None  # nested deeper than any reply
+    return value if isinstance(value, dict | list) else None
 
 
 def _whole(values: list[Any]) -> Any:
@@ -287,44 +305,6 @@ def _status(fields: Mapping[str, Any]) -> str:
     if said.startswith("part"):
         return "partial"
     return "supported" if _flag(fields.get("supported"), default=True) else "none"
-
-
-class ThoughtFilter:
-    """Lets a streamed text through without the thought that it begins with.
-
-    Example:
-        >>> thoughts = ThoughtFilter()
-        >>> "".join(map(thoughts.feed, [" <th", "ink>Hm. </thi", "nk> It was", " 1982."])) + thoughts.close()
-        ' It was 1982.'
-    """
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._thinking = self._answering = False
-
-    def feed(self, text: str) -> str:
-        """Take the next piece; returns what is not thought."""
-        if self._answering:
-            return text
-        self._held += text
-        if not self._thinking:
-            start = self._held.lstrip()
-            if not start.startswith(_OPEN):
-                return "" if _OPEN.startswith(start) else self.close()
-            self._thinking, self._held = True, start
-        _, closed, rest = self._held.partition(_CLOSE)
-        if not closed:
-            # Of a thought only its end matters, which may be the beginning of the tag.
-            self._held = self._held[-len(_CLOSE) :]
-            return ""
-        self._answering, self._held = True, ""
-        return rest
-
-    def close(self) -> str:
-        """What was held back because a thought might have begun; a thought without an end is dropped."""
-        held, self._held = self._held, ""
-        self._answering = True
-        return "" if self._thinking or held.lstrip().startswith(_OPEN) else held
 
 
 def without_thought(text: str) -> str:

@@ -18,7 +18,7 @@ from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.nodes.review import Review, read_decisions, review_request
+from langgraph_convcoa.nodes.decisions import Review, read_decisions, review_request
 from langgraph_convcoa.storage.export import file_as_values
 from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -10,10 +11,9 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langgraph_convcoa.nodes.drafts import Checker, SentenceGate
-from langgraph_convcoa.reasoning.loose_json import loads
-from langgraph_convcoa.reasoning.parsing import ThoughtFilter, parse_chain, parse_corrections, parse_inputs, read_json
-from langgraph_convcoa.reasoning.streaming import FinalAnswerReader
-from langgraph_convcoa.text.clean import clean
+from langgraph_convcoa.reasoning.client import AnswerStream
+from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, parse_inputs, read_json
+from langgraph_convcoa.text.clean import clean, clean_value
 from tests.fakes import WORDS
 from tests.fuzz import fuzzed
 
@@ -83,30 +83,24 @@ def test_json_that_is_broken_off_or_disturbed_is_read(value: Any, place: int, si
 @fuzzed
 @given(st.dictionaries(st.text(max_size=5), SHALLOW, min_size=1, max_size=6))
 def test_what_is_json_is_read_as_json(value: dict[str, Any]) -> None:
-    assert loads(f"Here you are: {json.dumps(value)}") == value
+    assert read_json(f"Here you are: {json.dumps(value)}") == clean_value(value)
 
 
 @fuzzed
 @given(TEXTS, st.lists(st.integers(1, 9), min_size=1, max_size=8))
 @example('{"chain": [], "final_answer": "It was 😀 \\"big\\" \\\\ud83d \\ud83d\\ude00."}', [1])
-def test_a_streamed_answer_only_grows_and_is_the_answer(text: str, sizes: list[int]) -> None:
-    pieces, place = [], 0
-    while place < len(text):
-        size = sizes[len(pieces) % len(sizes)]
-        pieces.append(text[place : place + size])
-        place += size
-    thoughts, reader, gate = ThoughtFilter(), FinalAnswerReader(), SentenceGate(lambda: Checker(EVIDENCE, [], WORDS))
-    shown, last, done = "", "", False
-    for piece in [*map(thoughts.feed, pieces), thoughts.close()]:
-        answer, ended = reader.feed(piece)
-        storable(answer)
-        assert not done or answer == last
-        assert answer.startswith(last.rstrip("\ufffd")) or not answer
-        last, done = answer, ended
-        if answer:
-            shown += gate.feed(answer, done=ended)
-    assert shown == gate.shown
-    storable(shown)
+def test_what_is_streamed_of_an_answer_only_grows(text: str, sizes: list[int]) -> None:
+    shown: list[str] = []
+    gate = SentenceGate(lambda: Checker(EVIDENCE, [], WORDS), lambda piece, _: shown.append(piece))
+    stream, place = AnswerStream(gate, whole_answer=True), 0
+    for n in itertools.count():
+        if place >= len(text):
+            break
+        stream.feed(text[place : place + sizes[n % len(sizes)]])
+        place += sizes[n % len(sizes)]
+    assert stream.close() == text
+    assert "".join(shown) == gate.shown
+    storable(gate.shown)
 
 
 @fuzzed

@@ -69,8 +69,12 @@ def test_the_text_of_the_message_is_the_answer() -> None:
     assert [a["extras"]["number"] for a in block["annotations"]] == [1, 2]
 
 
-def test_an_answer_that_cites_nothing_is_plain_text() -> None:
-    assert answer_message("Nothing was found.", []).content == "Nothing was found."
+@pytest.mark.parametrize(("text", "cited"), [("It was 1982 [1].", CITED), ("Nothing was found.", []), ("", [])])
+def test_the_content_is_one_text_block_whatever_is_cited(text: str, cited: list[Citation]) -> None:
+    message = answer_message(text, cited)
+    assert isinstance(message.content, list)
+    assert [(block["type"], block["text"]) for block in message.content if isinstance(block, dict)] == [("text", text)]
+    assert message.text == text
 
 
 def test_a_checkpoint_and_json_give_the_message_back(monkeypatch: pytest.MonkeyPatch) -> None:

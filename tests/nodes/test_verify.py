@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langgraph_convcoa.nodes.correct import apply_corrections
+from langgraph_convcoa.nodes.evidence import evidence_of
 from langgraph_convcoa.nodes.remember import turn_seconds
-from langgraph_convcoa.nodes.runtime import evidence_of
 from langgraph_convcoa.nodes.verify import verify_chain
 from langgraph_convcoa.reasoning.base import Correction, Unsolved
 from langgraph_convcoa.state import Finding, PlannedNode

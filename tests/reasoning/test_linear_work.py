@@ -21,8 +21,8 @@ import langgraph_convcoa
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.nodes.answer import finish
 from langgraph_convcoa.nodes.drafts import Checker, SentenceGate
-from langgraph_convcoa.reasoning.parsing import ThoughtFilter, parse_chain, parse_corrections
-from langgraph_convcoa.reasoning.streaming import FinalAnswerReader
+from langgraph_convcoa.reasoning.client import AnswerStream
+from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections
 from langgraph_convcoa.text.clean import LONGEST_ANSWER
 from tests.fakes import WORDS, KeywordRetriever, ScriptedModel
 
@@ -176,11 +176,10 @@ def read_whole(reply: str) -> None:
 
 
 def read_streamed(reply: str) -> None:
-    thoughts, reader, gate = ThoughtFilter(), FinalAnswerReader(), SentenceGate(lambda: Checker(EVIDENCE, [], WORDS))
+    stream = AnswerStream(SentenceGate(lambda: Checker(EVIDENCE, [], WORDS)), whole_answer=True)
     for place in range(0, len(reply), 4):
-        answer, done = reader.feed(thoughts.feed(reply[place : place + 4]))
-        if answer:
-            gate.feed(answer, done=done)
+        stream.feed(reply[place : place + 4])
+    stream.close()
 
 
 def seconds(work: Callable[[str], None], reply: str) -> float:

@@ -63,7 +63,18 @@ def test_a_client_without_retries_of_its_own_may_be_asked_again() -> None:
     assert call_error(ConnectionError(), model).transient
     assert not call_error(ConnectionError(), ChatOpenAI(model="x", api_key="x")).transient
     assert not call_error(ValueError("a secret"), model).transient
-    assert "a secret" not in str(call_error(ValueError("a secret"), model))
+
+
+def test_the_message_of_a_failure_is_shown_without_secrets() -> None:
+    model = ChatOpenAI(model="x", api_key="swordfish-9")
+    error = call_error(RuntimeError("quota exceeded for swordfish-9\nsee https://me:pw@example.org"), model)
+    assert str(error) == "the model 'x' failed: RuntimeError: quota exceeded for [hidden]"
+    assert str(call_error(RuntimeError(), model)) == "the model 'x' failed: RuntimeError"
+
+
+def test_a_run_that_chooses_no_model_is_told_how() -> None:
+    error = call_error(TypeError("missing 'model'"), init_chat_model())
+    assert "name it in the run's config" in str(error)
 
 
 def test_a_wrapped_model_is_taken_as_it_is() -> None:

@@ -29,7 +29,6 @@ from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.reasoning.prompts import render
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-from langgraph_convcoa.usage import ANSWER_STREAM_TAG
 
 _MOST_THREADS = 256
 """Conversations whose threads are kept; more than are asked at the same time."""
@@ -75,10 +74,8 @@ class _Unreadable(BaseCallbackHandler):
         self.count = 0
         self._prompt = render("repair")
 
-    def on_chat_model_start(
-        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, tags: list[str] | None = None, **kwargs: Any
-    ) -> None:
-        if messages and messages[0] and messages[0][-1].text == self._prompt and ANSWER_STREAM_TAG not in (tags or ()):
+    def on_chat_model_start(self, serialized: dict[str, Any], messages: list[list[BaseMessage]], **kwargs: Any) -> None:
+        if messages and messages[0] and messages[0][-1].text == self._prompt:
             self.count += 1
 
 

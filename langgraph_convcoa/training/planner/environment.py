@@ -21,7 +21,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.reasoning.base import Corrected, CorrectRequest, History, InputRepairer, PlanRequest, Reasoner
+from langgraph_convcoa.reasoning.base import Corrected, CorrectRequest, History, PlanRequest, Reasoner, RepairRequest
 from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner, plan_messages, read_plan
 from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 from langgraph_convcoa.state import ConvCoAOutput
@@ -41,9 +41,6 @@ class PlayedPlan(Reasoner):
 
     def __init__(self, frozen: Reasoner) -> None:
         self.frozen = frozen
-        if isinstance(frozen, InputRepairer):
-            # The graph checks for these methods.
-            self.repair, self.arepair = frozen.repair, frozen.arepair
 
     def plan(self, request: PlanRequest, config: RunnableConfig | None = None) -> ActionChain:
         text = (config or {}).get("configurable", {}).get(_PLAN)
@@ -59,6 +56,12 @@ class PlayedPlan(Reasoner):
 
     async def acorrect(self, request: CorrectRequest, config: RunnableConfig | None = None) -> Corrected:
         return await self.frozen.acorrect(request, config)
+
+    def repair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
+        return self.frozen.repair(request, config)
+
+    async def arepair(self, request: RepairRequest, config: RunnableConfig | None = None) -> dict[int, str]:
+        return await self.frozen.arepair(request, config)
 
 
 class _AskedError(Exception):

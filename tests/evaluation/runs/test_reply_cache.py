@@ -19,11 +19,12 @@ from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.methods.base import SAMPLE
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
-from langgraph_convcoa.reasoning.asking import Asking
+from langgraph_convcoa.nodes.drafts import Checker, SentenceGate
+from langgraph_convcoa.reasoning.client import AnswerStream, ModelClient
 from langgraph_convcoa.reasoning.models import load_chat_model
 from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA
 from tests.bounds import joined
-from tests.fakes import ScriptedModel
+from tests.fakes import WORDS, ScriptedModel
 from tests.openai_server import OpenAIServer, Reply, prompt_of
 
 
@@ -123,8 +124,9 @@ def test_tool_calls_and_what_providers_add_survive(cache: ReplyCache) -> None:
 def test_the_answer_that_streams_is_kept_too(cache: ReplyCache) -> None:
     with OpenAIServer(lambda body: "It is so [1].") as server:
         for _ in range(2):
-            streamed = Asking(keep_replies(model_of(server), cache)).streamed(CHAIN_SCHEMA)
-            assert "".join(chunk.text for chunk in streamed.stream("Is it?")) == "It is so [1]."
+            stream = AnswerStream(SentenceGate(lambda: Checker((), (), WORDS)), whole_answer=True)
+            client = ModelClient(keep_replies(model_of(server), cache))
+            assert client.ask("Is it?", CHAIN_SCHEMA, None, stream) == "It is so [1]."
         assert len(server.requests) == 1
 
 

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from langchain.agents.middleware.human_in_the_loop import HITLRequest, HITLResponse
+from langchain.agents.middleware.human_in_the_loop import HITLRequest
 from pydantic import TypeAdapter
 
 from langgraph_convcoa.errors import InputError
-from langgraph_convcoa.nodes.review import Decided, Decisions, Review, read_decisions, review_request
+from langgraph_convcoa.nodes.decisions import Decided, Review, read_decisions, review_request
 
 ACTIONS = ["knowledge_retrieval", "data_analysis"]
 STEP = {"action": "data_analysis", "sub_question": "How many?", "guess_answer": "", "action_input": "SELECT 1"}
@@ -19,9 +19,8 @@ LOOK_UP = Review(
     {"sub_question": "How many?", "guess_answer": "Two.", "action_input": "SELECT count(*) FROM t"},
     "Look up “How many?”.",
     "sub_question",
-    0,
 )
-OTHER = Review("web_querying", {"sub_question": "Who?", "guess_answer": "", "action_input": ""}, "", "sub_question", 1)
+OTHER = Review("web_querying", {"sub_question": "Who?", "guess_answer": "", "action_input": ""}, "", "sub_question")
 PLAN = Review("plan", {"optimized_question": "How many are there?", "chain": [STEP]}, "The plan.", "optimized_question")
 ANSWER = Review("answer", {"answer": "Two [1]."}, "The answer.", "answer")
 
@@ -40,12 +39,6 @@ def test_the_request_is_langchains_and_plain_json() -> None:
     assert json.loads(json.dumps(request)) == request
     assert [r["name"] for r in request["action_requests"]] == ["data_analysis", "plan"]
     assert [c["action_name"] for c in request["review_configs"]] == ["data_analysis", "plan"]
-
-
-def test_our_decisions_are_langchains() -> None:
-    response = {"decisions": [{"type": "approve"}, edit("plan", chain="[]"), {"type": "reject", "message": "No."}]}
-    for form in (HITLResponse, Decisions):
-        TypeAdapter(form).validate_python(response, strict=True, extra="forbid")
 
 
 def test_an_approval_leaves_everything_as_it_was() -> None:

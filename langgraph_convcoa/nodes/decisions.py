@@ -1,7 +1,6 @@
-"""A person's review: what is to be approved as LangChain's human-in-the-loop request, and the decisions that come back.
+"""Decisions of a person about a plan, look-ups or an answer, as LangChain's human-in-the-loop middleware has them.
 
-The request and the decisions have the form of `langchain.agents.middleware.HumanInTheLoopMiddleware`, so that Agent Inbox and
-agent-chat-ui show them. Nothing here knows the graph; the node `approve` uses it.
+Agent Inbox and agent-chat-ui show the requests.
 """
 
 from __future__ import annotations
@@ -9,68 +8,27 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
-from typing_extensions import TypedDict
+from langgraph.types import interrupt
+from pydantic import ValidationError, WrapValidator
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.asked import LONGEST_QUESTION
 from langgraph_convcoa.text.clean import clean
 
+if TYPE_CHECKING:
+    from langchain.agents.middleware.human_in_the_loop import HITLRequest
+
 PLAN, ANSWER, CORRECT = "plan", "answer", "correct"
 REVIEWED_NODES = (PLAN, CORRECT, ANSWER)
 """Nodes whose result may be approved; a person approves an action before it runs."""
-DecisionType = Literal["approve", "edit", "reject"]
-_ALLOWED: tuple[DecisionType, ...] = ("approve", "edit", "reject")
 CHAIN = "chain"
 """The argument of a plan that is no text."""
 _CHECKPOINTER = "__pregel_checkpointer"
 _TYPES = "approve, edit or reject"
 _STEP = ("action", "sub_question", "guess_answer", "action_input")
-
-
-class Request(TypedDict):
-    """What is to be approved: an action, the plan or the answer, and its arguments."""
-
-    name: str
-    args: dict[str, Any]
-    description: str
-
-
-class ReviewConfig(TypedDict):
-    """What may be decided about a request."""
-
-    action_name: str
-    allowed_decisions: list[DecisionType]
-
-
-class ReviewRequest(TypedDict):
-    """LangChain's `HITLRequest`: the value of the interrupt."""
-
-    action_requests: list[Request]
-    review_configs: list[ReviewConfig]
-
-
-class EditedAction(TypedDict):
-    """What is to be done instead."""
-
-    name: str
-    args: dict[str, Any]
-
-
-class Decision(TypedDict):
-    """One decision; `edited_action` of an edit, `message` of a rejection."""
-
-    type: DecisionType
-    edited_action: NotRequired[EditedAction]
-    message: NotRequired[str]
-
-
-class Decisions(TypedDict):
-    """LangChain's `HITLResponse`: what the turn is resumed with, a decision for each request, in their order."""
-
-    decisions: list[Decision]
 
 
 def check_approve(names: Collection[str], actions: Collection[str]) -> list[str]:
@@ -101,27 +59,58 @@ def wanted_approvals(wanted: Collection[str], actions: Collection[str], config: 
 class Review:
     """One thing that a person decides about.
 
-    `needed` is the argument that must say something; `index` is that of its sub-question, -1 where there is none.
+    `needed` is the argument that must say something.
     """
 
     name: str
     args: Mapping[str, Any]
     description: str
     needed: str
-    index: int = -1
 
 
 class Decided(NamedTuple):
     """A decision about a review: the name and the arguments to go on with, and why something was rejected."""
 
-    type: DecisionType
+    type: Literal["approve", "edit", "reject"]
     name: str
     args: dict[str, Any]
     message: str
 
+    @property
+    def reason(self) -> str:
+        """The reason of a look-up that was rejected."""
+        return f"rejected: {self.message}" if self.message else "rejected"
 
-def review_request(reviews: Sequence[Review]) -> ReviewRequest:
-    """The one interrupt for all that is to be approved at a step.
+    @property
+    def sentence(self) -> str:
+        """The answer of a turn that was ended by a rejection."""
+        return f"The {self.name} was rejected: {self.message}" if self.message else f"The {self.name} was rejected."
+
+
+def decide(reviews: Sequence[Review], actions: Collection[str], max_sub_questions: int) -> list[Decided]:
+    """Interrupt the turn until a person has decided; one decision for each review.
+
+    LangGraph keeps only a response that is valid: after a wrong one the turn still waits.
+
+    Raises:
+        InputError: A decision cannot be carried out.
+    """
+    # Imported here: it takes a while, and few turns wait for a person.
+    from langchain.agents.middleware.human_in_the_loop import HITLResponse
+
+    def read(response: Any, _: Any) -> list[Decided]:
+        return read_decisions(response, reviews, actions, max_sub_questions)
+
+    form: Any = Annotated[HITLResponse, WrapValidator(read)]
+    try:
+        decisions: list[Decided] = interrupt(review_request(reviews), response_schema=form)
+    except ValidationError as error:
+        raise error.errors()[0]["ctx"]["error"] from None
+    return decisions
+
+
+def review_request(reviews: Sequence[Review]) -> HITLRequest:
+    """The value of the one interrupt for all that is to be decided at a step.
 
     Example:
         >>> request = review_request([Review("web_querying", {"sub_question": "Who?"}, "Look up “Who?”.", "sub_question")])
@@ -130,7 +119,7 @@ def review_request(reviews: Sequence[Review]) -> ReviewRequest:
     """
     return {
         "action_requests": [{"name": r.name, "args": dict(r.args), "description": r.description} for r in reviews],
-        "review_configs": [{"action_name": r.name, "allowed_decisions": list(_ALLOWED)} for r in reviews],
+        "review_configs": [{"action_name": r.name, "allowed_decisions": ["approve", "edit", "reject"]} for r in reviews],
     }
 
 

@@ -1,0 +1,266 @@
+"""One request to a chat model, whole or streamed, plain or async, with a JSON schema where the model takes one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from contextlib import aclosing
+from typing import Any, NamedTuple
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig, RunnableParallel, RunnableSequence
+from langchain_core.runnables.config import merge_configs
+from langgraph.constants import TAG_NOSTREAM
+
+from langgraph_convcoa.reasoning.base import Gate
+from langgraph_convcoa.reasoning.models import call_error, described, status_code
+from langgraph_convcoa.reasoning.parsing import LONGEST_REPLY, without_thought
+from langgraph_convcoa.reasoning.wrapped import ChatModel, own_config, retries_streams
+from langgraph_convcoa.text.clean import cut_answer
+
+_log = logging.getLogger(__name__)
+_Way = frozenset[str]
+_REJECTED: dict[int | None, _Way] = {
+    400: frozenset({"schema", "usage"}),
+    422: frozenset({"schema", "usage"}),
+    404: frozenset({"schema"}),
+    501: frozenset({"schema"}),
+}
+"""What a server may have rejected, by its status."""
+_PAUSE = 0.5
+"""Seconds before a request that failed for a passing reason is made once more."""
+_EMPTY_CHAIN = re.compile(r'"chain"\s*+:\s*+\[\s*+\]')
+_ANSWER = re.compile(r'"final_answer"\s*+:\s*+"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*+)("?)', re.DOTALL)
+_READ_AT_ONCE = 4_000
+"""Characters of a reply up to which each piece is read as it comes; then now and then, so that the work stays linear."""
+
+
+class AnswerStream:
+    """Hands the answer in a JSON reply to a gate while the reply is being written.
+
+    Args:
+        gate: Shows the sentences that are verified.
+        whole_answer: Whether "final_answer" counts whatever the chain is; a plan's answer counts only beside an empty chain.
+    """
+
+    def __init__(self, gate: Gate, *, whole_answer: bool) -> None:
+        self._gate, self._whole = gate, whole_answer
+        self._pieces: list[str] = []
+        self._length = self._next = 0
+        self._done = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether a piece of the reply has come."""
+        return self._length > 0
+
+    @property
+    def shown(self) -> bool:
+        """Whether a reader has seen a part of the answer."""
+        return bool(self._gate.shown)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    def feed(self, piece: str) -> bool:
+        """Take the next piece; returns whether the reply may go on."""
+        self._pieces.append(piece)
+        self._length += len(piece)
+        if not self._done and self._length >= self._next:
+            self._next = self._length + max(0, self._length - _READ_AT_ONCE) // 8
+            self._read()
+        return self._length <= LONGEST_REPLY
+
+    def close(self) -> str:
+        """Read what is left; returns the whole reply."""
+        if not self._done:
+            self._read()
+        return self.text
+
+    def _read(self) -> None:
+        answer, self._done = streamed_answer(self.text, whole_answer=self._whole)
+        if answer:
+            self._gate.feed(answer, done=self._done)
+
+
+def streamed_answer(reply: str, *, whole_answer: bool = True) -> tuple[str, bool]:
+    r"""The value of "final_answer" in a JSON reply that is still being written, and whether it is complete.
+
+    Example:
+        >>> reply = '{"chain": [], "final_answer": "It was \\"big\\".", '
+        >>> streamed_answer(reply[:35]), streamed_answer(reply)
+        (('It w', False), ('It was "big".', True))
+    """
+    reply = without_thought(reply)
+    found = _ANSWER.search(reply)
+    if found is None or not (whole_answer or _EMPTY_CHAIN.search(reply, 0, found.start())):
+        return "", False
+    try:
+        return cut_answer(json.loads(f'"{found[1]}"', strict=False)), bool(found[2])
+    except ValueError:
+        # An escape that JSON does not have: the reply is mended when it is read whole.
+        return "", True
+
+
+class ModelClient:
+    """Asks a chat model, and returns the text of its reply without the thought that it begins with.
+
+    A bare chat model is asked for structured output if it takes a schema. A server that rejects the schema, or the wish for
+    usage figures in a stream, is asked without from then on. A model in wrappers (fallbacks, retries, bound arguments,
+    configurable fields) is asked as it is, for JSON in the prompt only.
+
+    Raises:
+        ModelCallError: The model did not answer, also not when a passing failure was tried once more.
+
+    Example:
+        >>> from langchain_core.language_models import FakeListChatModel
+        >>> ModelClient(FakeListChatModel(responses=["{}"]).with_retry()).ask("?", {"title": "plan", "type": "object"})
+        '{}'
+    """
+
+    def __init__(self, model: ChatModel) -> None:
+        self.model = model
+        self._bare = isinstance(model, BaseChatModel)
+        # A stream lacks the usage figures of some servers.
+        self._whole: Any = model.model_copy(update={"disable_streaming": True}) if isinstance(model, BaseChatModel) else model
+        self._rejected = _Way()
+        self._bound: dict[tuple[str, bool], Any] = {}
+
+    def ask(
+        self, messages: Any, schema: dict[str, Any] | None = None, config: RunnableConfig | None = None,
+        stream: AnswerStream | None = None,
+    ) -> str:  # fmt: skip
+        """The reply to messages, in the form of a schema; what a `stream` is given is read while it is written."""
+        attempt = self._first(schema, stream)
+        config = _inner(config)
+        while True:
+            runnable, options = self._runnable(attempt, schema)
+            try:
+                if attempt.stream is None:
+                    return self._done(attempt, _text(runnable.invoke(messages, config)))
+                for piece in runnable.stream(messages, config, **options):
+                    if not attempt.stream.feed(_text(piece)):
+                        break
+                return self._done(attempt, attempt.stream.close())
+            except Exception as error:  # noqa: BLE001 - `_next` raises it again
+                if (reply := _broken_off(error, attempt)) is not None:
+                    return self._done(attempt, reply)
+                attempt = self._next(attempt, error, config)
+                time.sleep(attempt.pause)
+
+    async def aask(
+        self, messages: Any, schema: dict[str, Any] | None = None, config: RunnableConfig | None = None,
+        stream: AnswerStream | None = None,
+    ) -> str:  # fmt: skip
+        """As `ask`. Pieces of a stream are read in a thread: a sentence that has ended is verified, which takes a while."""
+        attempt = self._first(schema, stream)
+        config = _inner(config)
+        while True:
+            # In a thread: a schema is compiled, and a client reads certificates.
+            runnable, options = await asyncio.to_thread(self._runnable, attempt, schema)
+            try:
+                if attempt.stream is None:
+                    return self._done(attempt, _text(await runnable.ainvoke(messages, config)))
+                async with aclosing(runnable.astream(messages, config, **options)) as pieces:
+                    async for piece in pieces:
+                        if not await asyncio.to_thread(attempt.stream.feed, _text(piece)):
+                            break
+                return self._done(attempt, await asyncio.to_thread(attempt.stream.close))
+            except Exception as error:  # noqa: BLE001 - `_next` raises it again
+                if (reply := _broken_off(error, attempt)) is not None:
+                    return self._done(attempt, reply)
+                attempt = self._next(attempt, error, config)
+                await asyncio.sleep(attempt.pause)
+
+    def _first(self, schema: dict[str, Any] | None, stream: AnswerStream | None) -> _Attempt:
+        """The best way to ask: with a schema, and in a stream with the wish for usage figures."""
+        unset = self._bare and getattr(self.model, "stream_usage", True) is None
+        usage = stream is not None and unset and getattr(self.model, "disable_streaming", False) is not True
+        wanted = frozenset([*(["schema"] if self._bare and schema else []), *(["usage"] if usage else [])])
+        return _Attempt(wanted - self._rejected, wanted - self._rejected, stream)
+
+    def _next(self, attempt: _Attempt, error: Exception, config: RunnableConfig) -> _Attempt:
+        """The next attempt after a failure, which is raised where there is none.
+
+        A way is given up for good only when the same request then goes through: a prompt that is too long is rejected either
+        way. What a reader has seen cannot be taken back.
+        """
+        stream = attempt.stream
+        if stream is None or not stream.begun:
+            best, rejected = attempt.best, _REJECTED.get(status_code(error), _Way())
+            ways = list(dict.fromkeys([best, best - {"schema"}, best - {"usage"}, _Way()]))
+            if usable := [way for way in ways[ways.index(attempt.way) + 1 :] if best - way <= rejected]:
+                return attempt._replace(way=usable[0], pause=0.0)
+            if stream is not None and retries_streams(self.model):
+                # LangChain retries whole replies only.
+                return attempt._replace(stream=None, pause=0.0)
+        failure = call_error(error, self.model, config)
+        if failure.transient and not attempt.again and not (stream and stream.begun):
+            return attempt._replace(pause=_PAUSE, again=True)
+        raise failure from error
+
+    def _runnable(self, attempt: _Attempt, schema: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        streams = attempt.stream is not None
+        model: Any = self.model if streams else self._whole
+        if "schema" in attempt.way and schema is not None:
+            key = (schema["title"], streams)
+            if key not in self._bound:
+                self._bound[key] = _structured(model, schema)
+            model = self._bound[key]
+        return model, {"stream_usage": True} if "usage" in attempt.way else {}
+
+    def _done(self, attempt: _Attempt, reply: str) -> str:
+        if dropped := attempt.best - attempt.way:
+            self._rejected |= dropped
+            _log.info("%s is asked without %s from now on", described(self._whole), " and ".join(sorted(dropped)))
+        return without_thought(reply)
+
+
+class _Attempt(NamedTuple):
+    """How a request is made: in the best way, or without what the server may have rejected."""
+
+    best: _Way
+    way: _Way
+    stream: AnswerStream | None
+    pause: float = 0.0
+    again: bool = False
+
+
+def _inner(config: RunnableConfig | None) -> RunnableConfig:
+    """The configuration of a model's own run: it is kept out of the stream of messages."""
+    return own_config(merge_configs(config, {"tags": [TAG_NOSTREAM]}))
+
+
+def _structured(model: BaseChatModel, schema: dict[str, Any]) -> Any:
+    """The model bound to a schema; itself where it takes none. LangChain's parser behind it is not needed here."""
+    try:
+        structured: Any = model.with_structured_output(schema, method="json_schema", include_raw=True)
+    except (NotImplementedError, ValueError, TypeError):
+        return model
+    first = structured.first if isinstance(structured, RunnableSequence) else None
+    raw = first.steps__.get("raw") if isinstance(first, RunnableParallel) else None
+    if raw is None:
+        _log.info("%s gives structured output in an unknown form; it is asked for JSON in the prompt only", described(model))
+    return raw or model
+
+
+def _text(reply: BaseMessage) -> str:
+    """The text of a reply, or of a piece of one; the arguments of a tool call where the provider sends the JSON as one."""
+    if reply.text or not isinstance(reply, AIMessage):
+        return reply.text
+    if chunks := getattr(reply, "tool_call_chunks", None):
+        return "".join(chunk["args"] or "" for chunk in chunks)
+    return json.dumps(reply.tool_calls[0]["args"], ensure_ascii=False) if reply.tool_calls else ""
+
+
+def _broken_off(error: Exception, attempt: _Attempt) -> str | None:
+    """The text of a reply that its length limit broke off, which openai's client reports as an error."""
+    choices = getattr(getattr(error, "completion", None), "choices", None)
+    if not choices:
+        return None
+    return attempt.stream.close() if attempt.stream is not None else choices[0].message.content or ""
