@@ -9,21 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from langgraph_convcoa.actions.base import ActionRequest
-    from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
-    from langgraph_convcoa.actions.overview.action import Overview
-    from langgraph_convcoa.actions.tables.action import DataAnalysis
-    from langgraph_convcoa.actions.tool import ToolAction
-    from langgraph_convcoa.actions.web.action import WebQuerying
-    from langgraph_convcoa.chain import ActionChain, ActionNode
-    from langgraph_convcoa.context import ConvCoAContext
-    from langgraph_convcoa.graph import build_graph
-    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
-    from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
-    from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
-    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
-    from langgraph_convcoa.verification.faith_score import faith_score
-    from langgraph_convcoa.verification.mrfs import conv_mrfs
+    from langgraph_convcoa.actions.base import ActionRequest as ActionRequest
+    from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval as KnowledgeRetrieval
+    from langgraph_convcoa.actions.overview.action import Overview as Overview
+    from langgraph_convcoa.actions.tables.action import DataAnalysis as DataAnalysis
+    from langgraph_convcoa.actions.tool import ToolAction as ToolAction
+    from langgraph_convcoa.actions.web.action import WebQuerying as WebQuerying
+    from langgraph_convcoa.chain import ActionChain as ActionChain
+    from langgraph_convcoa.chain import ActionNode as ActionNode
+    from langgraph_convcoa.context import ConvCoAContext as ConvCoAContext
+    from langgraph_convcoa.graph import build_graph as build_graph
+    from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet as ContextualKnowledgeSet
+    from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner as ChatModelReasoner
+    from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner as ExtractiveReasoner
+    from langgraph_convcoa.retrieval.retriever import HopfieldRetriever as HopfieldRetriever
+    from langgraph_convcoa.verification.faith_score import faith_score as faith_score
+    from langgraph_convcoa.verification.mrfs import conv_mrfs as conv_mrfs
 
 _HOMES = {
     "ActionChain": "chain",
@@ -44,24 +45,7 @@ _HOMES = {
     "faith_score": "verification.faith_score",
 }
 
-__all__ = [
-    "ActionChain",
-    "ActionNode",
-    "ActionRequest",
-    "ChatModelReasoner",
-    "ContextualKnowledgeSet",
-    "ConvCoAContext",
-    "DataAnalysis",
-    "ExtractiveReasoner",
-    "HopfieldRetriever",
-    "KnowledgeRetrieval",
-    "Overview",
-    "ToolAction",
-    "WebQuerying",
-    "build_graph",
-    "conv_mrfs",
-    "faith_score",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 Status = Literal["kept", "confirmed", "corrected", "filled", "partial", "recalled", "unsupported", "failed"]
-"""kept: the evidence supports the guess; confirmed: the verifier refused it, but the model read the evidence again and says
-that it holds; corrected / filled: another answer / an answer where there was none; partial: the evidence holds only the
-nearest fact, which is the answer; recalled: the knowledge set had it; unsupported: the evidence holds no answer; failed: the
-action failed."""
+"""What became of a sub-question:
+
+- kept: the evidence supports the guess;
+- confirmed: the verifier refused the guess, but the model read the evidence again and says that it holds;
+- corrected, filled: the model gave another answer, or one where there was none;
+- partial: the evidence holds only the nearest fact, which is the answer;
+- recalled: the knowledge set had the answer;
+- unsupported: the evidence holds no answer;
+- failed: the action failed.
+"""
 SUPPORTED: tuple[Status, ...] = ("kept", "confirmed", "corrected", "filled")
-"""Answers that the evidence of this turn supports, by the verifier or by the model."""
+"""The evidence of this turn supports the answer, as the verifier or the model says."""
 SOLVED: tuple[Status, ...] = (*SUPPORTED, "partial", "recalled")
-"""Answers that may stand in the final one."""
+"""The answer may stand in the final one."""
 
 
 class ActionNode(BaseModel):
@@ -38,11 +45,11 @@ class ActionNode(BaseModel):
 class ActionChain(BaseModel):
     """A plan: the question as understood, the nodes, and the answer as far as the planner can give it.
 
-    Where the planner has seen evidence and nothing is open, there are no nodes and `draft_answer` is the answer, with [n] for
-    the n-th piece of evidence.
-
-    `self_contained` says whether the sub-questions can be understood without the conversation; where not, actions get the
-    history with them.
+    Attributes:
+        optimized_question: The question, spelt out.
+        nodes: Steps to look up; none if the evidence that the planner read suffices.
+        draft_answer: The answer, with [n] for the n-th piece of evidence.
+        self_contained: Whether the sub-questions can be understood without the conversation; if not, actions get the history.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -54,15 +61,16 @@ class ActionChain(BaseModel):
 
     @classmethod
     def single(cls, question: str, action: str) -> ActionChain:
-        """The chain that looks a question up as it stands: what is left when no plan can be had."""
+        """The chain that looks the question itself up; the fallback if there is no plan."""
         node = ActionNode(action=action, sub_question=question, missing=True)
         return cls(optimized_question=question, nodes=(node,), self_contained=False)
 
 
 class ChainItem(TypedDict):
-    """A node of the chain after its turn, as it stands in the graph's output. `evidence` holds document ids, best first.
+    """A node of the chain after its turn, as the graph's output has it.
 
-    `paths` tells of those that a walk along the evidence graph led to, by id, the steps from the question to them.
+    `evidence` holds document ids, best first. `paths` holds, for documents that were reached through others in the evidence
+    graph, the steps from the question to them.
     """
 
     action: str
@@ -75,3 +83,29 @@ class ChainItem(TypedDict):
     reason: str
     evidence: list[str]
     paths: NotRequired[dict[str, list[str]]]
+
+
+def chain_item(
+    action: str,
+    sub_question: str,
+    guess_answer: str = "",
+    action_input: str = "",
+    *,
+    answer: str = "",
+    status: Status = "unsupported",
+    score: float = 0.0,
+    reason: str = "",
+    evidence: Iterable[str] = (),
+) -> ChainItem:
+    """An item of the chain; without an answer until it is judged."""
+    return {
+        "action": action,
+        "sub_question": sub_question,
+        "guess_answer": guess_answer,
+        "action_input": action_input,
+        "answer": answer,
+        "status": status,
+        "score": score,
+        "reason": reason,
+        "evidence": list(evidence),
+    }

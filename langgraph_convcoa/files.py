@@ -19,11 +19,11 @@ SqliteMode = Literal["rwc", "rw", "ro"]
 
 @contextmanager
 def replacing(target: str | Path, *, private: bool = False) -> Iterator[Path]:
-    """A temporary file in the target's folder that takes the target's place when the block ends without an error.
+    """An empty temporary file beside the target that replaces the target when the block ends without an error.
 
-    The file has been made, empty; write to it by its path. It is flushed to the disk before it replaces the target and removed
-    on an error; one of a killed process stays (`remove_remains`). It gets the target's permissions or, for a new target, those
-    of the umask (`private`: its owner's alone). The folder is made when missing.
+    It is flushed to the disk before it replaces the target, and removed on an error. A killed process leaves it behind
+    (`remove_remains`). It gets the permissions of the target; a new target gets those of the umask, or 0600 if `private`. A
+    missing folder is created.
 
     Example:
         >>> import tempfile
@@ -51,10 +51,10 @@ def replacing(target: str | Path, *, private: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(target: str | Path) -> Iterator[Path]:
-    """A new, empty folder beside the target that takes its place, filled, when the block ends without an error.
+    """An empty folder beside the target that replaces the target when the block ends without an error.
 
-    Its files get the permissions of the umask. One process at a time may replace a folder; what a killed one left is used or
-    removed by the next. On an error the target is as it was.
+    Its files get the permissions of the umask. Only one process at a time may replace a folder. After a killed process, the
+    next one restores the target or removes what is left. On an error the target does not change.
     """
     target = Path(target)
     partial, old = target.with_name(f".{target.name}.partial"), target.with_name(f".{target.name}.old")
@@ -82,7 +82,7 @@ def replacing_folder(target: str | Path) -> Iterator[Path]:
 
 
 def private_folder(folder: str | Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner alone (0700); others stay as they are."""
+    """Create a folder and its missing parents with the permissions 0700; existing folders do not change."""
     folder = Path(folder).absolute()
     for missing in [*(above for above in folder.parents if not above.exists())][::-1]:
         missing.mkdir(mode=0o700, exist_ok=True)
@@ -90,15 +90,15 @@ def private_folder(folder: str | Path) -> None:
 
 
 def private_file(path: str | Path) -> None:
-    """Make an empty file for its owner alone (0600) where there is none, before a library makes it for everybody.
+    """Create an empty file with the permissions 0600 if it is missing, before a library creates it with others.
 
-    SQLite gives a database's logs the permissions of the database.
+    SQLite gives the logs of a database the same permissions.
     """
     os.close(os.open(path, os.O_CREAT | os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
 def remove_remains(target: str | Path) -> None:
-    """Remove the temporary files that killed writers of a file left beside it; nobody may be writing it now."""
+    """Remove the temporary files that killed writers left beside a file. No process may be writing it."""
     target = Path(target)
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         with suppress(OSError):
@@ -106,7 +106,7 @@ def remove_remains(target: str | Path) -> None:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file of a folder and those below it, by its path in the folder.
+    """SHA-256 of each file in a folder and its subfolders, by its relative path.
 
     Example:
         >>> import tempfile
@@ -121,14 +121,14 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def first_damaged(folder: Path, wanted: Mapping[str, str]) -> str | None:
-    """The first file that is missing or has another SHA-256 than it should; None where all are as they should be."""
+    """The first file that is missing or has another SHA-256; None if all are right."""
     for name, digest in wanted.items():
         path = folder / name
         try:
-            # A name that leads elsewhere is none that was written here.
+            # A name must not lead out of the folder.
             sound = path.resolve().is_relative_to(folder.resolve()) and path.is_file() and _digest(path) == digest
         except (OSError, ValueError, RuntimeError):
-            # RuntimeError: a link to itself.
+            # RuntimeError: a link points to itself.
             sound = False
         if not sound:
             return name
@@ -141,13 +141,13 @@ def _digest(path: Path) -> str:
 
 
 def flush_file(path: Path) -> None:
-    """Wait until a file's content is on the disk."""
+    """Flush the content of a file to the disk."""
     with path.open("rb") as stream:
         os.fsync(stream.fileno())
 
 
 def flush_folder(folder: Path) -> None:
-    """Wait until the names of a folder's files are on the disk, where the system can."""
+    """Flush the names of the files in a folder to the disk, if the system can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -159,10 +159,10 @@ def flush_folder(folder: Path) -> None:
 def open_sqlite(
     path: str | Path, mode: SqliteMode = "rwc", *, timeout: float = 30.0, autocommit: bool = False, any_thread: bool = False
 ) -> sqlite3.Connection:
-    """A connection to an SQLite file, which the caller closes; for a short use take `sqlite_connection`.
+    """A connection to an SQLite file, which the caller closes; `sqlite_connection` closes itself.
 
-    `timeout`: seconds to wait for another connection's lock; `autocommit`: begin no transaction implicitly; `any_thread`:
-    allow other threads, which must take turns.
+    `timeout`: seconds to wait for a lock; `autocommit`: begin no transaction implicitly; `any_thread`: allow other threads,
+    one at a time.
     """
     uri = f"{Path(path).absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(
@@ -181,9 +181,9 @@ def sqlite_connection(
 ) -> Iterator[sqlite3.Connection]:
     """A connection to an SQLite file for the block, closed after it.
 
-    An open transaction is committed at the block's end and rolled back on an error; with `autocommit` the block commits its
-    own, and what it did not commit is rolled back. `error` says what to raise for an `sqlite3.Error`, or for the
-    `UnicodeDecodeError` that damaged text gives.
+    The transaction is committed at the end of the block and rolled back on an error. With `autocommit` the block commits its
+    own transactions; an open one is rolled back. `error` makes the error to raise from an `sqlite3.Error`, or from the
+    `UnicodeDecodeError` of damaged text.
 
     Example:
         >>> import tempfile
@@ -207,11 +207,10 @@ def sqlite_connection(
 def prepare_sqlite(
     connection: sqlite3.Connection, application: int, version: int, schema: Sequence[str], *, wal: bool = True
 ) -> tuple[int, int]:
-    """Give a database without tables its tables and its stamp, under the write lock, since another process may do the same.
+    """Create the tables of an empty database, under the write lock; returns the stamp of the database.
 
-    `application` is the `application_id` that says which program's file it is, `version` the `user_version` of its format,
-    `schema` the statements that make the tables. No transaction may be open. Returns the stamp that the database carries, for
-    the caller to compare.
+    `application` is the `application_id` of the program, `version` the `user_version` of the format, and `schema` holds the
+    statements that create the tables. No transaction may be open.
     """
     if _is_blank(connection):
         if wal:

@@ -43,7 +43,7 @@ from langgraph_convcoa.verification.verifier import Verifier
 
 Graph = StateGraph[ConvCoAState, ConvCoAContext, ConvCoAInput, ConvCoAOutput]
 
-_LOOK_AGAIN = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=is_transient)
+_LOOK_UP_AGAIN = RetryPolicy(max_attempts=2, initial_interval=0.5, retry_on=is_transient)
 _NODES: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "recall": (recall, None),
     "look": (look, alook),
@@ -55,7 +55,7 @@ _NODES: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "answer": (answer, None),
     "remember": (remember, None),
 }
-"""Every node but those of the actions: its function, and the async twin of one that asks a model or an action."""
+"""The nodes other than those of the actions: the function, and its async twin if it asks a model or an action."""
 _ASKING = ("plan", "correct", "repair")
 """The nodes that ask a model."""
 
@@ -115,15 +115,14 @@ def build_graph(
     runner = ActionRunner(_actions(retriever, actions))
     settings_model = context_of(runner.actions.values())
     own_documents = runner.actions.get("knowledge_retrieval")
-    encoder = None if own_documents is None else own_documents.encoder
-    own = _own_reasoner(reasoner, model, base_url, load_in_8bit, encoder, adapter)
-    of_nodes = _reasoners_of_nodes(models, model, base_url, load_in_8bit)
+    without_model = ExtractiveReasoner(own_documents.encoder if own_documents else None)
+    own = _reasoner(reasoner, model, base_url, load_in_8bit, adapter) or without_model
     defaults = _settings(context, settings_model)
     check_approve(defaults.approve, runner.actions)
     parts = GraphParts(
         actions=runner,
-        reasoner_of=_reasoners(own, of_nodes, base_url),
-        without_model=ExtractiveReasoner(encoder),
+        reasoner_of=_reasoner_of(own, _models(models, model), base_url, load_in_8bit),
+        without_model=without_model,
         verifier=as_verifier(verifier),
         memory=ConversationMemory(partial(_query_encoder, runner)),
         defaults=defaults,
@@ -144,7 +143,7 @@ def build_graph(
             name,
             as_node(parts, name, act, aact),
             input_schema=ActionState,
-            retry_policy=_LOOK_AGAIN,
+            retry_policy=_LOOK_UP_AGAIN,
             error_handler=partial(act_failed, parts),
         )
         graph.add_edge(name, "verify")
@@ -165,7 +164,7 @@ def build_graph(
 
 
 def _query_encoder(runner: ActionRunner) -> QueryEncoder | None:
-    """The encoder of the first action whose retriever has one."""
+    """The first encoder of questions among the actions."""
     encoders = (action.encoder for action in runner.actions.values())
     return next((encoder for encoder in encoders if hasattr(encoder, "encode_queries")), None)
 
@@ -187,14 +186,14 @@ def _settings(context: ConvCoAContext | dict[str, Any] | None, model: type[ConvC
         raise InputError(f"the setting {'.'.join(map(str, first['loc'])) or 'context'!r}: {first['msg']}") from error
 
 
-def _own_reasoner(
+def _reasoner(
     reasoner: Reasoner | None,
     model: str | ChatModel | None,
     base_url: str | None,
-    load_in_8bit: bool = False,
-    encoder: Any = None,
-    adapter: str | Path | None = None,
-) -> Reasoner:
+    load_in_8bit: bool,
+    adapter: str | Path | None,
+) -> Reasoner | None:
+    """The given reasoner, or one for the model; None if neither is given."""
     if reasoner is not None and not isinstance(reasoner, Reasoner):
         raise InputError(f"the reasoner must be a Reasoner with plan and correct, not {type(reasoner).__name__}")
     if base_url is not None and model is None:
@@ -203,17 +202,19 @@ def _own_reasoner(
         raise InputError('adapter needs a model: give the one that it was trained on, "huggingface:PATH_OR_NAME"')
     if reasoner is not None and model is not None:
         raise InputError("give a model or a reasoner, not both")
-    if reasoner is not None or model is None:
-        return reasoner or ExtractiveReasoner(encoder)
+    return reasoner if model is None else _chat_model(model, base_url, load_in_8bit, adapter)
+
+
+def _chat_model(
+    model: str | ChatModel, base_url: str | None, load_in_8bit: bool = False, adapter: str | Path | None = None
+) -> Reasoner:
     from langgraph_convcoa.reasoning.chat_model import ChatModelReasoner
 
     return ChatModelReasoner(model, base_url=base_url, load_in_8bit=load_in_8bit, adapter=adapter)
 
 
-def _reasoners_of_nodes(
-    models: Mapping[str, str | ChatModel] | None, model: str | ChatModel | None, base_url: str | None, load_in_8bit: bool
-) -> dict[str, Reasoner]:
-    """The reasoners of the nodes that have a model of their own."""
+def _models(models: Mapping[str, str | ChatModel] | None, model: str | ChatModel | None) -> Mapping[str, str | ChatModel]:
+    """The models of single nodes, checked."""
     if not models:
         return {}
     if not isinstance(models, Mapping):
@@ -222,24 +223,26 @@ def _reasoners_of_nodes(
         raise InputError("models goes with model, which the other nodes ask: give both")
     if unknown := [name for name in models if name not in _ASKING]:
         raise InputError(f"models: no node called {unknown[0]!r} asks a model; those that do are {', '.join(_ASKING)}")
-    found: dict[str, Reasoner] = {}
-    for node, own in models.items():
-        local = isinstance(own, str) and own.strip().startswith("huggingface:")
-        found[node] = _own_reasoner(None, own, base_url, load_in_8bit and local)
-    return found
+    return models
 
 
-def _reasoners(own: Reasoner, of_nodes: Mapping[str, Reasoner], base_url: str | None) -> Callable[[str, str | None], Reasoner]:
-    """The graph's own reasoner of a node, or one for a model that a run names in its context, built once a name."""
+def _reasoner_of(
+    own: Reasoner, models: Mapping[str, str | ChatModel], base_url: str | None, load_in_8bit: bool
+) -> Callable[[str, str | None], Reasoner]:
+    """The reasoner of a node: for the model that a run names, built once a name, or else the graph's."""
+    of_nodes = {}
+    for node, model in models.items():
+        local = isinstance(model, str) and model.strip().startswith("huggingface:")
+        of_nodes[node] = _chat_model(model, base_url, load_in_8bit and local)
     named: dict[str, Reasoner] = {}
     lock = threading.Lock()
 
-    def reasoner_for(node: str, model: str | None) -> Reasoner:
+    def reasoner_of(node: str, model: str | None) -> Reasoner:
         if not model:
             return of_nodes.get(node, own)
         with lock:
             if model not in named:
-                named[model] = _own_reasoner(None, model, base_url)
+                named[model] = _chat_model(model, base_url)
             return named[model]
 
-    return reasoner_for
+    return reasoner_of

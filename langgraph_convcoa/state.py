@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Literal
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
@@ -20,7 +20,7 @@ from langgraph_convcoa.usage import NodeUsage, Usage, add_costs
 
 
 class PlannedNode(TypedDict):
-    """A node of the plan as the state holds it."""
+    """A step of the plan."""
 
     action: str
     sub_question: str
@@ -29,7 +29,7 @@ class PlannedNode(TypedDict):
 
 
 class Plan(TypedDict):
-    """The planner's result as the state holds it."""
+    """The planner's result, as `ActionChain` describes it."""
 
     optimized_question: str
     draft_answer: str
@@ -38,26 +38,27 @@ class Plan(TypedDict):
 
 
 class Finding(TypedDict):
-    """What one action brought back for one sub-question; `index` -1 is what was found for the question itself.
+    """What one action brought back for one sub-question; the index -1 stands for the question itself.
 
-    `repairable` says that another action input may mend the error; `action`, where given, which one it was.
+    `action` is "" for evidence that was recalled or a look-up that a person rejected. `repairable` says that another action
+    input may mend the error.
     """
 
     index: int
-    depth: int
+    action: str
     documents: list[Document]
     error: str
-    repairable: bool
+    depth: int
     seconds: float
-    action: NotRequired[str]
+    repairable: bool
 
 
 class Reply(TypedDict):
     """The answer of a turn in the making.
 
-    `text` cites the evidence by its own numbers until the node `answer` renumbers its marks; "" while it is open. `confirmed`:
-    sentences that the verifier refused and the model confirmed. `shown`: what was streamed so far, as a part of the message
-    `message_id`. `error`: why the model did not answer.
+    `text` is "" while the answer is open, and cites the evidence by its own numbers until the node `answer` renumbers its
+    marks. `confirmed` holds the sentences that the verifier refused and the model confirmed. `shown` is what was streamed so
+    far, as part of the message `message_id`. `error` says why the model did not answer.
     """
 
     text: str
@@ -70,8 +71,8 @@ class Reply(TypedDict):
 
 
 Origin = Literal["", "plan", "correct", "chain", "quotes", "person"]
-"""How an answer came about: in the planning call, in the second call, from the chain, as quotes because the model was down, or
-by a person; "" while it is open."""
+"""Where an answer comes from: the planning call, the second call, the chain, quotes because the model was down, or a person;
+"" while it is open."""
 
 
 def empty_reply(text: str = "") -> Reply:
@@ -82,14 +83,14 @@ def empty_reply(text: str = "") -> Reply:
 
 
 class ConvCoAInput(TypedDict, total=False):
-    """What a user gives: a question, or the messages of a chat whose last one asks it."""
+    """The input: a question, or the messages of a chat."""
 
     question: Annotated[str, Field(description="The question, as the user asks it.")]
     messages: Annotated[list[AnyMessage], Field(description="The conversation; its last message asks the question.")]
 
 
 class ConvCoAOutput(TypedDict, total=False):
-    """What a user gets, and the conversation as messages."""
+    """The output, with the conversation as messages."""
 
     answer: str
     citations: list[Citation]
@@ -101,19 +102,19 @@ class ConvCoAOutput(TypedDict, total=False):
 
 
 class ThreadState(ConvCoAOutput, total=False):
-    """The part of the state that outlasts a turn, which is what a thread is; written by `remember` only."""
+    """What a thread keeps from turn to turn; only `remember` writes it."""
 
     evidence_memory: list[RememberedEvidence]
 
 
 class ConvCoAState(ThreadState, total=False):
-    """Everything that a turn keeps; the fields here live for one turn."""
+    """The state of a turn; the fields here live for one turn."""
 
-    # For one step, so that a later turn given as messages does not read an old question.
+    # Lives for one step: a later turn given as messages must not read an old question.
     question: Annotated[str, EphemeralValue]
     asked: str
     asked_message_id: str
-    # What a person decides about in this turn.
+    # Names of actions and nodes that a person approves.
     approve: list[str]
     history: list[tuple[str, str]]
     knowledge_view: str
@@ -123,7 +124,7 @@ class ConvCoAState(ThreadState, total=False):
     reused: int
     findings: Annotated[list[Finding], operator.add]
     items: list[ChainItem]
-    # Of a chain the open items; of an answer that was given at once its sentences that failed.
+    # Indexes of the open items; without a chain, of the sentences of the answer that failed.
     unsolved: list[int]
     depth: int
     repaired: list[int]
@@ -133,7 +134,7 @@ class ConvCoAState(ThreadState, total=False):
 
 
 class ActionState(TypedDict):
-    """The payload of one action branch."""
+    """The input of an action node: one look-up."""
 
     turn: str
     sent: float
@@ -148,5 +149,5 @@ class ActionState(TypedDict):
 
 
 def pairs_of(state: ConvCoAState) -> list[tuple[str, str]]:
-    """The history as pairs of question and answer; a checkpoint gives tuples back as lists."""
+    """The history as tuples; a checkpoint returns lists."""
     return [(question, answer) for question, answer in state["history"]]

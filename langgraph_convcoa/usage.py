@@ -18,8 +18,8 @@ from typing_extensions import TypedDict
 class NodeUsage(TypedDict):
     """The cost of one node in this turn.
 
-    `parts`, where the node asked a model: the tokens of `instructions`, `conversation`, `evidence` and `reply`; the first
-    three are shares of the input by their characters.
+    `parts` is there if the node asked a model: the tokens of `instructions`, `conversation`, `evidence` and `reply`. The first
+    three split the input tokens by characters.
     """
 
     llm_calls: int
@@ -31,10 +31,10 @@ class NodeUsage(TypedDict):
 
 
 class Usage(NodeUsage):
-    """The cost of a turn, and of each of its nodes. `seconds` counts parallel branches once.
+    """The cost of a turn, and of each of its nodes.
 
-    `recalled` sub-questions had their answer in the knowledge set, each a retrieval saved; `reused` pieces of evidence came
-    from earlier turns.
+    `seconds` counts parallel branches once. `recalled` is the number of sub-questions that the knowledge set answered without
+    a retrieval, `reused` the number of pieces of evidence from earlier turns.
     """
 
     recalled: int
@@ -48,17 +48,18 @@ def node_usage(seconds: float = 0.0, retrievals: int = 0) -> NodeUsage:
 
 
 def add_costs(costs: dict[str, NodeUsage], more: dict[str, NodeUsage]) -> dict[str, NodeUsage]:
-    """Reducer of the per-node costs of a turn.
+    """Reducer of the per-node costs of a turn, which begins with `recall`.
 
     Example:
         >>> add_costs({"plan": node_usage(1.0)}, {"plan": node_usage(0.5, retrievals=1)})["plan"]["seconds"]
         1.5
     """
+    costs = {} if "recall" in more else costs
     return costs | {node: _sum([costs.get(node) or node_usage(), cost]) for node, cost in more.items()}
 
 
 def total_usage(costs: dict[str, NodeUsage], seconds: float, recalled: int = 0, reused: int = 0) -> Usage:
-    """Sum the costs of the nodes; `seconds` is the turn's time, in which parallel branches count once."""
+    """The cost of a turn that took `seconds`, from the costs of its nodes."""
     return {**_sum(costs.values()), "seconds": seconds, "recalled": recalled, "reused": reused, "per_node": costs}
 
 
@@ -77,9 +78,9 @@ def _added(one: Any, other: Any) -> Any:
 
 
 class UsageCounter(BaseCallbackHandler):
-    """Counts every model request that is made under a node's configuration, streamed or not.
+    """Counts the model requests under a node's config, streamed or not.
 
-    Tokens are the provider's figures; where a provider reports none they are estimated at four characters a token.
+    If the provider reports no tokens, they are estimated at four characters a token.
     """
 
     run_inline = True
@@ -129,21 +130,21 @@ class UsageCounter(BaseCallbackHandler):
                 self.input_tokens += count_tokens_approximately(prompt)
 
     def _count_parts(self, prompt: list[BaseMessage], sent: int, written: int) -> None:
-        """Tell the parts of a prompt apart, where it says how many of its characters each has."""
-        told = next((m.response_metadata for m in prompt if "parts" in m.response_metadata), None)
-        if told is None:
+        """Split the tokens by the parts of a prompt, if the prompt says how many characters each part has."""
+        shares = next((m.response_metadata["parts"] for m in prompt if "parts" in m.response_metadata), None)
+        if shares is None:
             return
         total = max(sum(len(message.text) for message in prompt), 1)
-        parts = {name: round(sent * characters / total) for name, characters in told["parts"].items()}
+        parts = {name: round(sent * characters / total) for name, characters in shares.items()}
         self.parts = _added(self.parts, {"instructions": sent - sum(parts.values()), **parts, "reply": written})
 
     def restarted(self) -> UsageCounter:
-        """The counter with its counts, and its time from now on."""
+        """The counter with its counts; its time begins now."""
         self._made = time.perf_counter()
         return self
 
     def cost(self, seconds: float | None = None) -> NodeUsage:
-        """The counts so far, with the node's own time; since the counter was made by default."""
+        """The counts so far; `seconds` is the time since the counter began, by default."""
         seconds = time.perf_counter() - self._made if seconds is None else seconds
         counts = {"llm_calls": self.llm_calls, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         return cast("NodeUsage", node_usage(seconds) | counts | ({"parts": dict(self.parts)} if self.parts else {}))

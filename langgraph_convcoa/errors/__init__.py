@@ -1,7 +1,7 @@
-"""The exceptions of the library, and `one_of`, which checks a setting against the words it may be.
+"""The exceptions of the library, and `one_of`, which checks a setting against a list of words.
 
-Every error that a user can mend is a `ConvCoAError` whose message is one line that says what to do; the command line
-prints that line and exits with code 2. What looks like a secret is hidden in every message as the error is made.
+Every error that a user can fix is a `ConvCoAError`. Its message is one line that says what to do; the command line prints it
+and exits with code 2. Messages are redacted when the error is created.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from langgraph_convcoa.errors.redaction import redact
 
 _Word = TypeVar("_Word", bound=str)
 _LONGEST = 4_000
-"""Characters of a message: it may repeat what a damaged file holds."""
+"""Longest message, in characters: it may repeat the content of a damaged file."""
 
 
 class ConvCoAError(Exception):
-    """Base of every error raised on purpose by this library; its message is redacted.
+    """Base of all errors of this library; its message is redacted.
 
     Example:
         >>> str(ConvCoAError("the server at https://ana:pw@example.org refused"))
@@ -57,10 +57,10 @@ def _short(text: str) -> str:
 
 
 def one_of(setting: str, value: str, known: Sequence[_Word]) -> _Word:
-    """The value, known to be one of the words.
+    """The value, if it is one of the words.
 
     Raises:
-        InputError: It is none of them.
+        InputError: It is not.
 
     Example:
         >>> one_of("dtype", "int8", ("float32", "int8"))

@@ -1,4 +1,4 @@
-"""The redactor: texts that leave a component because something failed, without secrets."""
+"""Redaction: hides secrets in the messages of errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "[hidden]"
 LONGEST = 20_000
-"""Characters of a text that are kept; whatever is hidden, is hidden in linear time."""
+"""Longest text that is kept, in characters. All patterns take linear time."""
 
 _WORDS = (
     r"passw(?:or)?d|passphrase|pwd|secret|token|credentials?|session[-_]?id|signature"
@@ -25,7 +25,7 @@ _QUOTED = (
     r"[bru]?\"(?:[^\"\\]|\\.){0,4000}(?:\"|\\?$)|[bru]?'(?:[^'\\]|\\.){0,4000}(?:'|\\?$)|\{[^{}\n]{1,200}\}"
 )
 _PLAIN = r"[^\s\"'][^\s]*?(?=[\"'\]})>,;.:]*(?:\s|$))"
-# YAML may put a tag, an anchor or the mark of a block before a value.
+# In YAML a tag, an anchor or the mark of a block may stand before a value.
 _TAG = r"(?:(?:!{1,2}[\w:/.,-]{0,40}|&\w{1,40}|[|>][+-]?\d?)\s{1,40})?"
 _VALUE = rf"(?!\[hidden\]){_TAG}(?:{_QUOTED}|{_PLAIN})"
 _IS = r"(?:\\{0,4}[\"']\s{0,5}(?:[:=,]|=>)|\s{0,5}(?:[:=]|=>|%3[aAdD]))\s{0,5}"
@@ -34,14 +34,14 @@ _PATTERNS = tuple(
     (re.compile(pattern, re.IGNORECASE | re.MULTILINE), replacement)
     for pattern, replacement in (
         (r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]{0,20000}(?:-----END [A-Z ]{0,40}-----)?", HIDDEN),
-        # Headers: the scheme goes too, and what a cookie or a digest lists.
+        # Headers, with their scheme; all of a cookie or a digest.
         (
             rf"(authorization{_IS})(?:{_QUOTED}|Digest\s[^\n]{{0,4000}}|(?:{_SCHEMES}\s{{1,5}})?{_PLAIN})",
             rf"\g<1>{HIDDEN}",
         ),
         (rf"((?:set-)?cookie{_IS})(?:{_QUOTED}|[^\n]{{1,4000}})", rf"\g<1>{HIDDEN}"),
         (rf"\bbearer\s{{1,5}}{_VALUE}", HIDDEN),
-        # Names and values, in whichever notation; outside of `name=value` the words of the second line mean other things too.
+        # Names and values in any notation. The words of the second pattern have other meanings too, except in `name=value`.
         (rf"((?:{_WORDS}){_IS}){_VALUE}", rf"\g<1>{HIDDEN}"),
         (
             rf"((?:key|sig|(?<![a-z])(?:pass|pw|auth))(?:\\{{0,4}}[\"']\s{{0,5}}[:=,]\s{{0,5}}|=|%3d)){_VALUE}",
@@ -49,7 +49,7 @@ _PATTERNS = tuple(
         ),
         (rf"(<[\w:.-]{{0,40}}(?:{_WORDS}|key)(?:\s[^<>]{{0,200}})?>)[^<]{{1,4000}}", rf"\g<1>{HIDDEN}"),
         (rf"(--[a-z-]{{0,40}}(?:{_WORDS}|key)\s{{1,5}}){_VALUE}", rf"\g<1>{HIDDEN}"),
-        # User and password of an address; a password may hold a slash or an @.
+        # User and password in an address; a password may hold a slash or an @.
         (
             r"(?<=://)(?!user(?::password)?@|reader@)"
             r"(?:[^\s/?#:@]{0,200}:(?!\d{1,5}[/?#])[^\s]{1,200}|[^\s/?#@]{1,200})@",
@@ -59,7 +59,7 @@ _PATTERNS = tuple(
             r"(?<![\w/@.])(?!mailto:)[a-z][\w.+%-]{0,60}(?::(?!//)[^\s@:\"'<>]{1,200}){1,2}@(?=[a-z\[]|\d{1,3}\.\d)",
             f"{HIDDEN}@",
         ),
-        # Keys that providers hand out.
+        # Keys in the formats of providers.
         (
             r"\b(?:sk-|pk-|rk_|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|hf_|gsk_|tvly-|nvapi-|npm_|pypi-|dckr_pat_|[rs]k_(?:live|test)_|AKIA|ASIA|AIza|ya29\.|eyJ[\w-]{5,2000}\.)"
             r"[\w./+=*-]{3,4000}",
@@ -78,11 +78,11 @@ _DEEPEST, _MOST = 4, 2_000
 
 
 def redact(text: str, secrets: Collection[str] = ()) -> str:
-    r"""A text without what looks like a secret, without `secrets`, and without the values of variables such as OPENAI_API_KEY.
+    r"""Hide secrets in a text: what looks like one, `secrets`, and the values of variables such as OPENAI_API_KEY.
 
     Args:
-        text: What a message is to say; beyond 20,000 characters it is cut.
-        secrets: Values that are known to be secret; they are hidden as they are and as an address or JSON writes them.
+        text: A message; it is cut after 20,000 characters.
+        secrets: Known secrets. They are hidden also in the spelling of an address or of JSON.
 
     Example:
         >>> redact("401 for https://ana:pw@example.org/?key=x4 with Authorization: Basic YW5hOnB3")
@@ -102,7 +102,7 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
 
 
 def is_ambiguous(address: str) -> bool:
-    """Whether an address has more @ than a host needs: drivers split it elsewhere, and show a part of a password as the host.
+    """True if an address has more than one @: a driver may then show a part of the password as the host.
 
     Example:
         >>> [is_ambiguous(f"postgresql://me:{password}@db/docs") for password in ("a%40b", "a@b", "a/b")]
@@ -113,7 +113,7 @@ def is_ambiguous(address: str) -> bool:
 
 
 def secrets_of(thing: object) -> set[str]:
-    """The secrets that an object was given: attributes of it and its parts that are named as one or typed `SecretStr`.
+    """The secrets in an object: attributes of it and its parts that are named like a secret or typed `SecretStr`.
 
     Example:
         >>> from types import SimpleNamespace
@@ -137,7 +137,7 @@ def secrets_of(thing: object) -> set[str]:
 
 
 def _parts(name: str, value: object) -> Iterator[tuple[str, Any]]:
-    # Threads may change what is looked at.
+    # Another thread may change the object.
     with suppress(RuntimeError):
         if isinstance(value, Mapping):
             yield from ((str(key), part) for key, part in islice(value.items(), _MOST))
@@ -150,5 +150,5 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, Any]]:
 
 
 def _looks_secret(value: str) -> bool:
-    """Whether a word is hardly one of a sentence: it holds a digit, or a capital letter in its midst."""
+    """True if a word holds a digit, or a capital letter inside: it is hardly a word of a sentence."""
     return any(ch.isdigit() for ch in value) or (value[1:] != value[1:].lower() and not value.isupper())

@@ -1,4 +1,4 @@
-"""The action nodes: one parallel branch for each sub-question. A branch that fails leaves the others alone."""
+"""The action nodes: one parallel branch for each sub-question. A branch that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -14,38 +14,41 @@ from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.runner import reason_of
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit_progress
+from langgraph_convcoa.nodes.evidence import finding
+from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit_status
 from langgraph_convcoa.nodes.tracing import annotate
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode
+from langgraph_convcoa.state import ActionState, ConvCoAState, PlannedNode
 from langgraph_convcoa.usage import node_usage
 
 MODEL_K = 5
 """Pieces of evidence for a model to read (Pan et al. 2024b, appendix H)."""
 EXTRACTIVE_K = 10
-"""Pieces of evidence without a model: they cost no tokens, and the best sentence is often further down."""
+"""Pieces of evidence without a model. They cost no tokens, and the best sentence is often further down."""
 
 
 def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """Look one sub-question up."""
-    start, call = time.perf_counter(), _call(parts, state, runtime)
-    documents = parts.actions.run(*call)
-    return _looked_up(state, time.perf_counter() - start, documents)
+    start, settings = time.perf_counter(), parts.settings(runtime)
+    request = _request(parts, state, settings)
+    limits = settings.action_timeout, state["turn"], settings.max_concurrency
+    return _update(state, parts.actions.run(state["action"], request, *limits), start)
 
 
 async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """As `act`."""
-    start, call = time.perf_counter(), _call(parts, state, runtime)
-    documents = await parts.actions.arun(*call)
-    return _looked_up(state, time.perf_counter() - start, documents)
+    start, settings = time.perf_counter(), parts.settings(runtime)
+    request = _request(parts, state, settings)
+    limits = settings.action_timeout, state["turn"], settings.max_concurrency
+    return _update(state, await parts.actions.arun(state["action"], request, *limits), start)
 
 
 def act_failed(parts: GraphParts, state: ActionState, error: NodeError, runtime: Any = None) -> Command[Literal["verify"]]:
-    """Error handler of every action node: the branch ends with its reason."""
+    """Error handler of every action node: the finding of the branch is its reason."""
     reason = reason_of(error.error)
-    emit_progress(state["index"], state, "failed", reason=reason)
+    emit_status(state["index"], state, "failed", reason=reason)
     seconds = min(max(time.time() - state["sent"], 0.0), 2 * parts.settings(runtime).action_timeout)
-    update = _finding(state, seconds, [], reason, isinstance(error.error, ActionInputError))
-    # A handler does not follow the node's edges; without `goto` a turn whose actions all fail would end without an answer.
+    update = _found(state, [], seconds, reason, repairable=isinstance(error.error, ActionInputError))
+    # A handler does not follow the node's edges; without `goto`, a turn whose actions all fail would end without an answer.
     return Command(update=annotate(state, update), goto="verify")
 
 
@@ -70,17 +73,17 @@ def send(state: ConvCoAState, index: int, step: PlannedNode | ChainItem, setting
 
 
 def by_way_of_approval(state: ConvCoAState, look_ups: list[Send]) -> list[Send]:
-    """Look-ups, or `approve` with all of them where a person decides about one."""
+    """The look-ups; if a person approves one of them, `approve` with all of them."""
     if not {look_up.node for look_up in look_ups} & {*state["approve"]}:
         return look_ups
-    told = {name: state[name] for name in ("approve", "asked", "plan", "items")}
-    return [Send("approve", {**told, "look_ups": [look_up.arg for look_up in look_ups]})]
+    needed = {name: state[name] for name in ("approve", "asked", "plan", "items")}
+    return [Send("approve", {**needed, "look_ups": [look_up.arg for look_up in look_ups]})]
 
 
 def action_request(parts: GraphParts, settings: ConvCoAContext, action: str, **asked: Any) -> ActionRequest:
-    """The request to an action, with its settings and the number of pieces that are wanted.
+    """The request to an action, with its settings and the number of pieces.
 
-    A model reads an excerpt of each piece and its neighbours; without a model the piece that was found is compared alone.
+    A model reads an excerpt of each piece and its neighbours; without a model, each piece is read alone.
     """
     own = settings.of_action(action)
     k = own.get("k") or settings.k or (MODEL_K if settings.model else parts.k)
@@ -88,32 +91,30 @@ def action_request(parts: GraphParts, settings: ConvCoAContext, action: str, **a
     return ActionRequest(k=k, neighbours=neighbours, settings=own, **asked)
 
 
-def _call(parts: GraphParts, state: ActionState, runtime: TurnRuntime) -> tuple[Any, ...]:
-    """The arguments of the action runner."""
-    emit_progress(state["index"], state, "searching")
-    settings = parts.settings(runtime)
-    names = ("question", "sub_question", "guess_answer", "action_input", "depth")
-    history = tuple((question, answer) for question, answer in state["history"])
-    asked: dict[str, Any] = {name: state[name] for name in names}  # type: ignore[literal-required]
-    request = action_request(parts, settings, state["action"], history=history, **asked)
-    return state["action"], request, settings.action_timeout, state["turn"], settings.max_concurrency
+def _request(parts: GraphParts, state: ActionState, settings: ConvCoAContext) -> ActionRequest:
+    emit_status(state["index"], state, "searching")
+    return action_request(
+        parts,
+        settings,
+        state["action"],
+        question=state["question"],
+        sub_question=state["sub_question"],
+        guess_answer=state["guess_answer"],
+        action_input=state["action_input"],
+        depth=state["depth"],
+        history=tuple((question, answer) for question, answer in state["history"]),
+    )
 
 
-def _looked_up(state: ActionState, seconds: float, documents: list[Document]) -> Update:
-    emit_progress(state["index"], state, "found", reason=f"{len(documents)} pieces of evidence")
-    return _finding(state, seconds, documents)
+def _update(state: ActionState, documents: list[Document], start: float) -> Update:
+    emit_status(state["index"], state, "found", reason=f"{len(documents)} pieces of evidence")
+    return _found(state, documents, time.perf_counter() - start)
 
 
-def _finding(
-    state: ActionState, seconds: float, documents: list[Document], error: str = "", repairable: bool = False
+def _found(
+    state: ActionState, documents: list[Document], seconds: float, error: str = "", *, repairable: bool = False
 ) -> Update:
-    finding: Finding = {
-        "index": state["index"],
-        "depth": state["depth"],
-        "documents": documents,
-        "error": error,
-        "repairable": repairable,
-        "seconds": seconds,
-        "action": state["action"],
-    }
-    return {"findings": [finding], "costs": {state["action"]: node_usage(seconds, retrievals=1)}}
+    found = finding(
+        state["index"], state["action"], documents, error, depth=state["depth"], seconds=seconds, repairable=repairable
+    )
+    return {"findings": [found], "costs": {state["action"]: node_usage(seconds, retrievals=1)}}

@@ -1,62 +1,62 @@
-"""The node `answer`: the final cited answer, without a model call; a person decides about it where that is wanted."""
+"""The node `answer`: the final cited answer, without a model call. A person decides about it if `approve` says so."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_convcoa.chain import SOLVED, ChainItem
+from langgraph_convcoa.chain import SOLVED, ChainItem, chain_item
 from langgraph_convcoa.memory.knowledge_set import Citation
 from langgraph_convcoa.nodes.correct import STANDS_IN
-from langgraph_convcoa.nodes.decisions import ANSWER, CORRECT, Review, decide
-from langgraph_convcoa.nodes.drafts import Checked, Checker
+from langgraph_convcoa.nodes.decisions import ANSWER, CORRECT, NeededText, Review, arguments, decide
 from langgraph_convcoa.nodes.evidence import numbers_of
 from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update, emit, show
 from langgraph_convcoa.state import ConvCoAState, Reply
 from langgraph_convcoa.text.citations import CitationFilter, check_citations, without_marks
-from langgraph_convcoa.usage import node_usage
+from langgraph_convcoa.verification.answers import CheckedSentence, Checker
 from langgraph_convcoa.verification.premise import Evidence
 
 BY_A_PERSON = "written by a person"
-"""The reason of the item of the chain that stands for an answer which a person wrote."""
+"""The reason of the chain's item for an answer that a person wrote."""
 _MARK = re.compile(r"\[(\d+)\]")
 _QUOTE_CHARACTERS = 300
 _LONGEST_QUOTE = 900
 
 
 def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
-    """Check and complete the citations, and let a person decide where that is wanted; no model call.
+    """Check and complete the citations, and let a person decide if `approve` says so; no model call.
 
     The event `answer` names what no evidence supports.
     """
-    start, settings = time.perf_counter(), parts.settings(runtime)
-    checker, reply, origin = parts.checker(state, settings), state["reply"], state["origin"]
-    text, citations, checked, removed = finish(reply["text"], state["items"], checker)
-    unsupported = [sentence.plain for sentence in checked if not sentence.stands]
+    reply, origin = state["reply"], state["origin"]
+    checker = parts.checker(state, parts.settings(runtime))
+    text, citations, checked, removed = finish(reply["text"], state["items"], checker, reply["confirmed"])
     if reply["error"]:
         text = f"The model did not answer ({without_marks(reply['error'])}); these are quotes.\n\n{text}"
-    finished: Reply = {**reply, "text": text, "citations": citations, "unsupported": unsupported}
-    update: Update = {"reply": finished, "origin": "quotes" if reply["error"] else origin if reply["text"] else "chain"}
+    final: Reply = {**reply, "text": text, "citations": citations, "unsupported": _unsupported(checked)}
+    update: Update = {"reply": final, "origin": "quotes" if reply["error"] else origin if reply["text"] else "chain"}
     if ANSWER in state["approve"] or (CORRECT in state["approve"] and origin != "plan"):
-        update, removed = update | _decided(parts, state, finished, checker, settings.max_sub_questions), 0
-    finished = update["reply"]
-    emit({"type": "answer", "unsupported": finished["unsupported"], "removed_citations": removed})
-    shown = finished["shown"]
-    if finished["message_id"] and finished["text"].startswith(shown) and len(finished["text"]) > len(shown):
-        show(finished["text"][len(shown) :], finished["message_id"])
-    return {**update, "costs": {"answer": node_usage(time.perf_counter() - start)}}
+        update |= _reviewed(parts, state, final, checker)
+        final, removed = update["reply"], 0
+    emit({"type": "answer", "unsupported": final["unsupported"], "removed_citations": removed})
+    shown = final["shown"]
+    if final["message_id"] and final["text"].startswith(shown) and len(final["text"]) > len(shown):
+        show(final["text"][len(shown) :], final["message_id"])
+    return update
 
 
-def _decided(parts: GraphParts, state: ConvCoAState, reply: Reply, checker: Checker, most: int) -> Update:
-    """What a person makes of the answer; interrupts the turn until then."""
+def _unsupported(checked: Sequence[CheckedSentence]) -> list[str]:
+    return [sentence.plain for sentence in checked if not sentence.stands]
+
+
+def _reviewed(parts: GraphParts, state: ConvCoAState, reply: Reply, checker: Checker) -> Update:
+    """Interrupt the turn until a person has decided about the answer; returns what changes."""
     sources = [f"[{n}] {c['source']}: “{c['quote']}”" for n, c in enumerate(reply["citations"], start=1)]
     about = "\n".join([f"The answer to “{state['asked']}”, before it is kept.", *sources])
-    review = Review(ANSWER, {"answer": reply["text"]}, about, "answer")
-    [decided] = decide([review], list(parts.actions.actions), most)
+    [decided] = decide([Review(ANSWER, arguments(answer=(NeededText, reply["text"])), about)])
     if decided.type == "approve":
         return {}
     if decided.type == "reject":
@@ -65,43 +65,39 @@ def _decided(parts: GraphParts, state: ConvCoAState, reply: Reply, checker: Chec
 
 
 def _written(parts: GraphParts, state: ConvCoAState, text: str, reply: Reply, checker: Checker) -> Update:
-    """What a person wrote in the place of the answer, whose [n] are those of the answer that was shown.
+    """An answer that a person wrote; its [n] are those of the answer that was shown.
 
-    Its citations are checked and completed like a model's. A sentence that no evidence supports stays, and the chain says so.
+    Its citations are checked and completed like a model's. A sentence that no evidence supports stays, and the chain names it.
     """
     numbers = numbers_of(checker.evidence)
     text, cited, _ = check_citations(text, len(reply["citations"]))
     known = [numbers.get(reply["citations"][n]["id"], 0) for n in cited]
     text = _MARK.sub(lambda mark: f"[{known[int(mark[1]) - 1]}]", text)
-    final, citations, checked, _ = finish(text, [], checker)
-    if not checked:
-        final, citations = text, []
-    own = [sentence.plain for sentence in checked if not sentence.stands]
-    item: ChainItem = {
-        "action": next(iter(parts.actions.actions)),
-        "sub_question": state["plan"]["optimized_question"],
-        "guess_answer": "",
-        "action_input": "",
-        "answer": " ".join(sentence.plain for sentence in checked) or text,
-        "status": "unsupported" if own else "corrected",
-        "score": min((sentence.verdict.score for sentence in checked), default=0.0),
-        "reason": f"{BY_A_PERSON}; no evidence supports “{own[0]}”" if own else BY_A_PERSON,
-        "evidence": [citation["id"] for citation in citations],
-    }
-    # Without a chain, the one item there is stands for the question itself.
+    final, citations, checked, _ = finish(text, [], checker, reply["confirmed"])
+    unsupported = _unsupported(checked)
+    item = chain_item(
+        next(iter(parts.actions.actions)),
+        state["plan"]["optimized_question"],
+        answer=" ".join(sentence.plain for sentence in checked),
+        status="unsupported" if unsupported else "corrected",
+        score=min((sentence.verdict.score for sentence in checked), default=0.0),
+        reason=f"{BY_A_PERSON}; no evidence supports “{unsupported[0]}”" if unsupported else BY_A_PERSON,
+        evidence=[citation["id"] for citation in citations],
+    )
+    # Without a plan, the one item of the chain is the question itself.
     items = [*state["items"], item] if state["plan"]["nodes"] else [item]
-    written: Reply = {**reply, "text": final, "citations": citations, "unsupported": own}
+    written: Reply = {**reply, "text": final, "citations": citations, "unsupported": unsupported}
     return {"reply": written, "items": items, "origin": "person"}
 
 
-def finish(written: str, items: Sequence[ChainItem], checker: Checker) -> tuple[str, list[Citation], list[Checked], int]:
-    """The final text, what its [n] stand for, its sentences, and how many citations of no evidence were taken out.
+def finish(
+    written: str, items: Sequence[ChainItem], checker: Checker, confirmed: Sequence[str] = ()
+) -> tuple[str, list[Citation], list[CheckedSentence], int]:
+    """The final text, the meaning of its [n], its sentences, and the number of citations of no evidence that were removed.
 
-    Where nothing is written, the solved chain stands for it.
+    The solved chain stands for a missing text.
     """
-    checked = checker.check(written)
-    if not checked:
-        checked = checker.check(from_chain(items, checker.evidence))
+    checked = checker.check(written, confirmed) or checker.check(from_chain(items, checker.evidence), confirmed)
     marks = CitationFilter(len(checker.evidence))
     text = "".join(sentence.shown(marks) for sentence in checked) + marks.close()
     citations = [citation_of(checker.evidence[index], index + 1, checked) for index in marks.cited]
@@ -109,29 +105,29 @@ def finish(written: str, items: Sequence[ChainItem], checker: Checker) -> tuple[
 
 
 def from_chain(items: Sequence[ChainItem], evidence: Sequence[Document]) -> str:
-    """The answers of the chain one after another, cited; and plainly what has none."""
+    """The answers of the chain one after another, cited, and the sub-questions without one."""
     numbers = numbers_of(evidence)
     parts: list[str] = []
     for item in items:
+        question = without_marks(item["sub_question"])
         if item["status"] in SOLVED and item["answer"]:
             number = numbers.get(item["evidence"][0]) if item["evidence"] else None
             text = without_marks(item["answer"]).rstrip(". ")
-            # What is only copied from a document is marked as that, here and in the prompts of later turns.
-            told = f"“{text}”" if item["reason"].startswith(STANDS_IN) else text
+            # A copied sentence is quoted, here and so in the prompts of later turns.
+            text = f"“{text}”" if item["reason"].startswith(STANDS_IN) else text
             if len(items) > 1 and not item["answer"].rstrip().endswith((".", "!", "?", "。")):
                 # A bare "1603" answers one of several sub-questions.
-                told = f"{without_marks(item['sub_question'])} {told}"
-            parts.append(f"{told}{f' [{number}]' if number else ''}.")
+                text = f"{question} {text}"
+            parts.append(f"{text}{f' [{number}]' if number else ''}.")
         elif item["status"] == "failed":
-            reason = without_marks(item["reason"]).rstrip(".")
-            parts.append(f"Could not look up “{without_marks(item['sub_question'])}”: {reason}.")
+            parts.append(f"Could not look up “{question}”: {without_marks(item['reason']).rstrip('.')}.")
         else:
-            parts.append(f"Nothing was found about “{without_marks(item['sub_question'])}”.")
+            parts.append(f"Nothing was found about “{question}”.")
     return " ".join(parts) or "No answer was found."
 
 
-def citation_of(document: Document, number: int, checked: Sequence[Checked]) -> Citation:
-    """A citation whose quote holds what it is cited for: of each sentence that cites it, the document's own words."""
+def citation_of(document: Document, number: int, checked: Sequence[CheckedSentence]) -> Citation:
+    """A citation whose quote holds the document's own words for each sentence that cites it."""
     quotes: dict[str, int] = {}
     for sentence in checked:
         if number in sentence.cited:
@@ -139,7 +135,7 @@ def citation_of(document: Document, number: int, checked: Sequence[Checked]) -> 
                 quotes.setdefault(quote, document.page_content.find(quote))
     quote = _joined(quotes)
     if query := document.metadata.get("query"):
-        # A figure says nothing without the query that gave it; a row of the table below is quoted with it.
+        # A figure needs the query that gave it; the row of the table stands beside it.
         quote = f"{query} gives {quote}" if quote.startswith("|") else ""
     return {
         "id": str(document.id),
@@ -150,11 +146,11 @@ def citation_of(document: Document, number: int, checked: Sequence[Checked]) -> 
 
 def _quotes(claim: str, document: Document) -> list[str]:
     # A summary puts a document's title before its words.
-    named = " ".join(f"{document.metadata.get('title')}: ".split())
-    copied = " ".join(claim.split()).removeprefix(named).strip("… ").rstrip(" .!?")
+    title = " ".join(f"{document.metadata.get('title')}: ".split())
+    copied = " ".join(claim.split()).removeprefix(title).strip("… ").rstrip(" .!?")
     found = Evidence.of([document]).quotes(claim)
     if copied and copied in " ".join(document.page_content.split()):
-        # Word for word, which may be more than one of the document's sentences, as a table's row is.
+        # A claim that is copied word for word is its own quote; a row of a table is several sentences.
         return [next((quote for quote in found if copied in " ".join(quote.split())), copied)]
     return found
 
@@ -162,9 +158,10 @@ def _quotes(claim: str, document: Document) -> list[str]:
 def _joined(quotes: dict[str, int]) -> str:
     """Quotes in the order of their document, with … between them."""
     ordered = sorted(quotes, key=lambda quote: quotes[quote])
-    chosen = [quote for quote in ordered if not any(quote != other and quote in other for other in ordered)]
     text = ""
-    for quote in chosen:
+    for quote in ordered:
+        if any(quote != other and quote in other for other in ordered):
+            continue
         longer = f"{text} … {quote}" if text else quote
         if len(longer) > _LONGEST_QUOTE and text:
             break

@@ -1,4 +1,4 @@
-"""Decisions of a person about a plan, look-ups or an answer, as LangChain's human-in-the-loop middleware has them.
+"""What a person decides about a plan, look-ups or an answer, in the form of LangChain's human-in-the-loop middleware.
 
 Agent Inbox and agent-chat-ui show the requests.
 """
@@ -6,33 +6,37 @@ Agent Inbox and agent-chat-ui show the requests.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import interrupt
-from pydantic import ValidationError, WrapValidator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    ValidationError,
+    create_model,
+)
 
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.memory.asked import LONGEST_QUESTION
-from langgraph_convcoa.text.clean import clean
+from langgraph_convcoa.text.clean import clean_value
 
 if TYPE_CHECKING:
     from langchain.agents.middleware.human_in_the_loop import HITLRequest
 
 PLAN, ANSWER, CORRECT = "plan", "answer", "correct"
 REVIEWED_NODES = (PLAN, CORRECT, ANSWER)
-"""Nodes whose result may be approved; a person approves an action before it runs."""
-CHAIN = "chain"
-"""The argument of a plan that is no text."""
+"""Nodes whose result a person may approve. An action is approved before it runs."""
 _CHECKPOINTER = "__pregel_checkpointer"
-_TYPES = "approve, edit or reject"
-_STEP = ("action", "sub_question", "guess_answer", "action_input")
 
 
 def check_approve(names: Collection[str], actions: Collection[str]) -> list[str]:
-    """What a run wants approved, each once.
+    """The names of the setting `approve`, each once.
 
     Raises:
         InputError: A name is neither an action of the graph nor a node whose result can be approved.
@@ -44,176 +48,161 @@ def check_approve(names: Collection[str], actions: Collection[str]) -> list[str]
 
 
 def wanted_approvals(wanted: Collection[str], actions: Collection[str], config: RunnableConfig) -> list[str]:
-    """The setting `approve` of a run, checked before anything has been paid for.
+    """The setting `approve` of a run, checked before anything is paid for.
 
-    It is kept in the state, since a turn is often resumed without the settings with which it began.
+    The state keeps it, because a turn is often resumed without the settings with which it began.
     """
     names = check_approve(wanted, actions)
-    # Without the key, LangGraph has another name for it, and is believed to have one.
+    # LangGraph always sets the key. If a later version renames it, the check is skipped.
     if names and config.get("configurable", {}).get(_CHECKPOINTER, True) is None:
         raise InputError("approve needs a checkpointer, so that the turn can wait: build_graph(...).compile(checkpointer=...)")
     return names
 
 
-@dataclass(frozen=True)
-class Review:
+def _says_something(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is empty: write it, or reject")
+    return text
+
+
+def _read_json(value: Any) -> Any:
+    """A form that edits every argument as text gives the chain as JSON."""
+    try:
+        return json.loads(value or "[]") if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError(f"it is no JSON: {error}") from error
+
+
+Text = Annotated[str, Field(max_length=LONGEST_QUESTION), BeforeValidator(clean_value)]
+NeededText = Annotated[Text, AfterValidator(_says_something)]
+_model: Any = create_model  # its own type takes no types that are made at run time
+
+
+def arguments(**fields: tuple[Any, Any]) -> type[BaseModel]:
+    """A model of what a person may edit: the type and the present value of each argument."""
+    model: type[BaseModel] = _model(
+        "Arguments", __config__=ConfigDict(extra="forbid", strict=True, validate_default=True), **fields
+    )
+    return model
+
+
+def chain_type(actions: Collection[str], max_sub_questions: int) -> Any:
+    """The type of a plan's chain: a list of steps, or the same as JSON."""
+    empty, action = (Text, ""), (Literal[tuple(actions)], ...)
+    step = arguments(action=action, sub_question=(NeededText, ...), guess_answer=empty, action_input=empty)
+    return Annotated[list[step], Field(max_length=max_sub_questions), BeforeValidator(_read_json)]  # type: ignore[valid-type]
+
+
+class Review(NamedTuple):
     """One thing that a person decides about.
 
-    `needed` is the argument that must say something.
+    Attributes:
+        name: An action, `plan` or `answer`.
+        form: The model of its arguments, with their present values.
+        description: What will happen.
+        others: Names that an edit may put in the place of `name`.
     """
 
     name: str
-    args: Mapping[str, Any]
+    form: type[BaseModel]
     description: str
-    needed: str
+    others: Sequence[str] = ()
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The present arguments."""
+        return {name: field.default for name, field in self.form.model_fields.items()}
 
 
 class Decided(NamedTuple):
-    """A decision about a review: the name and the arguments to go on with, and why something was rejected."""
+    """A decision: the name and the arguments to continue with, and the message of a rejection."""
 
     type: Literal["approve", "edit", "reject"]
     name: str
     args: dict[str, Any]
-    message: str
+    message: str = ""
 
     @property
     def reason(self) -> str:
-        """The reason of a look-up that was rejected."""
+        """The error of a rejected look-up."""
         return f"rejected: {self.message}" if self.message else "rejected"
 
     @property
     def sentence(self) -> str:
-        """The answer of a turn that was ended by a rejection."""
-        return f"The {self.name} was rejected: {self.message}" if self.message else f"The {self.name} was rejected."
+        """The answer of a turn that a rejection ended."""
+        return f"The {self.name} was {self.reason}{'' if self.message else '.'}"
 
 
-def decide(reviews: Sequence[Review], actions: Collection[str], max_sub_questions: int) -> list[Decided]:
+def decide(reviews: Sequence[Review]) -> list[Decided]:
     """Interrupt the turn until a person has decided; one decision for each review.
 
-    LangGraph keeps only a response that is valid: after a wrong one the turn still waits.
+    LangGraph does not keep an invalid response, so the turn goes on waiting.
 
     Raises:
         InputError: A decision cannot be carried out.
     """
-    # Imported here: it takes a while, and few turns wait for a person.
-    from langchain.agents.middleware.human_in_the_loop import HITLResponse
+    return _decisions(reviews, lambda schema: interrupt(review_request(reviews), response_schema=schema))
 
-    def read(response: Any, _: Any) -> list[Decided]:
-        return read_decisions(response, reviews, actions, max_sub_questions)
 
-    form: Any = Annotated[HITLResponse, WrapValidator(read)]
-    try:
-        decisions: list[Decided] = interrupt(review_request(reviews), response_schema=form)
-    except ValidationError as error:
-        raise error.errors()[0]["ctx"]["error"] from None
-    return decisions
+def read_decisions(response: Any, reviews: Sequence[Review]) -> list[Decided]:
+    """Read a person's decisions, one for each review in order. Arguments that an edit leaves out stay.
+
+    Raises:
+        InputError: A decision cannot be carried out.
+
+    Example:
+        >>> form = arguments(sub_question=(NeededText, "Who?"), action_input=(Text, "who"))
+        >>> edit = {"name": "web_querying", "args": {"sub_question": "Who wrote it?"}}
+        >>> response = {"decisions": [{"type": "edit", "edited_action": edit}]}
+        >>> read_decisions(response, [Review("web_querying", form, "")])[0].args
+        {'sub_question': 'Who wrote it?', 'action_input': 'who'}
+    """
+    return _decisions(reviews, lambda schema: schema.model_validate(response))
 
 
 def review_request(reviews: Sequence[Review]) -> HITLRequest:
-    """The value of the one interrupt for all that is to be decided at a step.
+    """The value of one interrupt for several reviews.
 
     Example:
-        >>> request = review_request([Review("web_querying", {"sub_question": "Who?"}, "Look up “Who?”.", "sub_question")])
-        >>> request["action_requests"][0]["name"], request["review_configs"][0]["allowed_decisions"]
-        ('web_querying', ['approve', 'edit', 'reject'])
+        >>> request = review_request([Review("web_querying", arguments(sub_question=(Text, "Who?")), "Look up “Who?”.")])
+        >>> request["action_requests"][0]["args"], request["review_configs"][0]["allowed_decisions"]
+        ({'sub_question': 'Who?'}, ['approve', 'edit', 'reject'])
     """
     return {
-        "action_requests": [{"name": r.name, "args": dict(r.args), "description": r.description} for r in reviews],
+        "action_requests": [{"name": r.name, "args": r.args, "description": r.description} for r in reviews],
         "review_configs": [{"action_name": r.name, "allowed_decisions": ["approve", "edit", "reject"]} for r in reviews],
     }
 
 
-def read_decisions(
-    response: Any, reviews: Sequence[Review], actions: Collection[str], max_sub_questions: int
-) -> list[Decided]:
-    """The decisions of a person, one for each review in order, edits checked and complete.
-
-    Arguments that an edit leaves out stay as they were; an edit may name another of `actions`.
-
-    Raises:
-        InputError: The number of decisions is wrong, a decision is none, or an edit cannot be carried out.
-
-    Example:
-        >>> review = Review("web_querying", {"sub_question": "Who?", "action_input": "who"}, "", "sub_question")
-        >>> edit = {"name": "web_querying", "args": {"sub_question": "Who wrote it?"}}
-        >>> read_decisions({"decisions": [{"type": "edit", "edited_action": edit}]}, [review], ["web_querying"], 6)[0].args
-        {'sub_question': 'Who wrote it?', 'action_input': 'who'}
-    """
-    given = response.get("decisions") if isinstance(response, Mapping) else None
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise InputError(f'resume with {{"decisions": [...]}}: {_TYPES} for each of {_named(reviews)}')
-    if len(given) != len(reviews):
-        raise InputError(f"give one decision for each of {_named(reviews)}, in this order: {len(reviews)}, not {len(given)}")
-    return [_decided(one, review, actions, max_sub_questions) for one, review in zip(given, reviews, strict=True)]
+class _Approve(BaseModel):
+    type: Literal["approve"]
 
 
-def _decided(decision: Any, review: Review, actions: Collection[str], max_sub_questions: int) -> Decided:
-    kind = decision.get("type") if isinstance(decision, Mapping) else None
-    if kind == "approve":
-        return Decided("approve", review.name, dict(review.args), "")
-    if kind == "reject":
-        message = _text(decision.get("message") or "", "the message of a rejection")
-        return Decided("reject", review.name, dict(review.args), message)
-    if kind != "edit":
-        raise InputError(f"the decision about {review.name} must be of type {_TYPES}, not {kind!r}")
-    edited = decision.get("edited_action")
-    if not isinstance(edited, Mapping) or not isinstance(edited.get("args"), Mapping):
-        raise InputError(f'an edit of {review.name} needs "edited_action": {{"name": ..., "args": {{...}}}}')
-    name = edited.get("name", review.name)
-    if name != review.name and (review.name in REVIEWED_NODES or name not in actions):
-        other = "" if review.name in REVIEWED_NODES else f" or another of {', '.join(actions)}"
-        raise InputError(f"an edit of {review.name} must name {review.name}{other}, not {name!r}")
-    return Decided("edit", name, _edited(edited["args"], review, actions, max_sub_questions), "")
+class _Reject(BaseModel):
+    type: Literal["reject"]
+    message: Text | None = None
 
 
-def _edited(given: Mapping[str, Any], review: Review, actions: Collection[str], max_sub_questions: int) -> dict[str, Any]:
-    if unknown := [str(key) for key in given if key not in review.args]:
-        raise InputError(f"an edit of {review.name} cannot set {unknown[0]!r}: it has {', '.join(review.args)}")
-    args: dict[str, Any] = {}
-    for key, value in {**review.args, **given}.items():
-        about = f"{key} of the edited {review.name}"
-        args[key] = _chain(value, actions, max_sub_questions) if key == CHAIN else _text(value, about)
-    if not args[review.needed].strip():
-        raise InputError(f"{review.needed} of the edited {review.name} is empty: write it, or reject")
-    return args
+def _decision_type(review: Review) -> Any:
+    edited = _model("EditedAction", name=(Literal[(review.name, *review.others)], review.name), args=(review.form, ...))
+    edit = _model("Edit", type=(Literal["edit"], ...), edited_action=(edited, ...))
+    return Annotated[_Approve | edit | _Reject, Discriminator("type")]
 
 
-def _chain(chain: Any, actions: Collection[str], max_sub_questions: int) -> list[dict[str, str]]:
-    """The steps of an edited plan; a form that edits every argument as text gives them as JSON."""
-    if isinstance(chain, str):
-        try:
-            chain = json.loads(chain or "[]")
-        except ValueError as error:
-            raise InputError(f"the edited chain is no JSON: {error}") from error
-    if not isinstance(chain, Sequence) or isinstance(chain, str):
-        raise InputError("the edited chain must be a list of steps")
-    if len(chain) > max_sub_questions:
-        raise InputError(f"the edited chain has {len(chain)} steps, at most {max_sub_questions} (max_sub_questions)")
-    return [_step(step, number, actions) for number, step in enumerate(chain, start=1)]
-
-
-def _step(step: Any, number: int, actions: Collection[str]) -> dict[str, str]:
-    if not isinstance(step, Mapping):
-        raise InputError(f"step {number} of the edited chain must be an object with {', '.join(_STEP)}")
-    if unknown := [str(key) for key in step if key not in _STEP]:
-        raise InputError(f"step {number} of the edited chain has {unknown[0]!r}: it takes {', '.join(_STEP)}")
-    if step.get("action") not in actions:
-        raise InputError(
-            f"step {number} of the edited chain must name one of {', '.join(actions)}, not {step.get('action')!r}"
-        )
-    texts = {key: _text(step.get(key, ""), f"{key} of step {number}") for key in _STEP}
-    if not texts["sub_question"].strip():
-        raise InputError(f"step {number} of the edited chain has no sub_question")
-    return texts
-
-
-def _text(value: Any, what: str) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{what} must be text, not {type(value).__name__}")
-    if len(value) > LONGEST_QUESTION:
-        raise InputError(f"{what} has {len(value):,} characters, {LONGEST_QUESTION:,} at most")
-    return clean(value)
-
-
-def _named(reviews: Sequence[Review]) -> str:
-    return ", ".join(review.name for review in reviews)
+def _decisions(reviews: Sequence[Review], respond: Callable[[Any], Any]) -> list[Decided]:
+    """The decisions in a response to a schema: LangChain's `HITLResponse` for these reviews."""
+    schema = _model("HITLResponse", decisions=(tuple[tuple(map(_decision_type, reviews))], ...))  # type: ignore[misc]
+    try:
+        response = respond(schema)
+    except ValidationError as error:
+        first, names = error.errors()[0], ", ".join(review.name for review in reviews)
+        where, reason = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        wanted = f'resume with {{"decisions": [...]}}: approve, edit or reject for each of {names}, in this order'
+        raise InputError(f"{wanted} ({where or 'the response'}: {reason})") from None
+    found = []
+    for review, decision in zip(reviews, response.decisions, strict=True):
+        if decision.type == "edit":
+            found.append(Decided("edit", decision.edited_action.name, decision.edited_action.args.model_dump()))
+        else:
+            found.append(Decided(decision.type, review.name, review.args, getattr(decision, "message", "") or ""))
+    return found

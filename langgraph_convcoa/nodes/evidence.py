@@ -1,4 +1,4 @@
-"""The evidence of a turn as one numbered list, and earlier evidence in the place of the weakest."""
+"""The evidence of a turn: what the actions found, as one numbered list, and evidence of earlier turns in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOKED = -1
 
 @dataclass
 class Found:
-    """Everything found for one sub-question: the deeper look first, no document twice; `action` was asked last."""
+    """Everything that was found for one sub-question, the deeper look first; `action` is the one that was asked last."""
 
     documents: list[Document] = field(default_factory=list)
     error: str = ""
@@ -28,10 +28,12 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """The evidence of a turn: `documents[n - 1]` is cited as [n] from the first prompt to the final answer.
+class TurnEvidence:
+    """The evidence of a turn.
 
-    `found` is the same by sub-question, `LOOKED` for the question itself.
+    Attributes:
+        documents: `documents[n - 1]` is cited as [n] from the first prompt to the final answer.
+        found: The same by the index of the sub-question; `LOOKED` is the question itself.
     """
 
     documents: list[Document]
@@ -39,38 +41,57 @@ class Evidence:
 
     @property
     def looked(self) -> list[Document]:
-        """What was found for the question as it stands."""
+        """What was found for the question itself."""
         return self.found[LOOKED].documents
 
 
-def evidence_of(findings: Sequence[Finding]) -> Evidence:
-    """Merge findings, whatever order they arrived in; what was found first keeps its number when more is found.
+def finding(
+    index: int,
+    action: str,
+    documents: Sequence[Document] = (),
+    error: str = "",
+    *,
+    depth: int = 1,
+    seconds: float = 0.0,
+    repairable: bool = False,
+) -> Finding:
+    """What one action brought back for one sub-question."""
+    return {
+        "index": index,
+        "action": action,
+        "documents": list(documents),
+        "error": error,
+        "depth": depth,
+        "seconds": seconds,
+        "repairable": repairable,
+    }
 
-    An id means one text in the whole turn.
-    """
+
+def merge_findings(findings: Sequence[Finding]) -> TurnEvidence:
+    """Number the documents of a turn. The order of arrival does not matter, and a number stays when more is found."""
     texts: dict[str, str] = {}
     numbered: dict[str, Document] = {}
     named: list[tuple[Finding, list[Document]]] = []
-    for finding in sorted(findings, key=lambda f: (f["depth"], f["index"])):
-        own = [_with_own_id(document, texts) for document in finding["documents"]]
-        named.append((finding, own))
+    for one in sorted(findings, key=lambda f: (f["depth"], f["index"])):
+        own = [_with_own_id(document, texts) for document in one["documents"]]
+        named.append((one, own))
         for document in own:
             numbered.setdefault(str(document.id), document)
     found: defaultdict[int, Found] = defaultdict(Found)
-    came_back = {finding["index"] for finding in findings if not finding["error"]}
-    for finding, own in sorted(named, key=lambda pair: (pair[0]["index"], -pair[0]["depth"])):
-        here = found[finding["index"]]
+    came_back = {one["index"] for one in findings if not one["error"]}
+    for one, own in sorted(named, key=lambda pair: (pair[0]["index"], -pair[0]["depth"])):
+        here = found[one["index"]]
         known = {document.id for document in here.documents}
         here.documents += [document for document in own if document.id not in known]
-        here.action = here.action or finding.get("action", "")
+        here.action = here.action or one["action"]
         # A missing input is not a failure if another look-up of the sub-question came back.
-        if not (finding.get("repairable") and finding["index"] in came_back):
-            here.error = here.error or finding["error"]
-    return Evidence(list(numbered.values()), found)
+        if not (one["repairable"] and one["index"] in came_back):
+            here.error = here.error or one["error"]
+    return TurnEvidence(list(numbered.values()), found)
 
 
 def _with_own_id(document: Document, texts: dict[str, str]) -> Document:
-    """Two actions may give different texts one id; the second gets another."""
+    """The document, with another id if its id stands for another text already."""
     id_ = wanted = str(document.id)
     number = 1
     while texts.setdefault(id_, document.page_content) != document.page_content:
@@ -93,31 +114,30 @@ def with_earlier_evidence(
     *,
     leans: bool,
 ) -> tuple[list[Finding], int]:
-    """Findings in which earlier evidence that fits better replaces the weakest (Jain and Lapata 2024, section 4.2).
+    """Replace the weakest evidence by earlier evidence that fits better (Jain and Lapata 2024, section 4.2).
 
     Args:
         memory: The conversation memory.
         settings: The settings of the run.
         state: The turn.
-        findings: What was found.
+        findings: What was found. The result of a query is an answer, not a choice of passages, and stays.
         questions: The question of each finding; None for a finding that stays as it is.
         leans: Whether the question depends on the conversation.
 
     Returns:
-        The findings, and how many pieces were taken from earlier turns. The result of a query is an answer, not a choice of
-        passages, and stays.
+        The findings, and the number of pieces from earlier turns.
     """
     result, reused = list(findings), 0
     evidence = state.get("evidence_memory") or []
-    if not evidence or not settings.evidence_memory or not any(finding["documents"] for finding in findings):
+    if not evidence or not settings.evidence_memory or not any(one["documents"] for one in findings):
         return result, reused
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
     topic = state["plan"]["optimized_question"]
     rounds = memory.topic(knowledge, topic, leans=leans, capacity=settings.memory_capacity)
-    for n, (finding, question) in enumerate(zip(findings, questions, strict=True)):
-        if question is None or any("query" in document.metadata for document in finding["documents"]):
+    for n, (one, question) in enumerate(zip(findings, questions, strict=True)):
+        if question is None or any("query" in document.metadata for document in one["documents"]):
             continue
-        documents, taken = integrate(question, finding["documents"], evidence, rounds, memory.vectors)
-        result[n] = {**finding, "documents": documents}
+        documents, taken = integrate(question, one["documents"], evidence, rounds, memory.vectors)
+        result[n] = {**one, "documents": documents}
         reused += taken
     return result, reused

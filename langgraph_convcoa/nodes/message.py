@@ -1,4 +1,4 @@
-"""The final message: the cited answer as an AIMessage whose text block carries LangChain's standard citation annotations."""
+"""The final message: an AIMessage with LangChain's standard citation annotations."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.content import Citation as CitationAnnotation
 
 from langgraph_convcoa.memory.knowledge_set import Citation
-from langgraph_convcoa.text.words import sentences
+from langgraph_convcoa.verification.sentences import statements
 
 _MARK = re.compile(r"\[(\d+)\]")
-_LEADING_MARKS = re.compile(r"\A(?:\s*+\[\d++\])++[\s.!?。！？]*+")
 
 
 def answer_message(
@@ -21,7 +20,7 @@ def answer_message(
 ) -> AIMessage:
     """The answer as a message: one text block of LangChain's standard content, with an annotation for each citation.
 
-    `message.text` is the answer. `titles` are those of documents by id; the source stands for a missing one.
+    `message.text` is the answer. `titles` maps ids of documents to titles; the source stands for a missing one.
 
     Example:
         >>> cited = [{"id": "a.md#0", "source": "a.md", "quote": "Hopfield described it in 1982."}]
@@ -33,7 +32,7 @@ def answer_message(
     """
     block = {"type": "text", "text": text, "annotations": citation_annotations(text, citations, titles)}
     content: list[str | dict[Any, Any]] = [block]
-    # Says that the blocks are LangChain's own, so that another model's integration translates them.
+    # Names the format of the blocks, so that another model's integration translates them.
     return AIMessage(content, id=message_id, response_metadata={"output_version": "v1"})
 
 
@@ -42,15 +41,15 @@ def citation_annotations(
 ) -> list[CitationAnnotation]:
     """One annotation for every [n] of every sentence, in order; [n] is the n-th citation, from 1.
 
-    `start_index` and `end_index` are the sentence that carries the mark, in characters of the text. `extras` has the `id` and
-    the `source` of the document, and the `number`.
+    `start_index` and `end_index` are the characters of the sentence that carries the mark. `extras` has the `id` and the
+    `source` of the document, and the `number`.
 
     Example:
         >>> cited = [{"id": "p1", "source": "https://example.org/a", "quote": "So it is."}]
         >>> [(a["start_index"], a["end_index"], a["url"]) for a in citation_annotations("No. So it is [1].", cited)]
         [(4, 17, 'https://example.org/a')]
     """
-    spans = _spans(text)
+    spans = [(statement.start, statement.end) for statement in statements(text)]
     found: dict[tuple[int, int, int], CitationAnnotation] = {}
     for mark in _MARK.finditer(text):
         number = int(mark.group(1)[:9])
@@ -74,21 +73,3 @@ def _annotation(citation: Citation, number: int, start: int, end: int, titles: M
     if source.lower().startswith(("http://", "https://")):
         annotation["url"] = source
     return annotation
-
-
-def _spans(text: str) -> list[tuple[int, int]]:
-    """The sentences of a text, line by line; marks behind a full stop belong to the sentence before it."""
-    spans: list[tuple[int, int]] = []
-    offset = 0
-    for line in text.split("\n"):
-        first = len(spans)
-        for sentence in sentences(line):
-            start, end = offset + sentence.start, offset + sentence.end
-            marks = _LEADING_MARKS.match(sentence.text)
-            if marks and len(spans) > first:
-                spans[-1] = (spans[-1][0], start + len(marks.group().rstrip()))
-                start += marks.end()
-            if start < end:
-                spans.append((start, end))
-        offset += len(line) + 1
-    return spans

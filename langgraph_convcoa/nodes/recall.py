@@ -1,8 +1,6 @@
-"""The node `recall`: reads the question, loads the history that matters and clears the state of an abandoned turn."""
+"""The node `recall`: reads the question, loads the relevant history and clears the state of an abandoned turn."""
 
 from __future__ import annotations
-
-import time
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Overwrite
@@ -13,15 +11,13 @@ from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
 from langgraph_convcoa.nodes.decisions import wanted_approvals
 from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update
 from langgraph_convcoa.state import ConvCoAState, empty_reply
-from langgraph_convcoa.usage import node_usage
 
 _SHARED_ROUNDS = 50
 
 
 def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
-    """Read the question and clear everything that an earlier turn may have left; no model call."""
-    start, settings = time.perf_counter(), parts.settings(runtime)
-    parts.forget_costs(config)
+    """Read the question and clear what an earlier turn left; no model call."""
+    settings = parts.settings(runtime)
     asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
     knowledge.seed(asked.history)
@@ -53,7 +49,6 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "unsolved": [],
         "depth": 0,
         "repaired": [],
-        "costs": Overwrite({"recall": node_usage(time.perf_counter() - start)}),
         "reply": empty_reply(),
         "origin": "",
     }

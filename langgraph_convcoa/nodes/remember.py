@@ -1,4 +1,4 @@
-"""The node `remember`: saves the round, the messages and the output; the only node that writes what lasts."""
+"""The node `remember`: saves the round, the messages and the output. No other node writes what outlasts the turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langgraph_convcoa.chain import SUPPORTED, ChainItem
 from langgraph_convcoa.memory import sharing
 from langgraph_convcoa.memory.evidence import RememberedEvidence, remember_evidence
 from langgraph_convcoa.memory.knowledge_set import Citation, ContextualKnowledgeSet, RoundExtra
-from langgraph_convcoa.nodes.evidence import evidence_of
+from langgraph_convcoa.nodes.evidence import merge_findings
 from langgraph_convcoa.nodes.message import answer_message
 from langgraph_convcoa.nodes.parts import GraphParts, TurnRuntime, Update
 from langgraph_convcoa.state import ConvCoAState, Finding, pairs_of
@@ -32,9 +32,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     settings, actions = parts.settings(runtime), list(parts.actions.actions)
     items, reply = state["items"], state["reply"]
     text, citations, unsupported = reply["text"], reply["citations"], reply["unsupported"]
-    documents: dict[str, Document] = {}
-    for document in evidence_of(state["findings"]).documents:
-        documents.setdefault(str(document.id), document)
+    documents = {str(document.id): document for document in merge_findings(state["findings"]).documents}
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
     knowledge.seed(pairs_of(state))
     extra: RoundExtra = {
@@ -53,7 +51,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     messages: list[Any] = []
     titles = {id_: str(document.metadata.get("title") or "") for id_, document in documents.items()}
     if not any(message.id == state["asked_message_id"] for message in state.get("messages", [])):
-        # As a dict, which becomes a message in the state but is not taken for part of the answer by a message stream.
+        # As a dict: a message stream would take a message for a part of the answer.
         messages.append({"role": "user", "content": state["asked"], "id": state["asked_message_id"]})
     messages.append(answer_message(text, citations, titles=titles, message_id=reply["message_id"] or str(uuid.uuid4())))
     costs = {**state["costs"], "remember": node_usage(time.perf_counter() - start)}
@@ -67,7 +65,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
         "chain": items,
         "evidence_memory": _evidence_memory(state, actions, entry["round"], settings.evidence_memory),
         "usage": total_usage(costs, seconds, len(state["recalled"]), state["reused"]),
-        # Nothing is abandoned from here on; and evidence is not carried from turn to turn in every checkpoint.
+        # The turn is over: nothing of it is left in the next turn's checkpoints.
         "asked_message_id": "",
         "findings": Overwrite([]),
         "recalled": [],
@@ -76,7 +74,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
 
 
 def summary(item: ChainItem, documents: Mapping[str, Document]) -> str:
-    """The solved answer with its quote: what the knowledge set keeps of a sub-question, without a model call."""
+    """The answer of a sub-question with its quote, for the knowledge set."""
     if not item["answer"]:
         return "could not be looked up" if item["status"] == "failed" else "not found"
     lead = documents.get(item["evidence"][0]) if item["evidence"] else None
@@ -85,7 +83,7 @@ def summary(item: ChainItem, documents: Mapping[str, Document]) -> str:
 
 
 def _uncited(items: Sequence[ChainItem], documents: Mapping[str, Document], citations: Sequence[Citation]) -> list[Citation]:
-    """The document that leads the evidence of each solved item, where the answer does not cite it itself."""
+    """The first document of each solved item, if the answer does not cite it."""
     known = {citation["id"] for citation in citations}
     leads: dict[str, Citation] = {}
     for item in items:
@@ -98,10 +96,10 @@ def _uncited(items: Sequence[ChainItem], documents: Mapping[str, Document], cita
 
 
 def _evidence_memory(state: ConvCoAState, actions: Sequence[str], number: int, capacity: int) -> list[RememberedEvidence]:
-    """The evidence memory after this turn: the best of each look-up. What was made for a question answers it only."""
+    """The evidence memory after this turn: the best of each look-up, without what was made for this question alone."""
     planned = dict(enumerate(node["action"] for node in state["plan"]["nodes"]))
     found = [
-        (finding.get("action") or planned.get(finding["index"], actions[0]), document)
+        (finding["action"] or planned.get(finding["index"], actions[0]), document)
         for finding in state["findings"]
         for document in finding["documents"][:_REMEMBERED_PER_LOOK]
         if not {"query", "extract"} & document.metadata.keys()
@@ -110,9 +108,9 @@ def _evidence_memory(state: ConvCoAState, actions: Sequence[str], number: int, c
 
 
 def turn_seconds(costs: Mapping[str, NodeUsage], findings: Sequence[Finding], actions: Collection[str]) -> float:
-    """Seconds of a turn: the nodes in sequence, and of the parallel branches of each depth the longest."""
+    """Seconds of a turn: the nodes in sequence, with the longest of the parallel branches of each depth."""
     longest: defaultdict[int, float] = defaultdict(float)
     for finding in findings:
-        if finding["depth"]:  # what was looked up first is in the time of that node
+        if finding["depth"]:  # depth 0 is in the time of the node `look`
             longest[finding["depth"]] = max(longest[finding["depth"]], finding["seconds"])
     return sum(cost["seconds"] for node, cost in costs.items() if node not in actions) + sum(longest.values())

@@ -11,42 +11,42 @@ from langgraph_convcoa.text.clean import cut_field
 
 
 def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
-    """One model call for all inputs of the turn; if it fails, the sub-questions keep their first failure."""
-    inner, reasoner = parts.counting("repair", config), parts.reasoner("repair", parts.settings(runtime))
+    """Ask the model once about all inputs; if the call fails, the sub-questions keep their first failure."""
+    reasoner = parts.reasoner("repair", parts.settings(runtime))
     try:
-        inputs = reasoner.repair(_request(parts, state), inner)
+        inputs = reasoner.repair(_request(parts, state), config)
     except Exception:  # noqa: BLE001 - whatever a reasoner raises
         inputs = {}
-    return _repaired(parts, state, inputs, config)
+    return _update(state, inputs)
 
 
 async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
     """As `repair`."""
-    inner, reasoner = parts.counting("repair", config), parts.reasoner("repair", parts.settings(runtime))
+    reasoner = parts.reasoner("repair", parts.settings(runtime))
     try:
-        inputs = await reasoner.arepair(_request(parts, state), inner)
+        inputs = await reasoner.arepair(_request(parts, state), config)
     except Exception:  # noqa: BLE001 - as above
         inputs = {}
-    return _repaired(parts, state, inputs, config)
+    return _update(state, inputs)
 
 
 def _request(parts: GraphParts, state: ConvCoAState) -> RepairRequest:
     return RepairRequest(state["plan"]["optimized_question"], broken_inputs(state), parts.actions.descriptions())
 
 
-def _repaired(parts: GraphParts, state: ConvCoAState, inputs: dict[int, str], config: RunnableConfig) -> Update:
+def _update(state: ConvCoAState, inputs: dict[int, str]) -> Update:
     plan = state["plan"]
     inputs = {item.index: cut_field(inputs[item.index]) for item in broken_inputs(state) if item.index in inputs}
     nodes: list[PlannedNode] = [
         {**node, "action_input": inputs.get(index, node["action_input"])} for index, node in enumerate(plan["nodes"])
     ]
-    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs), "costs": parts.costs("repair", config)}
+    return {"plan": {**plan, "nodes": nodes}, "repaired": sorted(inputs)}
 
 
 def broken_inputs(state: ConvCoAState) -> list[BrokenInput]:
     """The inputs that their actions could not use."""
     nodes = state["plan"]["nodes"]
-    failed = {f["index"]: f["error"] for f in state["findings"] if f.get("repairable") and 0 <= f["index"] < len(nodes)}
+    failed = {one["index"]: one["error"] for one in state["findings"] if one["repairable"] and 0 <= one["index"] < len(nodes)}
     return [
         BrokenInput(index, nodes[index]["action"], nodes[index]["sub_question"], nodes[index]["action_input"], failed[index])
         for index in sorted(failed)

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 
 from langgraph_convcoa.chain import ActionChain, ChainItem
+from langgraph_convcoa.verification.answers import SentenceGate
 
 History = Sequence[tuple[str, str]]
 """Pairs of question and answer, oldest first."""
-
-
-class Gate(Protocol):
-    """Shows an answer to a reader while it is written, as far as it is verified.
-
-    `streams`: whether there is a reader. `shown`: what the reader has seen, with the marks of the final answer. A reasoner
-    that does not stream leaves the gate alone.
-    """
-
-    streams: bool
-    shown: str
-
-    def feed(self, text: str, *, done: bool = False) -> str:
-        """Take the answer so far, with the evidence's own numbers; returns what has been shown now."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +33,7 @@ class PlanRequest:
     language: str = ""
     evidence: Sequence[Document] = ()
     recognised: Mapping[str, bool] = field(default_factory=dict)
-    gate: Gate | None = None
+    gate: SentenceGate | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +74,7 @@ class CorrectRequest:
     history: History = ()
     knowledge: str = ""
     language: str = ""
-    gate: Gate | None = None
+    gate: SentenceGate | None = None
 
 
 @dataclass(frozen=True)

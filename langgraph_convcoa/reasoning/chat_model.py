@@ -17,7 +17,6 @@ from langgraph_convcoa.reasoning.base import (
     Corrected,
     Correction,
     CorrectRequest,
-    Gate,
     PlanRequest,
     Reasoner,
     RepairRequest,
@@ -39,6 +38,7 @@ from langgraph_convcoa.reasoning.prompts import PARTS, fence, render, unfenced
 from langgraph_convcoa.reasoning.wrapped import ChatModel
 from langgraph_convcoa.text.clean import cut_field, flat
 from langgraph_convcoa.text.words import content_words
+from langgraph_convcoa.verification.answers import SentenceGate
 
 _log = logging.getLogger(__name__)
 _CONFIRMED_FROM, _CONFIRMED_WORDS = 2, 70
@@ -120,9 +120,9 @@ class ChatModelReasoner(Reasoner):
         return _read_inputs(await self._client.aask(_repair_messages(request), INPUTS_SCHEMA, config), request)
 
 
-def _stream(gate: Gate | None, *, whole_answer: bool) -> AnswerStream | None:
+def _stream(gate: SentenceGate | None, *, whole_answer: bool) -> AnswerStream | None:
     """Reads the reply while it is written, if somebody sees the answer; what nobody sees is asked for as a whole."""
-    return AnswerStream(gate, whole_answer=whole_answer) if gate is not None and gate.streams else None
+    return AnswerStream(gate, whole_answer=whole_answer) if gate is not None else None
 
 
 def _message(name: str, evidence: Sequence[Excerpt] | None = None, **values: str) -> HumanMessage:

@@ -16,11 +16,11 @@ from langchain_core.runnables import RunnableConfig, RunnableParallel, RunnableS
 from langchain_core.runnables.config import merge_configs
 from langgraph.constants import TAG_NOSTREAM
 
-from langgraph_convcoa.reasoning.base import Gate
 from langgraph_convcoa.reasoning.models import call_error, described, status_code
 from langgraph_convcoa.reasoning.parsing import LONGEST_REPLY, without_thought
 from langgraph_convcoa.reasoning.wrapped import ChatModel, own_config, retries_streams
 from langgraph_convcoa.text.clean import cut_answer
+from langgraph_convcoa.verification.answers import SentenceGate
 
 _log = logging.getLogger(__name__)
 _Way = frozenset[str]
@@ -47,7 +47,7 @@ class AnswerStream:
         whole_answer: Whether "final_answer" counts whatever the chain is; a plan's answer counts only beside an empty chain.
     """
 
-    def __init__(self, gate: Gate, *, whole_answer: bool) -> None:
+    def __init__(self, gate: SentenceGate, *, whole_answer: bool) -> None:
         self._gate, self._whole = gate, whole_answer
         self._pieces: list[str] = []
         self._length = self._next = 0

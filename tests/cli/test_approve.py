@@ -18,18 +18,23 @@ from langgraph_convcoa.cli.session import Session
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
-from langgraph_convcoa.nodes.decisions import Review, read_decisions, review_request
+from langgraph_convcoa.nodes.decisions import Review, Text, arguments, chain_type, read_decisions, review_request
 from langgraph_convcoa.storage.export import file_as_values
 from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
 
 SQL = Review(
     "data_analysis",
-    {"sub_question": "How many?", "guess_answer": "", "action_input": "SELECT count(*)\x1b[31m FROM t"},
+    arguments(
+        sub_question=(Text, "How many?"), guess_answer=(Text, ""), action_input=(Text, "SELECT count(*)\x1b[31m FROM t")
+    ),
     "Look up “How many?”.",
-    "sub_question",
 )
 STEP = {"action": "data_analysis", "sub_question": "How many?", "guess_answer": "", "action_input": ""}
-PLAN = Review("plan", {"optimized_question": "How many are there?", "chain": [STEP]}, "The plan.", "optimized_question")
+PLAN = Review(
+    "plan",
+    arguments(optimized_question=(Text, "How many are there?"), chain=(chain_type(["data_analysis"], 6), [STEP])),
+    "The plan.",
+)
 
 Keys = Callable[..., None]
 
@@ -54,7 +59,7 @@ def decided(*reviews: Review) -> tuple[list[Any], str]:
     console = Console(file=io.StringIO(), width=200, soft_wrap=True, highlight=False, markup=False)
     response = ask_decisions(review_request(reviews), console)
     assert isinstance(console.file, io.StringIO)
-    return read_decisions(response, reviews, ["data_analysis"], 6), console.file.getvalue()
+    return read_decisions(response, reviews), console.file.getvalue()
 
 
 def test_what_is_to_be_approved_is_shown_without_control_characters(keys: Keys) -> None:

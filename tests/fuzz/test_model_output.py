@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from langgraph_convcoa.nodes.drafts import Checker, SentenceGate
 from langgraph_convcoa.reasoning.client import AnswerStream
 from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, parse_inputs, read_json
 from langgraph_convcoa.text.clean import clean, clean_value
+from langgraph_convcoa.verification.answers import Checker, SentenceGate
 from tests.fakes import WORDS
 from tests.fuzz import fuzzed
 
@@ -91,7 +91,7 @@ def test_what_is_json_is_read_as_json(value: dict[str, Any]) -> None:
 @example('{"chain": [], "final_answer": "It was 😀 \\"big\\" \\\\ud83d \\ud83d\\ude00."}', [1])
 def test_what_is_streamed_of_an_answer_only_grows(text: str, sizes: list[int]) -> None:
     shown: list[str] = []
-    gate = SentenceGate(lambda: Checker(EVIDENCE, [], WORDS), lambda piece, _: shown.append(piece))
+    gate = SentenceGate(Checker(EVIDENCE, [], WORDS), lambda piece, _: shown.append(piece))
     stream, place = AnswerStream(gate, whole_answer=True), 0
     for n in itertools.count():
         if place >= len(text):

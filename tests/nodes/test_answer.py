@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 
-from langgraph_convcoa.chain import ChainItem, Status
+from langgraph_convcoa.chain import ChainItem, Status, chain_item
 from langgraph_convcoa.memory.knowledge_set import Citation
 from langgraph_convcoa.nodes.answer import finish, from_chain
-from langgraph_convcoa.nodes.drafts import Checker
 from langgraph_convcoa.nodes.remember import summary
+from langgraph_convcoa.verification.answers import Checker
 from tests.fakes import WORDS
 
 FIRST = Document(
@@ -20,8 +20,7 @@ EVIDENCE = [FIRST, SECOND]
 
 
 def item(status: Status = "kept", answer: str = "An answer.", evidence: tuple[str, ...] = ("a",), **more: Any) -> ChainItem:
-    base = {"action": "x", "sub_question": "s?", "guess_answer": "", "action_input": "", "score": 1.0, "reason": ""}
-    return {**base, "answer": answer, "status": status, "evidence": list(evidence), **more}  # type: ignore[typeddict-item]
+    return chain_item("x", **{"sub_question": "s?", "answer": answer, "status": status, "evidence": evidence, **more})
 
 
 def finished(text: str, *items: ChainItem, evidence: list[Document] = EVIDENCE) -> tuple[str, list[Citation]]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langgraph_convcoa.nodes.correct import apply_corrections
-from langgraph_convcoa.nodes.evidence import evidence_of
+from langgraph_convcoa.nodes.evidence import finding, merge_findings
 from langgraph_convcoa.nodes.remember import turn_seconds
 from langgraph_convcoa.nodes.verify import verify_chain
 from langgraph_convcoa.reasoning.base import Correction, Unsolved
@@ -19,9 +19,8 @@ from tests.fakes import WORDS
 FACT = "Sparsemax was introduced in 2016."
 
 
-def finding(index: int, *texts: str, depth: int = 1, error: str = "", seconds: float = 0.0) -> Finding:
-    documents = [Document(text, id=text[:20]) for text in texts]
-    return {"index": index, "depth": depth, "documents": documents, "error": error, "seconds": seconds}
+def found(index: int, *texts: str, **more: Any) -> Finding:
+    return finding(index, "", [Document(text, id=text[:20]) for text in texts], **more)
 
 
 def planned(guess: str, sub: str = "When was sparsemax introduced?") -> PlannedNode:
@@ -29,13 +28,13 @@ def planned(guess: str, sub: str = "When was sparsemax introduced?") -> PlannedN
 
 
 def verify(guess: str, *findings: Finding, history: Any = (), **settings: Any) -> tuple[dict[str, Any], list[int]]:
-    items, unsolved = verify_chain([planned(guess)], evidence_of(findings), history, WORDS, **settings)
+    items, unsolved = verify_chain([planned(guess)], merge_findings(findings), history, WORDS, **settings)
     return dict(items[0]), unsolved
 
 
-@given(st.permutations([finding(1, "b"), finding(0, "a"), finding(0, "deep", "a", depth=2)]))
+@given(st.permutations([found(1, "b"), found(0, "a"), found(0, "deep", "a", depth=2)]))
 def test_findings_merge_by_index_whatever_their_order(findings: list[Finding]) -> None:
-    merged = evidence_of(findings)
+    merged = merge_findings(findings)
     assert [d.page_content for d in merged.found[0].documents] == ["deep", "a"]
     assert [d.page_content for d in merged.found[1].documents] == ["b"]
     assert [d.page_content for d in merged.documents] == ["a", "b", "deep"], "a number is kept when more is found"
@@ -44,13 +43,13 @@ def test_findings_merge_by_index_whatever_their_order(findings: list[Finding]) -
 @pytest.mark.parametrize(
     ("guess", "findings", "status", "unsolved"),
     [
-        ("In 2016.", [finding(0, FACT)], "kept", []),
-        ("In 2017, by divers from Greenland.", [finding(0, FACT)], "unsupported", [0]),
-        ("", [finding(0, FACT)], "unsupported", [0]),
-        ("In 2016.", [finding(0)], "unsupported", []),
-        ("", [finding(0)], "unsupported", []),
-        ("In 2016.", [finding(0, error="broke")], "failed", []),
-        ("In 2016.", [finding(0, FACT), finding(0, depth=2, error="broke")], "kept", []),
+        ("In 2016.", [found(0, FACT)], "kept", []),
+        ("In 2017, by divers from Greenland.", [found(0, FACT)], "unsupported", [0]),
+        ("", [found(0, FACT)], "unsupported", [0]),
+        ("In 2016.", [found(0)], "unsupported", []),
+        ("", [found(0)], "unsupported", []),
+        ("In 2016.", [found(0, error="broke")], "failed", []),
+        ("In 2016.", [found(0, FACT), found(0, depth=2, error="broke")], "kept", []),
     ],
 )
 def test_what_becomes_of_a_guess(guess: str, findings: list[Finding], status: str, unsolved: list[int]) -> None:
@@ -59,23 +58,23 @@ def test_what_becomes_of_a_guess(guess: str, findings: list[Finding], status: st
 
 
 def test_the_history_bears_a_guess_out_too() -> None:
-    item, _ = verify("In 2016.", finding(0), history=[("When was sparsemax introduced?", FACT)])
+    item, _ = verify("In 2016.", found(0), history=[("When was sparsemax introduced?", FACT)])
     assert item["status"] == "kept"
     assert item["evidence"] == []
 
 
 def test_the_bearing_document_leads_the_evidence() -> None:
-    item, _ = verify("In 2016.", finding(0, "Other things happened.", FACT))
+    item, _ = verify("In 2016.", found(0, "Other things happened.", FACT))
     assert item["evidence"] == [FACT[:20], "Other things happene"]
 
 
 def test_the_threshold_is_a_setting() -> None:
-    assert verify("In 2016.", finding(0, FACT), threshold=1.0)[0]["status"] == "unsupported"
-    assert verify("In 2016.", finding(0, FACT), threshold=0.5)[0]["status"] == "kept"
+    assert verify("In 2016.", found(0, FACT), threshold=1.0)[0]["status"] == "unsupported"
+    assert verify("In 2016.", found(0, FACT), threshold=0.5)[0]["status"] == "kept"
 
 
 def corrected(*corrections: Correction, guess: str = "In 2017.", failure: str = "") -> dict[str, Any]:
-    evidence = evidence_of([finding(0, FACT)])
+    evidence = merge_findings([found(0, FACT)])
     items, _ = verify_chain([planned(guess)], evidence, (), WORDS)
     unsolved = [Unsolved(0, items[0]["sub_question"], guess, evidence.documents)]
     return dict(apply_corrections(items, unsolved, corrections, failure, evidence, WORDS)[0])
@@ -113,22 +112,22 @@ def test_a_title_never_stands_in() -> None:
     heading = Document(
         "VA Mental Health Services", id="va", metadata={"title": "VA Mental Health Services", "quote": "VA Mental"}
     )
-    items, _ = verify_chain([planned("")], evidence_of([finding(0, FACT)]), (), WORDS)
+    items, _ = verify_chain([planned("")], merge_findings([found(0, FACT)]), (), WORDS)
     unsolved = [Unsolved(0, "VA mental health services?", "", [heading])]
-    [item] = apply_corrections(items, unsolved, (), "no result within 3 s", evidence_of([]), WORDS)
+    [item] = apply_corrections(items, unsolved, (), "no result within 3 s", merge_findings([]), WORDS)
     assert (item["status"], item["answer"]) == ("unsupported", "")
 
 
 def test_the_time_of_a_turn_counts_the_longest_branch_of_each_depth() -> None:
     costs = {"plan": node_usage(1.0), "web": node_usage(9.0), "answer": node_usage(2.0)}
-    findings = [finding(0, seconds=3.0), finding(1, seconds=4.0), finding(0, depth=2, seconds=0.5)]
+    findings = [found(0, seconds=3.0), found(1, seconds=4.0), found(0, depth=2, seconds=0.5)]
     assert turn_seconds(costs, findings, {"web"}) == pytest.approx(1 + 2 + 4 + 0.5)
 
 
 def test_an_item_tells_the_paths_that_led_to_its_evidence_by_way_of_others() -> None:
-    found = finding(0, FACT, "other")
-    found["documents"][0].metadata["graph_path"] = ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]
-    found["documents"][1].metadata["graph_path"] = ["question", "other"]
-    item, _ = verify("In 2016.", found)
+    here = found(0, FACT, "other")
+    here["documents"][0].metadata["graph_path"] = ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]
+    here["documents"][1].metadata["graph_path"] = ["question", "other"]
+    item, _ = verify("In 2016.", here)
     assert item["paths"] == {FACT[:20]: ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]}
-    assert "paths" not in verify("In 2016.", finding(0, FACT))[0]
+    assert "paths" not in verify("In 2016.", found(0, FACT))[0]

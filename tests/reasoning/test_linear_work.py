@@ -20,10 +20,10 @@ from langchain_core.outputs import ChatGenerationChunk
 import langgraph_convcoa
 from langgraph_convcoa import build_graph
 from langgraph_convcoa.nodes.answer import finish
-from langgraph_convcoa.nodes.drafts import Checker, SentenceGate
 from langgraph_convcoa.reasoning.client import AnswerStream
 from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections
 from langgraph_convcoa.text.clean import LONGEST_ANSWER
+from langgraph_convcoa.verification.answers import Checker, SentenceGate
 from tests.fakes import WORDS, KeywordRetriever, ScriptedModel
 
 ROOMS = ("text", "reasoning", "nodes", "verification", "memory", "errors.redaction", "storage.export", "cli.console")
@@ -176,7 +176,7 @@ def read_whole(reply: str) -> None:
 
 
 def read_streamed(reply: str) -> None:
-    stream = AnswerStream(SentenceGate(lambda: Checker(EVIDENCE, [], WORDS)), whole_answer=True)
+    stream = AnswerStream(SentenceGate(Checker(EVIDENCE, [], WORDS), lambda *_: None), whole_answer=True)
     for place in range(0, len(reply), 4):
         stream.feed(reply[place : place + 4])
     stream.close()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from langgraph_convcoa import HopfieldRetriever
-from langgraph_convcoa.nodes.drafts import Checker
 from langgraph_convcoa.retrieval.documents.load import load_documents
+from langgraph_convcoa.verification.answers import Checker
 from langgraph_convcoa.verification.trained import as_verifier
 
 FOLDER = Path(__file__).parent / "additions"

@@ -19,10 +19,10 @@ from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.methods.base import SAMPLE
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
-from langgraph_convcoa.nodes.drafts import Checker, SentenceGate
 from langgraph_convcoa.reasoning.client import AnswerStream, ModelClient
 from langgraph_convcoa.reasoning.models import load_chat_model
 from langgraph_convcoa.reasoning.parsing import CHAIN_SCHEMA
+from langgraph_convcoa.verification.answers import Checker, SentenceGate
 from tests.bounds import joined
 from tests.fakes import WORDS, ScriptedModel
 from tests.openai_server import OpenAIServer, Reply, prompt_of
@@ -124,7 +124,7 @@ def test_tool_calls_and_what_providers_add_survive(cache: ReplyCache) -> None:
 def test_the_answer_that_streams_is_kept_too(cache: ReplyCache) -> None:
     with OpenAIServer(lambda body: "It is so [1].") as server:
         for _ in range(2):
-            stream = AnswerStream(SentenceGate(lambda: Checker((), (), WORDS)), whole_answer=True)
+            stream = AnswerStream(SentenceGate(Checker((), (), WORDS), lambda *_: None), whole_answer=True)
             client = ModelClient(keep_replies(model_of(server), cache))
             assert client.ask("Is it?", CHAIN_SCHEMA, None, stream) == "It is so [1]."
         assert len(server.requests) == 1

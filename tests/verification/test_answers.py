@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from langchain_core.documents import Document
 
-from langgraph_convcoa.chain import ChainItem
+from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.nodes.correct import apply_to_answer
-from langgraph_convcoa.nodes.drafts import Checker, SentenceGate
 from langgraph_convcoa.reasoning.base import Correction
+from langgraph_convcoa.verification.answers import Checker, SentenceGate
 from tests.fakes import WORDS
 
 EVIDENCE = [Document("The bridge opened in 1894. It fell in 1907. It was built again in 1912.", id="a")]
@@ -14,14 +14,15 @@ ANSWER = "The bridge opened in 1894 [1]. It fell in 1907. [1] It was built again
 
 
 def test_an_answer_in_many_small_pieces_is_compared_once_a_sentence() -> None:
-    checker = Checker(EVIDENCE, (), WORDS)
-    gate = SentenceGate(lambda: checker)
-    shown = [gate.feed(ANSWER[:end]) for end in range(1, len(ANSWER))]
-    shown.append(gate.feed(ANSWER, done=True))
+    shown: list[str] = []
+    gate = SentenceGate(Checker(EVIDENCE, (), WORDS), lambda text, _: shown.append(text))
+    for end in range(1, len(ANSWER)):
+        gate.feed(ANSWER[:end])
+    gate.feed(ANSWER, done=True)
     assert (
         "".join(shown) == gate.shown == "The bridge opened in 1894 [1]. It fell in 1907 [1]. It was built again in 1912 [1]."
     )
-    assert len([text for text in shown if text]) == 3
+    assert len(shown) == 3
 
 
 def test_what_opens_a_list_claims_nothing_and_marks_stand_in_front_of_a_semicolon() -> None:
@@ -50,12 +51,8 @@ def test_a_correction_is_of_one_line() -> None:
     checker = Checker(evidence, (), WORDS)
     drafted = checker.check("It opened in 1850.\n- It fell in 1907.")
     assert [s.stands for s in drafted] == [False, True]
-    item = ChainItem(
-        action="look", sub_question="When?", guess_answer="", action_input="", answer="", status="failed", score=0.0,
-        reason="", evidence=[],
-    )  # fmt: skip
     again = Correction(0, "It opened in 1894.\n- It fell in 1907.", evidence=(1,))
-    _, written, _ = apply_to_answer([item], drafted, [again], "", checker)
+    _, written, _ = apply_to_answer([chain_item("look", "When?")], drafted, [again], "", checker)
     assert written == "It opened in 1894 [1].\n- It fell in 1907 [1]."
 
 
