@@ -15,7 +15,7 @@ from langgraph_convcoa.errors import InputError
 
 
 def _setting(nodes: str, about: str, **options: Any) -> Any:
-    """A field, None by default, that Studio shows at the nodes named."""
+    """A field, None by default, that Studio shows at the named nodes."""
     if "default_factory" not in options:
         options.setdefault("default", None)
     shown: dict[str, Any] = {"langgraph_nodes": nodes.split()}
@@ -48,10 +48,7 @@ class ConvCoAContext(BaseModel):
         "plan", "Passages retrieved for a sub-question. Left empty: 5 with a model, 10 without one to read them.", ge=1, le=100
     )
     threshold: float | None = _setting(
-        "verify",
-        "T: a sentence or a guess is kept above this probability. Left empty: the verifier's own.",
-        ge=0,
-        le=1,
+        "verify", "T: a sentence or a guess is kept above this probability. Left empty: the verifier's own.", ge=0, le=1
     )
     history_budget_tokens: int = _setting(
         "recall", "How many tokens of earlier rounds a prompt may hold.", default=1500, ge=0, le=100_000
@@ -130,7 +127,7 @@ class ConvCoAContext(BaseModel):
     )
 
     def model_of(self, node: str) -> str | None:
-        """The model that this run names for a node, its own or the one for all; None for the graph's own.
+        """The model that this run names for a node or for all; None for the graph's own.
 
         Example:
             >>> context = ConvCoAContext(model="openai:gpt-4.1", plan_model="openai:gpt-4.1-mini")
@@ -140,7 +137,7 @@ class ConvCoAContext(BaseModel):
         return getattr(self, f"{node}_model", None) or self.model
 
     def of_action(self, name: str) -> dict[str, Any]:
-        """The settings of one action that are set; nothing for an action that has none.
+        """The settings of one action that are set; {} for an action without settings.
 
         Example:
             >>> ConvCoAContext(data_analysis={"max_rows": 3}).of_action("data_analysis")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable
 from typing import Any, NotRequired, cast
 from uuid import UUID
@@ -87,7 +86,6 @@ class UsageCounter(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._made = time.perf_counter()
         self._prompts: dict[UUID, list[BaseMessage]] = {}
         self.llm_calls = 0
         self.input_tokens = 0
@@ -138,13 +136,7 @@ class UsageCounter(BaseCallbackHandler):
         parts = {name: round(sent * characters / total) for name, characters in shares.items()}
         self.parts = _added(self.parts, {"instructions": sent - sum(parts.values()), **parts, "reply": written})
 
-    def restarted(self) -> UsageCounter:
-        """The counter with its counts; its time begins now."""
-        self._made = time.perf_counter()
-        return self
-
-    def cost(self, seconds: float | None = None) -> NodeUsage:
-        """The counts so far; `seconds` is the time since the counter began, by default."""
-        seconds = time.perf_counter() - self._made if seconds is None else seconds
+    def cost(self, seconds: float) -> NodeUsage:
+        """The counts so far, of a node that took `seconds`."""
         counts = {"llm_calls": self.llm_calls, "input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         return cast("NodeUsage", node_usage(seconds) | counts | ({"parts": dict(self.parts)} if self.parts else {}))

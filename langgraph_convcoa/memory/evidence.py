@@ -27,19 +27,18 @@ class RememberedEvidence(TypedDict):
     source: str
     title: str
     quote: str
-    action: str
     round: int
 
 
 def remember_evidence(
-    memory: Sequence[RememberedEvidence], found: Iterable[tuple[str, Document]], number: int, capacity: int
+    memory: Sequence[RememberedEvidence], found: Iterable[Document], number: int, capacity: int
 ) -> list[RememberedEvidence]:
     """M_t of eq. 2, oldest first, each text once; beyond the capacity the oldest go.
 
-    `found` holds the pairs of action and document of round `number`, best first.
+    `found` holds the documents of round `number`, best first.
     """
     fresh: dict[str, RememberedEvidence] = {}
-    for action, document in found:
+    for document in found:
         text = document.page_content
         if 0 < len(text) <= LONGEST and text not in fresh:
             fresh[text] = {
@@ -48,7 +47,6 @@ def remember_evidence(
                 "source": str(document.metadata.get("source") or ""),
                 "title": str(document.metadata.get("title") or ""),
                 "quote": str(document.metadata.get("quote") or "")[:_QUOTE_CHARACTERS],
-                "action": action,
                 "round": number,
             }
     # The best of a turn stands last, so that it is dropped last.

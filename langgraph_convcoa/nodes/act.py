@@ -26,7 +26,7 @@ EXTRACTIVE_K = 10
 """Pieces of evidence without a model. They cost no tokens, and the best sentence is often further down."""
 
 
-def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Look one sub-question up."""
     start, settings = time.perf_counter(), parts.settings(runtime)
     request = _request(parts, state, settings)
@@ -34,7 +34,7 @@ def act(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: 
     return _update(state, parts.actions.run(state["action"], request, *limits), start)
 
 
-async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+async def aact(parts: GraphParts, state: ActionState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `act`."""
     start, settings = time.perf_counter(), parts.settings(runtime)
     request = _request(parts, state, settings)

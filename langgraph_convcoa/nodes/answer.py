@@ -26,7 +26,7 @@ _QUOTE_CHARACTERS = 300
 _LONGEST_QUOTE = 900
 
 
-def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+def answer(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Check and complete the citations, and let a person decide if `approve` says so; no model call.
 
     The event `answer` names what no evidence supports.

@@ -20,7 +20,7 @@ from langgraph_convcoa.nodes.plan import first_look_ups, recall_plan
 from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, Plan, PlannedNode, empty_reply
 
 
-def approve(parts: GraphParts, state: Any, config: RunnableConfig, runtime: TurnRuntime = None) -> Command[Any]:
+def approve(parts: GraphParts, state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Command[Any]:
     """One interrupt for the plan, or for all look-ups of a step (`look_ups`, which come with a `Send`)."""
     return _look_ups(parts, state) if "look_ups" in state else _plan(parts, state, runtime)
 

@@ -34,7 +34,7 @@ _SENTENCES_TRIED, _LONGEST_STAND_IN = 10, 300
 _LIST_MARK = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+")
 
 
-def correct(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+def correct(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Ask the model once; if the call fails, the best sentence of the evidence stands in."""
     call = _CorrectCall(parts, state, config, runtime)
     if not call.settings.max_corrections:
@@ -46,7 +46,7 @@ def correct(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runt
     return call.update(corrected)
 
 
-async def acorrect(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+async def acorrect(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `correct`. Threads make the prompt and verify the answer."""
     call = await asyncio.to_thread(_CorrectCall, parts, state, config, runtime)
     if not call.settings.max_corrections:

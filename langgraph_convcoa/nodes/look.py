@@ -20,7 +20,7 @@ from langgraph_convcoa.usage import node_usage
 _log = logging.getLogger(__name__)
 
 
-def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Ask every action that `looks_first` and needs no approval; no model call.
 
     An action that recognises the question is asked alone.
@@ -32,7 +32,7 @@ def look(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime
     return _update(parts, state, settings, looks)
 
 
-async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+async def alook(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `look`."""
     settings = parts.settings(runtime)
     if not (requests := await asyncio.to_thread(_requests, parts, state, settings)):

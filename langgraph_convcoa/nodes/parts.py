@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -26,15 +27,15 @@ from langgraph_convcoa.memory.conversation_memory import ConversationMemory
 from langgraph_convcoa.nodes.evidence import merge_findings
 from langgraph_convcoa.nodes.tracing import annotate
 from langgraph_convcoa.reasoning.base import Reasoner
-from langgraph_convcoa.state import ActionState, ConvCoAState, Finding, PlannedNode, pairs_of
-from langgraph_convcoa.usage import UsageCounter
+from langgraph_convcoa.state import ActionState, ConvCoAState, PlannedNode, pairs_of
+from langgraph_convcoa.usage import NodeUsage, UsageCounter
 from langgraph_convcoa.verification.answers import Checker, SentenceGate
 from langgraph_convcoa.verification.verifier import Verifier
 
 Update = dict[str, Any]
 """The part of the state that a node changes."""
-TurnRuntime = Runtime[ConvCoAContext] | None
-"""LangGraph's runtime; None while a person edits the state between two nodes."""
+TurnRuntime = Runtime[ConvCoAContext]
+"""LangGraph's runtime: the context of the run and its store."""
 _CHECKERS, _CHECKER_SECONDS, _COUNTERS = 32, 120.0, 1_000
 
 
@@ -62,8 +63,9 @@ class GraphParts:
     _checkers: TTLCache[Any, Checker] = field(default_factory=lambda: TTLCache(_CHECKERS, _CHECKER_SECONDS), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def settings(self, runtime: TurnRuntime = None) -> ConvCoAContext:
+    def settings(self, runtime: TurnRuntime | None = None) -> ConvCoAContext:
         """The settings of the present run. Nodes pass their runtime; routers have none."""
+        # There is no run while a person edits the state between two nodes.
         runtime = runtime or get_runtime(ConvCoAContext)
         return (runtime.context if runtime else None) or self.defaults
 
@@ -71,10 +73,9 @@ class GraphParts:
         """The reasoner of a node in this run; it may take a while to build a model that the run names."""
         return self.reasoner_of(node, settings.model_of(node))
 
-    def checker(self, state: ConvCoAState, settings: ConvCoAContext, findings: Sequence[Finding] | None = None) -> Checker:
+    def checker(self, state: ConvCoAState, settings: ConvCoAContext) -> Checker:
         """The checker of this turn's answer. The nodes of a turn share it, so that no sentence is judged twice."""
-        evidence = merge_findings(state["findings"] if findings is None else findings).documents
-        history = pairs_of(state)
+        evidence, history = merge_findings(state["findings"]).documents, pairs_of(state)
         texts = tuple((str(document.id), document.page_content) for document in evidence)
         key = (texts, tuple(history), state["asked"], settings.threshold)
         with self._lock:
@@ -107,24 +108,26 @@ def as_node(
 
     def counter_of(state: Any) -> UsageCounter:
         with lock:
-            return counters.setdefault(state.get("asked_message_id") or uuid.uuid4().hex, UsageCounter()).restarted()
+            return counters.setdefault(state.get("asked_message_id") or uuid.uuid4().hex, UsageCounter())
 
-    def finish(state: Any, update: Any, counter: UsageCounter) -> Any:
+    def finish(state: Any, update: Any, cost: NodeUsage) -> Any:
         with lock:
             counters.pop(state.get("asked_message_id"), None)
         if isinstance(update, dict) and name not in update.get("costs", {}):
-            update = {**update, "costs": {**update.get("costs", {}), name: counter.cost()}}
+            update = {**update, "costs": {**update.get("costs", {}), name: cost}}
         return annotate(state, update)
 
-    def run(state: Any, config: RunnableConfig, runtime: Any = None) -> Any:
-        counter = counter_of(state)
-        return finish(state, work(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime), counter)
+    def run(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
+        start, counter = time.perf_counter(), counter_of(state)
+        update = work(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
+        return finish(state, update, counter.cost(time.perf_counter() - start))
 
-    async def arun(state: Any, config: RunnableConfig, runtime: Any = None) -> Any:
+    async def arun(state: Any, config: RunnableConfig, runtime: TurnRuntime) -> Any:
         if awork is None:
             return await asyncio.to_thread(run, state, config, runtime)
-        counter = counter_of(state)
-        return finish(state, await awork(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime), counter)
+        start, counter = time.perf_counter(), counter_of(state)
+        update = await awork(parts, state, merge_configs(config, {"callbacks": [counter]}), runtime)
+        return finish(state, update, counter.cost(time.perf_counter() - start))
 
     return RunnableCallable(run, arun, name=name, trace=False)
 

@@ -7,7 +7,7 @@ import asyncio
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Send
 
-from langgraph_convcoa.chain import ActionChain
+from langgraph_convcoa.chain import ActionChain, chain_item
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet
 from langgraph_convcoa.memory.recall import RecalledAnswer, recall_answers
@@ -23,7 +23,7 @@ from langgraph_convcoa.text.same_question import words_agree
 from langgraph_convcoa.text.words import content_words
 
 
-def plan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+def plan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Ask the model once; the sentences of an answer are streamed as they are verified."""
     call = _PlanCall(parts, state, config, runtime)
     try:
@@ -33,7 +33,7 @@ def plan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime
     return call.update(chain)
 
 
-async def aplan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+async def aplan(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `plan`. Threads make the prompt and read the plan."""
     call = await asyncio.to_thread(_PlanCall, parts, state, config, runtime)
     try:
@@ -97,8 +97,8 @@ def first_look_ups(parts: GraphParts, state: ConvCoAState, settings: ConvCoACont
     if not made["nodes"]:
         if any(finding["index"] == LOOKED for finding in state["findings"]):
             return []
-        single = _plan_of(ActionChain.single(made["optimized_question"], next(iter(parts.actions.actions))))
-        return [send(state, LOOKED, single["nodes"][0], settings)]
+        action = next(iter(parts.actions.actions))
+        return [send(state, LOOKED, chain_item(action, made["optimized_question"]), settings)]
     known = {entry["index"] for entry in (*still_recalled(state), *state["findings"], *looked_up(state))}
     return [send(state, index, node, settings) for index, node in enumerate(made["nodes"]) if index not in known]
 

@@ -15,7 +15,7 @@ from langgraph_convcoa.state import ConvCoAState, empty_reply
 _SHARED_ROUNDS = 50
 
 
-def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Read the question and clear what an earlier turn left; no model call."""
     settings = parts.settings(runtime)
     asked = read_conversation(state.get("question"), state.get("messages", []), state.get("asked_message_id"))
@@ -23,7 +23,7 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     knowledge.seed(asked.history)
     shared: list[Round] = []
     if settings.share_knowledge:
-        store = sharing.store_of(runtime.store if runtime else None)
+        store = sharing.store_of(runtime.store)
         user, thread = sharing.user_of(settings.user_id, config), sharing.thread_of(config)
         shared = sharing.shared_rounds(store, user, but_of=thread, limit=_SHARED_ROUNDS)
     view, history = parts.memory.recollect(

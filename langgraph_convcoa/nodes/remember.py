@@ -26,10 +26,10 @@ from langgraph_convcoa.usage import NodeUsage, node_usage, total_usage
 _REMEMBERED_PER_LOOK = 5
 
 
-def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Save the round; no model call."""
     start = time.perf_counter()
-    settings, actions = parts.settings(runtime), list(parts.actions.actions)
+    settings = parts.settings(runtime)
     items, reply = state["items"], state["reply"]
     text, citations, unsupported = reply["text"], reply["citations"], reply["unsupported"]
     documents = {str(document.id): document for document in merge_findings(state["findings"]).documents}
@@ -46,7 +46,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
     knowledge.add_round(state["asked"], state["plan"]["optimized_question"], solved, text, extra)
     entry = knowledge.rounds[-1]
     if settings.share_knowledge:
-        store = sharing.store_of(runtime.store if runtime else None)
+        store = sharing.store_of(runtime.store)
         sharing.share_round(store, sharing.user_of(settings.user_id, config), sharing.thread_of(config), entry)
     messages: list[Any] = []
     titles = {id_: str(document.metadata.get("title") or "") for id_, document in documents.items()}
@@ -55,7 +55,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
         messages.append({"role": "user", "content": state["asked"], "id": state["asked_message_id"]})
     messages.append(answer_message(text, citations, titles=titles, message_id=reply["message_id"] or str(uuid.uuid4())))
     costs = {**state["costs"], "remember": node_usage(time.perf_counter() - start)}
-    seconds = turn_seconds(costs, state["findings"], actions)
+    seconds = turn_seconds(costs, state["findings"], parts.actions.actions)
     return {
         "messages": messages,
         "knowledge_set": knowledge.export(),
@@ -63,7 +63,7 @@ def remember(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, run
         "citations": citations,
         "unsupported": unsupported,
         "chain": items,
-        "evidence_memory": _evidence_memory(state, actions, entry["round"], settings.evidence_memory),
+        "evidence_memory": _evidence_memory(state, entry["round"], settings.evidence_memory),
         "usage": total_usage(costs, seconds, len(state["recalled"]), state["reused"]),
         # The turn is over: nothing of it is left in the next turn's checkpoints.
         "asked_message_id": "",
@@ -95,11 +95,10 @@ def _uncited(items: Sequence[ChainItem], documents: Mapping[str, Document], cita
     return list(leads.values())
 
 
-def _evidence_memory(state: ConvCoAState, actions: Sequence[str], number: int, capacity: int) -> list[RememberedEvidence]:
+def _evidence_memory(state: ConvCoAState, number: int, capacity: int) -> list[RememberedEvidence]:
     """The evidence memory after this turn: the best of each look-up, without what was made for this question alone."""
-    planned = dict(enumerate(node["action"] for node in state["plan"]["nodes"]))
     found = [
-        (finding["action"] or planned.get(finding["index"], actions[0]), document)
+        document
         for finding in state["findings"]
         for document in finding["documents"][:_REMEMBERED_PER_LOOK]
         if not {"query", "extract"} & document.metadata.keys()

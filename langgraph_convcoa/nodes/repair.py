@@ -10,7 +10,7 @@ from langgraph_convcoa.state import ConvCoAState, PlannedNode
 from langgraph_convcoa.text.clean import cut_field
 
 
-def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Ask the model once about all inputs; if the call fails, the sub-questions keep their first failure."""
     reasoner = parts.reasoner("repair", parts.settings(runtime))
     try:
@@ -20,7 +20,7 @@ def repair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
     return _update(state, inputs)
 
 
-async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+async def arepair(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """As `repair`."""
     reasoner = parts.reasoner("repair", parts.settings(runtime))
     try:

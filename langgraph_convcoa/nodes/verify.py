@@ -27,14 +27,15 @@ from langgraph_convcoa.verification.verdicts import Verdict, as_claim
 from langgraph_convcoa.verification.verifier import Verifier
 
 
-def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime = None) -> Update:
+def verify(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runtime: TurnRuntime) -> Update:
     """Judge every guess and the answer; no model call. An answer that stands becomes the reply."""
-    settings, findings, plan = parts.settings(runtime), state["findings"], state["plan"]
+    settings, plan = parts.settings(runtime), state["plan"]
     update: Update = {}
     if state["depth"] == 0:
         findings, reused = _with_memory(parts, state, settings)
+        state = {**state, "findings": findings}
         update = {"findings": Overwrite(findings), "reused": state["reused"] + reused}
-    evidence, checker = merge_findings(findings), parts.checker(state, settings, findings)
+    evidence, checker = merge_findings(state["findings"]), parts.checker(state, settings)
     checked: list[CheckedSentence] = []
     if plan["nodes"]:
         items, unsolved = verify_chain(

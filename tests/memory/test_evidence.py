@@ -11,7 +11,7 @@ VECTORS = TextVectors()
 
 
 def memory(*texts: str, number: int = 1, capacity: int = 40) -> list[RememberedEvidence]:
-    documents = [("web", Document(text, id=f"m{n}", metadata={"source": "s", "title": "t"})) for n, text in enumerate(texts)]
+    documents = [Document(text, id=f"m{n}", metadata={"source": "s", "title": "t"}) for n, text in enumerate(texts)]
     return remember_evidence([], documents, number, capacity)
 
 
@@ -23,7 +23,7 @@ def fresh(*texts: str) -> list[Document]:
 def test_the_memory_is_bounded_and_holds_each_text_once_the_newest_last(turns: list[list[str]], capacity: int) -> None:
     kept: list[RememberedEvidence] = []
     for number, texts in enumerate(turns, 1):
-        kept = remember_evidence(kept, [("web", Document(text, id=text)) for text in texts], number, capacity)
+        kept = remember_evidence(kept, [Document(text, id=text) for text in texts], number, capacity)
         assert len(kept) <= capacity
         assert len({entry["text"] for entry in kept}) == len(kept)
         if texts and capacity:

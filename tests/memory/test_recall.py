@@ -62,7 +62,7 @@ def test_an_answer_comes_back_with_its_evidence() -> None:
 
 def test_the_evidence_memory_has_the_whole_texts() -> None:
     remembered: RememberedEvidence = {
-        "id": "a", "text": "All of a.", "source": "a.md", "title": "A", "quote": "of a", "action": "x", "round": 1,
+        "id": "a", "text": "All of a.", "source": "a.md", "title": "A", "quote": "of a", "round": 1,
     }  # fmt: skip
     (found,) = recall(rounds(cited=()), evidence=[remembered])
     assert found["documents"][0].page_content == "All of a."

@@ -174,7 +174,7 @@ def test_an_edited_answer_keeps_only_citations_that_are_there() -> None:
     assert out["knowledge_set"]["Contextual knowledge set"][0]["answer"] == out["answer"]
 
 
-def test_what_a_person_writes_without_evidence_is_kept_and_told_to_be_theirs() -> None:
+def test_what_a_person_writes_without_evidence_is_kept_and_marked_as_theirs() -> None:
     graph, _ = compiled(two())
     graph.invoke(ASKED, THREAD, context=approving("answer"))
     out = decide(graph, edit("answer", answer=f"{SPARSEMAX} Fourteen zebras danced in Paris [1]."))
@@ -416,7 +416,7 @@ def test_the_setting_takes_a_set_and_is_json() -> None:
     assert json.loads(context.model_dump_json())["approve"] == ["plan"]
 
 
-def test_the_stream_of_each_run_tells_of_the_interrupt_once() -> None:
+def test_the_stream_of_a_run_has_the_interrupt_once() -> None:
     graph, _ = compiled(two())
     steps = list(graph.stream(ASKED, THREAD, context=approving("knowledge_retrieval"), stream_mode="updates"))
     assert [name for step in steps for name in step].count("__interrupt__") == 1

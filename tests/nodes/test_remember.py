@@ -187,7 +187,7 @@ def test_sharing_without_a_thread_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("authenticated", ["", 7, b"ann"])
-def test_a_user_that_the_server_cannot_tell_is_nobody(authenticated: object) -> None:
+def test_a_user_whom_the_server_does_not_know_is_nobody(authenticated: object) -> None:
     with pytest.raises(InputError, match="user"):
         user_of("ann", {"configurable": {"langgraph_auth_user_id": authenticated, "user_id": "ann"}})
 

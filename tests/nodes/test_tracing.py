@@ -1,4 +1,4 @@
-"""What a trace of a turn tells, as OpenTelemetry exports it through the SDK of LangSmith."""
+"""The facts in the trace of a turn, as OpenTelemetry exports them through the SDK of LangSmith."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-async def test_each_node_of_a_trace_tells_its_sub_questions_their_status_and_evidence(plain: bool) -> None:
+async def test_each_node_of_a_trace_has_its_sub_questions_their_status_and_evidence(plain: bool) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     # Nothing is sent to LangSmith: no server is at this address.
@@ -43,7 +43,7 @@ async def test_each_node_of_a_trace_tells_its_sub_questions_their_status_and_evi
     out = graph.invoke({"question": "When?"}, config) if plain else await graph.ainvoke({"question": "When?"}, config)
     tracer.wait_for_futures()
     client.flush()
-    spans = {span.name: told(span) for span in exporter.get_finished_spans()}
+    spans = {span.name: facts_of(span) for span in exporter.get_finished_spans()}
 
     assert spans["look"]["convcoa.status"] == "found"
     assert [spans["plan"][f"convcoa.{number}.sub_question"] for number in (1, 2)] == [WHEN, OTHER]
@@ -62,7 +62,7 @@ async def test_each_node_of_a_trace_tells_its_sub_questions_their_status_and_evi
     assert spans["recall"] == {}
 
 
-async def test_where_inputs_are_hidden_no_words_are_told() -> None:
+async def test_hidden_inputs_are_not_in_the_trace() -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     hidden: dict[str, Any] = {"hide_inputs": True, "hide_outputs": True}
@@ -72,11 +72,11 @@ async def test_where_inputs_are_hidden_no_words_are_told() -> None:
     client.flush()
     spans = exporter.get_finished_spans()
     assert not [span.name for span in spans if "Hopfield" in str(dict(span.attributes or {}))]
-    [last] = [told(span) for span in spans if span.name == "remember"]
+    [last] = [facts_of(span) for span in spans if span.name == "remember"]
     assert last["convcoa.1.status"] == "filled"
 
 
-def told(span: ReadableSpan) -> dict[str, Any]:
+def facts_of(span: ReadableSpan) -> dict[str, Any]:
     start = "langsmith.metadata."
     attributes = {name.removeprefix(start): value for name, value in (span.attributes or {}).items() if name.startswith(start)}
     return {name: value for name, value in attributes.items() if name.startswith("convcoa.")}

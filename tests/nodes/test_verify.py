@@ -57,13 +57,13 @@ def test_what_becomes_of_a_guess(guess: str, findings: list[Finding], status: st
     assert (item["status"], left) == (status, unsolved)
 
 
-def test_the_history_bears_a_guess_out_too() -> None:
+def test_the_history_supports_a_guess_too() -> None:
     item, _ = verify("In 2016.", found(0), history=[("When was sparsemax introduced?", FACT)])
     assert item["status"] == "kept"
     assert item["evidence"] == []
 
 
-def test_the_bearing_document_leads_the_evidence() -> None:
+def test_the_supporting_document_leads_the_evidence() -> None:
     item, _ = verify("In 2016.", found(0, "Other things happened.", FACT))
     assert item["evidence"] == [FACT[:20], "Other things happene"]
 
@@ -99,7 +99,7 @@ def test_a_correction_that_finds_nothing_is_unsupported() -> None:
     assert (item["status"], item["answer"], item["reason"]) == ("unsupported", "", "not there")
 
 
-def test_a_guess_that_the_second_call_confirms_is_shown_as_that() -> None:
+def test_a_guess_that_the_second_call_confirms_is_confirmed() -> None:
     item = corrected(Correction(0, "in 2017 [1]", evidence=[1]))
     assert (item["status"], item["answer"]) == ("confirmed", "in 2017")
 
@@ -124,7 +124,7 @@ def test_the_time_of_a_turn_counts_the_longest_branch_of_each_depth() -> None:
     assert turn_seconds(costs, findings, {"web"}) == pytest.approx(1 + 2 + 4 + 0.5)
 
 
-def test_an_item_tells_the_paths_that_led_to_its_evidence_by_way_of_others() -> None:
+def test_an_item_has_the_paths_to_evidence_that_was_reached_through_others() -> None:
     here = found(0, FACT, "other")
     here["documents"][0].metadata["graph_path"] = ["question", "Ed Wood", '"Tim Burton"', "Tim Burton"]
     here["documents"][1].metadata["graph_path"] = ["question", "other"]

@@ -83,7 +83,7 @@ AIRPORTS = [
         ),
     ],
 )
-def test_each_part_of_a_sentence_keeps_the_mark_of_what_bears_it(
+def test_each_part_of_a_sentence_keeps_the_mark_of_what_supports_it(
     written: str, shown: str, parts: dict[int, str] | None
 ) -> None:
     [checked] = Checker(AIRPORTS, (), WORDS).check(written)
