@@ -111,8 +111,6 @@ def with_earlier_evidence(
     state: ConvCoAState,
     findings: Sequence[Finding],
     questions: Sequence[str | None],
-    *,
-    leans: bool,
 ) -> tuple[list[Finding], int]:
     """Replace the weakest evidence by earlier evidence that fits better (Jain and Lapata 2024, section 4.2).
 
@@ -122,7 +120,6 @@ def with_earlier_evidence(
         state: The turn.
         findings: What was found. The result of a query is an answer, not a choice of passages, and stays.
         questions: The question of each finding; None for a finding that stays as it is.
-        leans: Whether the question depends on the conversation.
 
     Returns:
         The findings, and the number of pieces from earlier turns.
@@ -132,7 +129,7 @@ def with_earlier_evidence(
     if not evidence or not settings.evidence_memory or not any(one["documents"] for one in findings):
         return result, reused
     knowledge = ContextualKnowledgeSet.load(state.get("knowledge_set"))
-    topic = state["plan"]["optimized_question"]
+    topic, leans = state["plan"]["optimized_question"], not state["plan"]["self_contained"]
     rounds = memory.topic(knowledge, topic, leans=leans, capacity=settings.memory_capacity)
     for n, (one, question) in enumerate(zip(findings, questions, strict=True)):
         if question is None or any("query" in document.metadata for document in one["documents"]):

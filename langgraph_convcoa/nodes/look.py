@@ -56,8 +56,7 @@ def _requests(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext) 
 def _update(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContext, looks: Sequence[Look]) -> Update:
     findings = [finding(LOOKED, look.action, look.documents, look.error, depth=0, seconds=look.seconds) for look in looks]
     asked = [None if parts.actions.always_fresh(look.action) else state["asked"] for look in looks]
-    leans = bool(state["history"])
-    findings, reused = with_earlier_evidence(parts.memory, settings, state, findings, asked, leans=leans)
+    findings, reused = with_earlier_evidence(parts.memory, settings, state, findings, asked)
     errors = [f"{look.action}: {look.error}" for look in looks if look.error]
     for error in errors:
         _log.warning("the question could not be looked up before it is planned: %s", error)

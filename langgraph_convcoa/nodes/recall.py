@@ -43,7 +43,8 @@ def recall(parts: GraphParts, state: ConvCoAState, config: RunnableConfig, runti
         "recalled": [],
         "reused": 0,
         "messages": asked.removals,
-        "plan": {"optimized_question": asked.question, "draft_answer": "", "self_contained": True, "nodes": []},
+        # Until it is planned, a question is taken to depend on the conversation.
+        "plan": {"optimized_question": asked.question, "draft_answer": "", "self_contained": not history, "nodes": []},
         "findings": Overwrite([]),
         "items": [],
         "unsolved": [],

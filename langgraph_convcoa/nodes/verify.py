@@ -235,8 +235,7 @@ def _with_memory(parts: GraphParts, state: ConvCoAState, settings: ConvCoAContex
         return None if parts.actions.always_fresh(node["action"]) else node["sub_question"]
 
     given = [*state["findings"], *looked_up(state)]
-    asked, leans = [question(one) for one in given], not plan["self_contained"]
-    findings, reused = with_earlier_evidence(parts.memory, settings, state, given, asked, leans=leans)
+    findings, reused = with_earlier_evidence(parts.memory, settings, state, given, [question(one) for one in given])
     fresh = {str(document.id): document for one in findings for document in one["documents"]}
     recalled = still_recalled(state)
     findings += [finding(one["index"], "", [_whole(document, fresh) for document in one["documents"]]) for one in recalled]
