@@ -1,11 +1,23 @@
-"""What every test gets: strict checkpoints, no tracing, no keys from the environment."""
+"""What every test gets: strict checkpoints, no tracing, no keys from the environment.
+
+Shared doubles, to be used before a new one is written:
+    tests/fakes.py          `ScriptedModel` (the model) and its replies `plan`, `node`, `direct`, `corrections`;
+                            `KeywordRetriever`, `FixedRetriever`, `WaitingAction`; `chain_item`;
+                            `turn(graph, inputs, asynchronous=, streamed=)` runs a turn
+    tests/fake_encoder.py   `WordEncoder` (the encoder)
+    tests/openai_server.py  `OpenAIServer(script)`, a server of chat completions, and `server.model()`, its client
+    tests/data.py           `write_dataset(folder, queries, corpus)` and `write_rows(path, rows)`
+    here                    fixtures `cli` (runs `convcoa` in this process) and `words` (commands use `WordEncoder`)
+"""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 # Before langgraph is imported: it reads this once. One test runs a graph without it, in a process of its own.
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
@@ -49,6 +61,32 @@ def pytest_unconfigure() -> None:
 def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """For trainings whose results are those of a processor."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+
+@pytest.fixture
+def cli() -> Callable[..., Any]:
+    """Runs `convcoa` with some words in this process; `code` is the exit code that it must end with."""
+    from typer.testing import CliRunner
+
+    from langgraph_convcoa.cli.app import app
+
+    def run(*words: object, code: int = 0) -> Any:
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == code, done.output
+        return done
+
+    return run
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Retrievers that are opened without an encoder use this `WordEncoder`; caches are in a folder of the test."""
+    from tests.fake_encoder import WordEncoder
+
+    encoder = WordEncoder()
+    monkeypatch.setattr("langgraph_convcoa.retrieval.retriever.as_encoder", lambda _encoder: encoder)
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
+    return encoder
 
 
 @pytest.fixture(autouse=True)

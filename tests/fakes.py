@@ -1,10 +1,10 @@
-"""Fakes that the tests share: a model with a script, a retriever over a few facts, actions that wait or fail."""
+"""Fakes that the tests share: a scripted model, retrievers over a few facts or fixed documents, actions that wait or fail."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun, CallbackManagerForRetrieverRun
@@ -16,6 +16,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 
 from langgraph_convcoa.actions.base import ActionRequest
+from langgraph_convcoa.chain import ChainItem, Status
 from langgraph_convcoa.verification.verifier import LexicalVerifier
 
 WORDS = LexicalVerifier(0.4)
@@ -52,6 +53,43 @@ def corrections(*answers: str, supported: bool = True, final: str = "", first: i
     status = "supported" if supported else "none"
     entries = [{"index": n, "answer": a, "evidence": [1], "status": status} for n, a in enumerate(answers, first)]
     return json.dumps({"answers": entries, "final_answer": final})
+
+
+def chain_item(
+    status: Status = "kept", answer: str = "An answer.", evidence: Sequence[str] = ("a",), **more: Any
+) -> ChainItem:
+    """An item of a turn's chain."""
+    base = {"action": "x", "sub_question": "s?", "guess_answer": "", "action_input": "", "score": 1.0, "reason": ""}
+    return {**base, "answer": answer, "status": status, "evidence": list(evidence), **more}  # type: ignore[typeddict-item]
+
+
+async def turn(
+    graph: Any, inputs: Any, config: Any = None, *, asynchronous: bool = False, streamed: bool = False, **more: Any
+) -> dict[str, Any]:
+    """The output of a turn by one of four ways; a streamed answer must be what was shown."""
+    if isinstance(inputs, str):
+        inputs = {"question": inputs}
+    if not streamed:
+        return dict(await graph.ainvoke(inputs, config, **more) if asynchronous else graph.invoke(inputs, config, **more))
+    more["stream_mode"] = ["messages", "values"]
+    if asynchronous:
+        parts = [part async for part in graph.astream(inputs, config, **more)]
+    else:
+        parts = list(graph.stream(inputs, config, **more))
+    output: dict[str, Any] = parts[-1][1]
+    assert "".join(part[0].text for mode, part in parts if mode == "messages") == output["answer"]
+    return output
+
+
+class FixedRetriever(BaseRetriever):
+    """Finds the same documents for every question."""
+
+    found: list[Document]
+    asked: list[str] = Field(default_factory=list)
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        self.asked.append(query)
+        return self.found
 
 
 class KeywordRetriever(BaseRetriever):

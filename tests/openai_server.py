@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from langchain_openai import ChatOpenAI
+
 
 @dataclass
 class Reply:
@@ -77,6 +79,10 @@ class OpenAIServer:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
+    def model(self, name: str = "a", **settings: Any) -> ChatOpenAI:
+        """A client of this server."""
+        return chat_model(self.base_url, name, **settings)
+
     def __enter__(self) -> OpenAIServer:
         self._thread.start()
         return self
@@ -135,6 +141,11 @@ class OpenAIServer:
             handler.send_header(name, value)
         handler.end_headers()
         handler.wfile.write(data)
+
+
+def chat_model(base_url: str, name: str = "a", **settings: Any) -> ChatOpenAI:
+    """A client of a server, which asks once and waits five seconds."""
+    return ChatOpenAI(model=name, base_url=base_url, **{"api_key": "x", "max_retries": 0, "timeout": 5, **settings})
 
 
 def prompt_of(body: dict[str, Any]) -> str:

@@ -127,18 +127,7 @@ def test_the_first_two_commands_are_the_ones_of_the_makefile() -> None:
 
 def test_the_picture_names_the_nodes_of_the_graph() -> None:
     picture = text("docs/_static/turn.svg")
-    for node in (
-        "recall",
-        "look",
-        "plan",
-        "approve",
-        "verify",
-        "repair",
-        "correct",
-        "answer",
-        "remember",
-        "knowledge_retrieval",
-    ):
+    for node in "recall look plan approve verify repair correct answer remember knowledge_retrieval".split():  # noqa: SIM905
         assert node in picture
 
 

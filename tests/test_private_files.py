@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,14 @@ from langgraph_convcoa.actions.web.cache import WebCache
 from langgraph_convcoa.errors import InputError, StoreError
 from langgraph_convcoa.evaluation.records import Answered
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError
+from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCache, ReplyCacheError, keep_replies
 from langgraph_convcoa.files import open_sqlite
 from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.storage import default_store
 from langgraph_convcoa.storage.export import KIND, file_as_values
 from langgraph_convcoa.storage.sqlite import SqliteStore
 from langgraph_convcoa.storage.threads import Threads
+from tests.fakes import ScriptedModel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
 
@@ -105,23 +108,25 @@ def test_a_store_in_a_folder_that_may_not_be_entered_is_one_line(tmp_path: Path)
 
 _DEEP = json.loads("[" * 900 + "]" * 900)
 _VALUES: list[Any] = [
-    "a",
-    1,
-    None,
-    True,
-    [],
-    {},
-    ["a"],
-    [1],
-    [["human", "x"]],
-    [None],
-    [{}],
-    {"a": 1},
-    2**64,
-    [2**70],
-    "\ud800",
-    1e308,
-    _DEEP,
+    *(
+        "a",
+        1,
+        None,
+        True,
+        [],
+        {},
+        ["a"],
+        [1],
+        [["human", "x"]],
+        [None],
+        [{}],
+        {"a": 1},
+        2**64,
+        [2**70],
+        "\ud800",
+        1e308,
+        _DEEP,
+    ),
 ]
 
 
@@ -139,13 +144,8 @@ def test_a_thread_file_with_anything_in_it_is_taken_or_refused(field: str, value
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**64, 10**30, 1.5, "1", None, True])
 def test_a_thread_whose_round_is_no_number_that_is_stored_is_refused(number: Any) -> None:
-    fields = {
-        "original_question": "q",
-        "optimized_question": "q",
-        "sub_questions": {},
-        "information_summaries": {},
-        "answer": "a",
-    }
+    fields: dict[str, Any] = {"original_question": "q", "optimized_question": "q", "answer": "a"}
+    fields |= {"sub_questions": {}, "information_summaries": {}}
     knowledge = {"Contextual knowledge set": [{"round": number, **fields}]}
     for data in (knowledge, {"kind": KIND, "format": 1, "thread": "t", "state": {"knowledge_set": knowledge}}):
         try:
@@ -181,12 +181,10 @@ def test_a_damaged_line_of_a_run_is_one_line(tmp_path: Path) -> None:
     "text", ["null", "1", '"a"', "[1]", '["a"]', "[null]", "[[]]", '[{"type": 1}]', '[{"type": "ai"}]', "{", "[" * 90_000]
 )
 def test_a_damaged_reply_is_one_line(text: str, tmp_path: Path) -> None:
-    cache = ReplyCache(tmp_path / "r.sqlite")
-    prompt = json.dumps([{"kwargs": {"content": "q"}}])
-    from langgraph_convcoa.evaluation.runs import reply_cache
-
-    cache._file.execute("INSERT INTO replies VALUES (?, ?, 1, 1)", (reply_cache._key(prompt, "m"), text))
+    model = keep_replies(ScriptedModel(replies=["x"]), cache := ReplyCache(tmp_path / "r.sqlite"))
+    model.invoke("q")
+    with closing(sqlite3.connect(cache.path)) as connection, connection:
+        connection.execute("UPDATE replies SET reply = ?", (text,))
     with pytest.raises(ReplyCacheError):
-        assert cache.lookup(prompt, "m") is not None
-        raise ReplyCacheError("an empty list of messages is no damage")
+        model.invoke("q")
     cache.close()

@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from langgraph_convcoa.chain import ChainItem
-from langgraph_convcoa.evaluation.methods.base import Answerer, Kit
+from langgraph_convcoa.evaluation.methods.base import Answerer, Kit, conversation
 from langgraph_convcoa.evaluation.methods.ours import make_ours
 from langgraph_convcoa.evaluation.methods.registry import Method
 from langgraph_convcoa.evaluation.records import Outcome, Turn
@@ -78,6 +78,18 @@ def without_verification(kit: Kit, name: str) -> Answerer:
     return RunnableLambda(run, name=name)
 
 
+def without_knowledge_set(kit: Kit, name: str) -> Answerer:
+    """Ours, each question in a thread of its own with the history as text in front of it; 1 or 2 calls."""
+    settings = {"history_budget_tokens": 0, "recall_answers": False, "evidence_memory": 0, "share_knowledge": False}
+    method = make_ours(kit, name, settings=settings)
+
+    async def run(turn: Turn, config: RunnableConfig) -> Outcome:
+        question = f"{conversation(turn, kit.settings.history_budget_tokens)}{turn.question}"
+        return await method.ainvoke(Turn(turn.id, turn.id, question), config)
+
+    return RunnableLambda(run, name=name)
+
+
 def _ablation(description: str, settings: Mapping[str, Any], **more: Any) -> Method:
     return Method(description, partial(make_ours, settings=settings, **more), remembers=True)
 
@@ -91,13 +103,9 @@ ABLATIONS: Mapping[str, Method] = MappingProxyType(
         ),
         "ours-without-verification": Method("ours, every guess kept unchecked", without_verification, remembers=True),
         # No contextual knowledge set: nothing of earlier rounds but their text in front of the question; 1 or 2 calls.
-        "ours-without-cks": Method(
-            "ours without a knowledge set, the history as plain text",
-            partial(
-                make_ours,
-                settings={"history_budget_tokens": 0, "recall_answers": False, "evidence_memory": 0, "share_knowledge": False},
-                remembers=False,
-            ),
+        "ours-without-cks": Method("ours without a knowledge set, the history as plain text", without_knowledge_set),
+        "ours-without-look": _ablation(
+            "ours in the papers' form, which guesses before it looks anything up; 1 or 2 calls", {"look_first": False}
         ),
         # No imputation (Pan et al. 2024a, table 2): a missing guess stays unanswered, its evidence unread; 1 or 2 calls.
         "ours-without-filling": _ablation(

@@ -89,8 +89,8 @@ def _engine(given: argparse.Namespace) -> Report:
 def _training(given: argparse.Namespace) -> Report:
     distractors = load_distractors(given.distractors) if given.distractors else ()
     return training_cost(
-        load_training_data(given.data, part="train", invalid="skip"),
-        load_training_data(given.data, part="dev", distractors=distractors, invalid="skip"),
+        load_training_data(given.data, part="train"),
+        load_training_data(given.data, part="dev", distractors=distractors),
         methods=given.methods.split(","),
         steps=given.steps,
         batch_size=given.batch,

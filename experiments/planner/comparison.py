@@ -92,7 +92,7 @@ async def turn_figures(environment: Environment, plan: str, turn: Query) -> dict
     parts: dict[str, Any] = {name: getattr(reward, name) for name in ("final", "sub_questions", "efficiency")}
     return parts | {
         "reward": reward.total,
-        "accuracy": await answer_matches(output["answer"], turn.question, turn.references, settings, output),
+        "accuracy": answer_matches(output["answer"], turn.question, turn.references, settings, output),
         "malformed": float(bool(fault)),
         "empty": float(not fault and reward.n == 0),
         "n": float(len(verdicts)),

@@ -104,7 +104,7 @@ class ActionRunner:
                     error.args = (reason, *error.args[1:])
                     raise
                 raise ActionError(f"the action {name} failed: {reason}", transient=is_transient(error)) from error
-        return await asyncio.to_thread(evidence_of, found, name, request)
+        return await asyncio.to_thread(merge_findings, found, name, request)
 
     async def alook(self, requests: Mapping[str, ActionRequest], within: float, turn: str, limit: int) -> list[Look]:
         """Run several actions at the same time; the failure of one does not stop the others."""
@@ -128,7 +128,7 @@ class ActionRunner:
         return self._loop.run(self.arun(name, request, within, turn, limit))
 
 
-def evidence_of(found: Any, action: str, request: ActionRequest) -> list[Document]:
+def merge_findings(found: Any, action: str, request: ActionRequest) -> list[Document]:
     """Evidence with an id, `source`, `score` and `quote`, without empty and repeated pieces.
 
     `found` is what an action returned: documents or texts, in a list or one alone.

@@ -15,7 +15,7 @@ from langgraph_convcoa.errors.redaction import redact
 
 if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.query.model import RetrieverModel
-    from langgraph_convcoa.training.data import Invalid, TrainingData
+    from langgraph_convcoa.training.data import TrainingData
     from langgraph_convcoa.training.head import HeadSettings
     from langgraph_convcoa.training.query_encoder import QueryEncoderSettings
 
@@ -42,7 +42,8 @@ class TrainingOptions:
     learning_rate: Annotated[float | None, _length("X", "The highest.")] = None
     seed: Annotated[int, _length("S", "Of everything that is drawn; 0 by default.", min=0)] = 0
     skip_invalid: Annotated[
-        bool, _run(None, "Leave out queries that cannot be learned from, with a warning.", "--skip-invalid")
+        bool,
+        removed_option("leave it out: such queries are always left out, with a warning", "--skip-invalid"),
     ] = False
     full: Annotated[
         bool,
@@ -125,7 +126,7 @@ def train(
     job = TrainingJob(out, resume, device, logs, cache, progress=True, command=command_line(ctx, "train", data, out))
     job.check()
     check_device(device)
-    conversations, single = _read(data, "skip" if options.skip_invalid else "error")
+    conversations, single = _read(data)
     if options.head and conversations is None:
         raise InputError("a head learns from conversations alone: name at least one folder of them")
     given: dict[str, Any] = {
@@ -142,13 +143,13 @@ def train(
     _report(model, out, as_json)
 
 
-def _read(data: list[Path], invalid: Invalid) -> tuple[TrainingData | None, list[Any]]:
+def _read(data: list[Path]) -> tuple[TrainingData | None, list[Any]]:
     """The conversations of the data, and the data sets of single questions."""
     from langgraph_convcoa.training.data import load_single_turn, load_training_data
 
-    single = {path: found for path in data if (found := load_single_turn(path, invalid=invalid)) is not None}
+    single = {path: found for path in data if (found := load_single_turn(path)) is not None}
     rest = [path for path in data if path not in single]
-    return (load_training_data(rest, invalid=invalid) if rest else None), list(single.values())
+    return (load_training_data(rest) if rest else None), list(single.values())
 
 
 def check_device(name: str | None) -> None:

@@ -23,9 +23,8 @@ _FILES = (".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
 def stream_passages(path: str | Path) -> Iterator[Document]:
     r"""The passages of a file, or of all passage files of a folder and those below it, one after the other.
 
-    A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names on top. Millions
-    are read without being kept, to make an index of them. In a data set's folder the questions are passed over: its
-    `corpus.jsonl` alone is read where it has one. Ids that occur twice are left to the caller.
+    A passage file is JSON Lines of {"id" or "_id", "title", "text" or "contents"}, or a TSV with those names on top. In a data
+    set's folder only its `corpus.jsonl` is read, if it has one, and never the questions. Equal ids are left to the caller.
 
     Example:
         >>> import tempfile
@@ -53,7 +52,7 @@ def passage_files(path: Path) -> list[Path]:
 def collect_passages(
     files: Iterable[Path], carried: Iterable[Document] = (), wanted: Collection[str] = (), limit: int | None = None
 ) -> list[Document]:
-    """The passages of files, each id once, and of those that question files carried, which the files may hold again.
+    """The passages of files and those of question files (`carried`), each id once.
 
     With a limit about so many are kept: the wanted ones (by id, or by page of QReCC) and the first others.
     """
@@ -80,7 +79,7 @@ def collect_passages(
 
 
 def load_distractors(specification: str) -> list[Document]:
-    """The first N passages of a corpus file, written `FILE:N`; all of them for a bare `FILE`."""
+    """The first N passages of a corpus file, given as `FILE:N`; all of them for `FILE`."""
     name, _, number = specification.rpartition(":")
     if name and (not number.isascii() or not number.isdigit() or int(number) < 1):
         raise InputError(f"Distractors are written FILE:N with N above 0, not {specification!r}.")

@@ -13,34 +13,19 @@ from langgraph_convcoa.errors import InputError
 
 @dataclass(frozen=True)
 class Query:
-    """A question of a conversation and the passages that answer it.
-
-    Attributes:
-        id: The row's id.
-        question: As it was put.
-        history: Earlier pairs of question and answer, oldest first.
-        gold: Ids of the passages that answer it.
-        rewrite: A form of the question that stands alone, empty where none is known.
-        answer: The reference answer, by default the first of the references; empty where none is known.
-        split: "train", "dev", ...
-        conversation: The id of its conversation, empty where none is given.
-        references: The answers that count as right, `answer` alone where the data set has no others; those that several people
-            gave stand there as often as they were given. Empty where none is known.
-        extra: The row's other fields.
-        where: The file and the line, for messages.
-    """
+    """A question of a conversation and the passages that answer it. What is not known is empty."""
 
     id: str
     question: str
-    history: tuple[tuple[str, str], ...] = ()
-    gold: tuple[str, ...] = ()
-    rewrite: str = ""
-    answer: str = ""
-    split: str = ""
-    conversation: str = ""
-    references: tuple[str, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
-    where: str = field(default="", compare=False, repr=False)
+    history: tuple[tuple[str, str], ...] = ()  # Earlier pairs of question and answer, oldest first.
+    gold: tuple[str, ...] = ()  # Ids of the passages that answer it.
+    rewrite: str = ""  # The question in full.
+    answer: str = ""  # The reference answer, by default the first of the references.
+    split: str = ""  # "train", "dev", ...
+    conversation: str = ""  # Id of its conversation.
+    references: tuple[str, ...] = ()  # Answers that count as right, by default `answer`; several people may agree.
+    extra: dict[str, Any] = field(default_factory=dict)  # The row's other fields.
+    where: str = field(default="", compare=False, repr=False)  # File and line, for messages.
 
     def __post_init__(self) -> None:
         if not self.references and self.answer.strip():
@@ -50,29 +35,25 @@ class Query:
 
     @property
     def conversation_id(self) -> str:
-        """The conversation's id; the row's own where none is given."""
+        """The id of the conversation, or of the row if there is none."""
         return self.conversation or self.id
 
     @property
     def two_turns(self) -> str:
-        """The question behind the user turn before it."""
+        """The previous user turn and the question."""
         return " ".join([*(question for question, _ in self.history[-1:]), self.question])
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Queries and the passages that are searched, none where a set comes without; `name` is the folder's."""
+    """Queries and the passages to search (none if the set has none); `name` is that of the folder."""
 
     name: str
     queries: tuple[Query, ...]
     corpus: tuple[Document, ...]
 
     def answerable(self, among: Collection[str] | None = None) -> tuple[Query, ...]:
-        """The queries of which a gold passage is among some ids, those of the corpus where None is given.
-
-        Raises:
-            InputError: There is no such query.
-        """
+        """The queries with a gold passage among some ids (of the corpus when None). Raises InputError if there is none."""
         ids = {str(document.id) for document in self.corpus} if among is None else among
         found = tuple(query for query in self.queries if any(identity in ids for identity in query.gold))
         if not found:

@@ -30,18 +30,18 @@ _FORMATS: tuple[tuple[Callable[[Row], bool] | set[str], Callable[[Path, Iterable
     (conversations.is_quac, conversations.read_quac),
     ({"story", "questions", "answers"}, conversations.read_coqa),
     ({"task_id", "input", "contexts"}, conversations.read_mtrag_tasks),
-    (questions.is_bigbench, questions.read_bigbench),
+    ({questions.TASK, "input"}, questions.read_bigbench),
     ({"context", "question", *questions.SOCIAL_ANSWERS}, questions.read_socialiqa),
     ({"id", "claim"}, questions.read_fever),
     (questions.is_webquestions, questions.read_webquestions),
-    (questions.is_strategyqa, questions.read_strategyqa),
+    ({"qid", "question"}, questions.read_strategyqa),
     ({"ambiguous_question"}, questions.read_asqa),
-    (multi_hop.is_hotpotqa, multi_hop.read_hotpotqa),
-    (multi_hop.is_musique, multi_hop.read_musique),
-    (heterogeneous.is_compmix, heterogeneous.read_compmix),
-    (heterogeneous.TIMEQUESTIONS, heterogeneous.read_timequestions),
+    ({"question", "context", "supporting_facts"}, multi_hop.read_hotpotqa),
+    ({"id", "question", "paragraphs"}, multi_hop.read_musique),
+    ({"question", "entities", "answers"}, heterogeneous.read_compmix),
+    ({"Id", "Question", "Answer", "Temporal question type"}, heterogeneous.read_timequestions),
 )
-"""Readers of published formats, with what recognises the first row of a file: a function, or the keys that it has."""
+"""The keys of the first row of a file, or a function of it, and the reader of the format."""
 
 
 def load_dataset(
@@ -54,26 +54,20 @@ def load_dataset(
     """Read a data set: a folder of `queries.jsonl[.gz]` and `corpus.jsonl[.gz]`, or one in a published format.
 
     A query is `{"id", "question", "history": [[question, answer], ...], "gold": [passage ids], ...}`, a passage
-    `{"id", "title", "text"}`; only `id`, `question` and `text` must be there. Several right answers stand in `answers`.
+    `{"id", "title", "text"}`; only `id`, `question` and `text` are required. `answers` holds several right answers.
 
-    Published formats are recognised by their content: QReCC, TopiOCQA, QuAC, CoQA, MTRAG's generation tasks, folders in BEIR's
-    form (MTRAG's retrieval), and those of Pan et al. 2024a: WebQuestions, BIG-bench's JSON tasks, Social IQa, TruthfulQA,
-    StrategyQA, FEVER and ASQA; HotpotQA, 2WikiMultiHopQA and MuSiQue, whose questions need several passages; and CompMix and
-    TimeQuestions, whose answers stand in text, tables or a knowledge base, none of which they carry. A file's split is what
-    its name tells (train, dev or val, test). Passages are those that the files carry, and those of passage files
-    (.jsonl, .tsv, gzipped or not) in the same folder.
+    Published formats are recognised by their content (see `formats`). The name of a file tells its split (train, dev or val,
+    test). The passages are those of the question files, and of passage files (.jsonl, .tsv, gzipped or not) in the folder.
 
     Args:
-        path: The folder or, of a published format, a file.
+        path: A folder, or a file in a published format.
         split: Only queries of this split; all when None.
-        max_passages: About how many passages are kept: those that are gold, and the first others; all when None. Passage files
-            are read as a stream, so that millions need no more memory than those that are kept.
-        passages: "optional" takes questions without passages, for answers from memory or over other documents; the corpus is
-            empty then.
+        max_passages: Keep about this many passages: the gold ones and the first others. Only these are held in memory.
+        passages: "optional" also reads questions without passages; the corpus is empty then.
 
     Raises:
-        InputError: The format is not known, a file is missing or cannot be read, a row is not as it should be or has an id
-            that was there (file and line are named), no query is of the split, or there are no passages and they are required.
+        InputError: The format is not known, a file cannot be read, a row is wrong or its id is there twice (file and line are
+            named), no query is of the split, or required passages are missing.
     """
     place = Path(path)
     if not place.exists():
@@ -98,17 +92,10 @@ def load_part(
     max_passages: int | None = None,
     passages: Literal["required", "optional"] = "required",
 ) -> tuple[Dataset, str]:
-    """A data set's queries of one split, its whole corpus, and which part that is, in words.
+    """A data set's queries of one split with its whole corpus, and a name of that part.
 
-    Args:
-        path: As for `load_dataset`.
-        split: A split's name; all queries when None. Where a data set has no split "dev", that is the part of its
-            conversations that training leaves out (`split_part`).
-        max_passages: As for `load_dataset`.
-        passages: As for `load_dataset`.
-
-    Raises:
-        InputError: As `load_dataset`; or no query is of the split.
+    All queries when `split` is None. If the data has no split "dev", it is the part that training leaves out (`split_part`).
+    Otherwise as `load_dataset`.
     """
     dataset = load_dataset(path, max_passages=max_passages, passages=passages)
     if split is None:
@@ -171,7 +158,7 @@ def _read_queries(path: Path) -> Iterator[Query]:
 
 
 def _unique(queries: Iterable[Query]) -> list[Query]:
-    """All of them; an id that is there twice is an error that names both places."""
+    """All queries. Raises InputError if an id is there twice, with both places."""
     seen: dict[str, Query] = {}
     for query in queries:
         if query.id in seen:
@@ -185,16 +172,16 @@ def _find(folder: Path, stem: str) -> Path | None:
 
 
 def _read_published(path: Path) -> Entries | None:
-    """The questions and passages of a file in a published format; None where it is in none."""
+    """The questions and passages of a file in a published format; None of another file."""
     name = path.name.removesuffix(".gz")
     if not path.is_file() or path.name.endswith(questions.PARAGRAPHS):
         return None
     first: Any = None
     rows: Iterator[Row] = iter(())
     if name.endswith(".csv"):
-        # The names alone: any other table in a folder is none of ours, well formed or not.
+        # Only the names: the folder may hold other tables.
         _, names = next(text_lines(path), (1, ""))
-        # A lone carriage return ends a line for csv too, where it is not the last sign.
+        # For csv a lone carriage return ends a line too.
         known = set(next(csv.reader(names.splitlines()), [])) >= questions.TRUTHFULQA
         return questions.read_truthfulqa(path, table_rows(path, ",")) if known else None
     if name.endswith(".json"):

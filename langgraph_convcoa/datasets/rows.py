@@ -15,9 +15,9 @@ from langgraph_convcoa.errors import InputError
 
 
 class Row(dict[str, Any]):
-    """A JSON object or a table's row, whose fields are checked as they are read; `where` is like "FILE, line N".
+    """A JSON object or a table's row; its methods check a field and return it. `where` is like "FILE, line N".
 
-    InputError where the value is no object, and by every method where a field is not as the method says.
+    Raises InputError if the value is no object, or a field is not what a method returns.
 
     Example:
         >>> Row({"id": 7, "answers": ["Ada", " ", "Ada"]}, "file, line 1").answers("answers")
@@ -42,7 +42,7 @@ class Row(dict[str, Any]):
         return value
 
     def optional(self, key: str) -> str:
-        """A string, empty where it is null or absent."""
+        """A string; empty if it is null or absent."""
         value = self.get(key)
         if not isinstance(value, str | None):
             raise self.error(f"`{key}` must be a string or null.")
@@ -56,14 +56,14 @@ class Row(dict[str, Any]):
         return str(value)
 
     def strings(self, key: str) -> list[str]:
-        """A list of strings, empty where it is null or absent."""
+        """A list of strings; empty if it is null or absent."""
         value = self.get(key) or []
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise self.error(f"`{key}` must be a list of strings.")
         return value
 
     def answers(self, key: str) -> tuple[str, ...]:
-        """One string or a list of them, without blanks and duplicates; empty where it is null or absent."""
+        """A string or a list of strings, without blanks and duplicates; empty if it is null or absent."""
         value = self.get(key)
         values = [] if value is None else [value] if isinstance(value, str) else value
         if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
@@ -71,14 +71,14 @@ class Row(dict[str, Any]):
         return tuple(dict.fromkeys(text.strip() for text in values if text.strip()))
 
     def objects(self, key: str, *, optional: bool = False) -> list[Row]:
-        """A list of objects, which may be null or absent where it is optional."""
+        """A list of objects; if it is optional, it may be null or absent."""
         value = [] if optional and self.get(key) is None else self.get(key)
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             raise self.error(f"`{key}` must be a list of objects.")
         return [Row(entry, self.where) for entry in value]
 
     def object(self, key: str) -> Row:
-        """An object, empty where it is null or absent."""
+        """An object; empty if it is null or absent."""
         value = self.get(key) or {}
         if not isinstance(value, dict):
             raise self.error(f"`{key}` must be an object.")
@@ -86,7 +86,7 @@ class Row(dict[str, Any]):
 
 
 def paired(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Pairs of question and answer from texts in which they alternate.
+    """Pairs of question and answer from alternating texts.
 
     Example:
         >>> paired(["Who?", "Ada.", "When?"])
@@ -134,7 +134,7 @@ def table_rows(path: Path, delimiter: str = "\t") -> Iterator[Row]:
 
 
 def _long_row(reader: Iterator[list[str]]) -> list[str] | None:
-    """The next row; passages may be longer than the 128 KiB that csv allows, and its limit is one for the whole process."""
+    """The next row. A field may be longer than csv's 128 KiB; that limit belongs to the process, so it is restored."""
     usual = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     try:
         return next(reader, None)
@@ -143,7 +143,7 @@ def _long_row(reader: Iterator[list[str]]) -> list[str] | None:
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers, read as they are needed; InputError where it is not UTF-8."""
+    """The numbered lines of a text file, read as they are needed. Raises InputError if it is not UTF-8."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, line in enumerate(stream, 1):

@@ -14,26 +14,22 @@ from langgraph_convcoa.errors import InputError
 Part = Literal["train", "dev"]
 
 DEV_SHARE = 0.2
-"""Share of the conversations that are the development part of a data set that has none of its own."""
+"""Share of the conversations in the development part, if a data set has no such part."""
 
 _NAMES = (("train", "train"), ("trn", "train"), ("dev", "dev"), ("val", "dev"), ("test", "test"), ("tst", "test"))
 
 
 @dataclass(frozen=True)
 class Split:
-    """The queries of a part of a data set with its whole corpus.
-
-    `name` is "train" or "dev", or which share of the conversations it is where these were split by the hash of their ids;
-    `left_out` is how many queries of the training split are not in it, since the development part has their conversation.
-    """
+    """The queries of a part of a data set with its whole corpus."""
 
     dataset: Dataset
-    name: str
-    left_out: int = 0
+    name: str  # "train" or "dev", or the share of the conversations if they are split by a hash.
+    left_out: int = 0  # Training queries that are left out because their conversation is in "dev".
 
 
 def split_of(path: Path) -> str:
-    """The split that a file's name tells, empty where it tells none.
+    """The split in a file's name; empty if there is none.
 
     Example:
         >>> [split_of(Path(name)) for name in ("qrecc_train.json", "val_v0.2.json", "reference.jsonl")]
@@ -44,7 +40,7 @@ def split_of(path: Path) -> str:
 
 
 def in_dev_part(conversation: str, share: float = DEV_SHARE) -> bool:
-    """Whether a conversation falls into the development part; the same on every machine and in every version.
+    """Whether a conversation is in the development part; the same on every machine and in every version.
 
     Example:
         >>> sum(in_dev_part(f"conversation {n}") for n in range(1000))
@@ -55,11 +51,10 @@ def in_dev_part(conversation: str, share: float = DEV_SHARE) -> bool:
 
 
 def split_part(dataset: Dataset, part: Part, *, dev_share: float = DEV_SHARE) -> Split:
-    """The training or the development part.
+    """The training or the development part. Raises InputError if it is empty.
 
-    Where the data set has a split "dev", that is the development part, and the split "train" the training part, less the
-    conversations that are in "dev" as well. Otherwise the conversations are split by a hash of their ids, a `dev_share` of
-    them into the development part. InputError where the part is empty.
+    If the data has a split "dev", the training part is the split "train" without the conversations of "dev". Otherwise a
+    hash of the conversations' ids puts a `dev_share` of them into the development part.
     """
     dev = [query for query in dataset.queries if query.split == "dev"]
     trainable = [query for query in dataset.queries if query.split in ("train", "")]

@@ -1,4 +1,4 @@
-"""Retrieval of stored patterns by queries, the function behind all Hopfield layers (Pan et al. 2024b, appendix F)."""
+"""Retrieval of stored patterns by queries: the function behind all Hopfield layers (Pan et al. 2024b, appendix F)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def retrieve(
 ) -> Retrieved:
     """Q_new = act(beta Q K^T) K, `update_steps` times: equation 1 of Pan et al. 2024b, appendix F before W_V.
 
-    On patterns as they are this is memory retrieval, the first of the four configurations of appendix F. All steps are made
-    among the stored patterns; a projection of what was retrieved, such as W_V, comes after the last and never feeds the next.
+    This is memory retrieval, the first of the four configurations of appendix F. All steps use the stored patterns; a
+    projection such as W_V comes after the last step and never feeds the next.
 
     Args:
         query: Q, (..., m, d).
@@ -40,13 +40,13 @@ def retrieve(
         activation: "sparsemax", "entmax15", "softmax" or "softmax_1".
         mask: Broadcasts to (..., m, n), True where the query may retrieve the pattern. All pairs when None.
         update_steps: 1 or more.
-        eps: A query that a step moves by at most this much (Euclidean) makes only its last step more.
+        eps: If a step moves a query by at most this (Euclidean), only the last step follows.
 
     Returns:
         The retrieved states and the weights of the last step; both are 0 for a query that may retrieve nothing.
 
     Raises:
-        ValueError: `update_steps` is below 1, or another argument is not as above.
+        ValueError: An argument is not as above.
 
     Example:
         >>> import torch
@@ -67,20 +67,17 @@ def retrieve(
 
 
 def split(stored: Tensor, chunks: int, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Stored patterns in equal parts, in order, the last filled up with patterns that are masked (Pan et al. 2024b, sec. 4.2).
+    """Cut stored patterns into equal parts; the last is filled up with masked patterns (Pan et al. 2024b, sec. 4.2).
 
-    `retrieve(query.unsqueeze(-3), parts, mask=mask)` makes k retrievals, each from its own part as if it were alone.
+    `retrieve(query.unsqueeze(-3), parts, mask=mask)` makes k retrievals, each from one part alone.
 
     Args:
         stored: (..., n, d).
-        chunks: k, 1 or more.
+        chunks: k, 1 or more, else ValueError.
         mask: (..., m, n) or (..., 1, n), True where the query may retrieve the pattern. All pairs when None.
 
     Returns:
         Patterns (..., k, c, d) with c = ceil(n / k), and the mask (..., k, m, c).
-
-    Raises:
-        ValueError: `chunks` is below 1.
 
     Example:
         >>> import torch

@@ -14,11 +14,7 @@ from langgraph_convcoa.hopfield.sparsity import sparsemax
 def conjugate(scores: Tensor) -> Tensor:
     """Psi*(z) = 1/2 sum over the support of (z_i^2 - tau^2) + 1/2, whose gradient is sparsemax(z).
 
-    Args:
-        scores: (..., n).
-
-    Returns:
-        (...).
+    `scores` (..., n) -> (...).
 
     Example:
         >>> float(conjugate(torch.tensor([2.0, 0.0])))
@@ -32,13 +28,7 @@ def conjugate(scores: Tensor) -> Tensor:
 def energy(state: Tensor, patterns: Tensor, beta: float) -> Tensor:
     """E(x) = 1/2 |x|^2 - (1/beta) Psi*(beta Y x).
 
-    Args:
-        state: x, (..., d).
-        patterns: Y, (n, d).
-        beta: Inverse temperature, above 0 and finite.
-
-    Returns:
-        (...).
+    `state` x (..., d), `patterns` Y (n, d) -> (...). `beta` is above 0 and finite, else ValueError.
 
     Example:
         >>> patterns = torch.eye(2)
@@ -56,14 +46,8 @@ def update(state: Tensor, patterns: Tensor, beta: float, mask: Tensor | None = N
 
     E(Tx) <= E(x) - 1/2 |x - Tx|^2, and a pattern y whose product with x exceeds all others by 1/beta is retrieved exactly.
 
-    Args:
-        state: x, (..., d).
-        patterns: Y, (n, d).
-        beta: Inverse temperature, 0 to infinity.
-        mask: (..., n), True where a pattern may be retrieved; a row that may retrieve none gives zeros.
-
-    Returns:
-        (..., d).
+    `state` x (..., d), `patterns` Y (n, d) -> (..., d). `beta` is from 0 to infinity. `mask` (..., n) is True where a pattern
+    may be retrieved; a row without one gives zeros.
 
     Example:
         >>> update(torch.tensor([0.9, 0.1]), torch.eye(2), 4.0).tolist()
@@ -73,17 +57,9 @@ def update(state: Tensor, patterns: Tensor, beta: float, mask: Tensor | None = N
 
 
 def similarity(state: Tensor, patterns: Tensor, beta: float) -> tuple[Tensor, Tensor]:
-    """sim(z, x) = <T(x), x> and the association weights it comes from (Pan et al. 2024b, section 4).
+    """sim(z, x) = <T(x), x> (...), and its association weights (..., n) (Pan et al. 2024b, section 4).
 
-    It lies between mean pooling (beta = 0) and the best pattern (beta = infinity), and never above the best pattern.
-
-    Args:
-        state: x, (..., d).
-        patterns: Y, (n, d).
-        beta: Inverse temperature, 0 to infinity.
-
-    Returns:
-        The similarity (...) and the weights (..., n).
+    It lies between mean pooling (beta = 0) and the best pattern (beta = infinity). `state` x (..., d), `patterns` Y (n, d).
 
     Example:
         >>> value, weights = similarity(torch.tensor([0.9, 0.1]), torch.eye(2), float("inf"))
@@ -96,7 +72,7 @@ def similarity(state: Tensor, patterns: Tensor, beta: float) -> tuple[Tensor, Te
 
 
 class Converged(NamedTuple):
-    """Where states ended: `state` (..., d), the number of `steps` (...) each made, and which of them `converged` (...)."""
+    """The final `state` (..., d), the number of `steps` (...) of each, and whether it `converged` (...)."""
 
     state: Tensor
     steps: Tensor
@@ -106,20 +82,13 @@ class Converged(NamedTuple):
 def converge(step: Callable[[Tensor], Tensor], state: Tensor, *, max_steps: int = 100, eps: float = 1e-4) -> Converged:
     """Apply `step` until it moves a state by at most `eps`, or `max_steps` times (Pan et al. 2024b, appendix F).
 
-    Each state stops by itself, so the result for one does not depend on what else is in the batch. Under the retrieval
-    dynamics no step raises the `energy`, and a step that moves the state lowers it.
+    Each state stops alone, so its result does not depend on the rest of the batch. No retrieval step raises the `energy`.
 
     Args:
-        step: The update, (..., d) -> (..., d), of each state by itself.
-        state: Where to begin, (..., d).
-        max_steps: 0 or more.
-        eps: Euclidean length, 0 or more; at 0 a state stops only where the step leaves it as it is.
-
-    Returns:
-        The states, their numbers of steps and whether they stopped within `eps`.
-
-    Raises:
-        ValueError: `max_steps` or `eps` is negative.
+        step: The update, (..., d) -> (..., d).
+        state: The first states, (..., d).
+        max_steps: 0 or more, else ValueError.
+        eps: Euclidean length, 0 or more, else ValueError; at 0 a state stops only if the step does not change it.
 
     Example:
         >>> patterns = torch.eye(2)

@@ -6,8 +6,8 @@
     SparseHopfieldPooling(Y)    Q learned: one output for each prototype query
     SparseHopfieldLayer(R)      Y the identity, so that K = W_K are learned stored patterns
 
-With several heads, Q and K are cut into equal parts along the association dimension, each head retrieves in its part with
-its own beta, and W_V acts on the parts side by side. Nothing is normalised and no bias is added.
+Heads cut Q and K into equal parts along the association dimension. Each head retrieves in its part with its own beta, and W_V
+acts on all parts. There is no normalisation and no bias.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Dynamics(TypedDict, total=False):
 
 
 class HopfieldHeads(nn.Module):
-    """The base of the layers: it cuts into heads, retrieves, and puts the heads side by side through W_V."""
+    """Base of the layers: cuts into heads, retrieves, and applies W_V to all heads."""
 
     def __init__(
         self,
@@ -152,10 +152,7 @@ class SparseHopfield(HopfieldHeads):
 
     @torch.no_grad()
     def identity_(self) -> Self:
-        """Set W_Q, W_K and W_V to the identity: memory retrieval, and where training begins as the untrained retriever.
-
-        Raises:
-            ValueError: The dimensions of queries, stored patterns and association space are not one.
+        """Set W_Q, W_K and W_V to the identity: memory retrieval. Raises ValueError if the dimensions differ.
 
         Example:
             >>> SparseHopfield(2, beta=4.0).identity_()(torch.tensor([[0.9, 0.1]]), torch.eye(2)).tolist()
@@ -183,13 +180,12 @@ class SparseHopfield(HopfieldHeads):
             stored: Y, (batch, n, stored_dim), or (n, stored_dim) for all of the batch.
             stored_mask: (batch, n) or (n,), False for padding (the opposite of torch's key_padding_mask).
             pair_mask: (batch, m, n) or (m, n), True where the query may retrieve the pattern.
-            chunks: Cut Y, in order, into this many parts k of ceil(n / k) patterns and retrieve from each by itself, with the
-                same weights (Pan et al. 2024b, sec. 4.2). Part i is as if the others were masked, so only k = 1 equals the
-                retrieval from all of Y. sim(z_i, x) says which part fits the query best.
+            chunks: Cut Y into this many parts k of ceil(n / k) patterns, and retrieve from each alone, with the same weights
+                (Pan et al. 2024b, sec. 4.2). sim(z_i, x) says which part fits the query best.
 
         Returns:
-            Z, (batch, m, dim), or (m, dim) where neither input has a batch; a query that may retrieve nothing gets zeros. With
-            chunks (batch, k, m, dim). With batch_first False the batch comes last but one.
+            Z, (batch, m, dim), or (m, dim) if neither input has a batch; zeros for a query that may retrieve nothing. With
+            chunks (batch, k, m, dim). With batch_first False the batch is the second to last dimension.
 
         Raises:
             ValueError: A shape does not fit.

@@ -11,7 +11,7 @@ from torch import Tensor
 Activation = Literal["sparsemax", "entmax15", "softmax", "softmax_1"]
 
 SORTED_UP_TO = 64
-"""Up to about this many scores a row, sorting all of them is as fast as finding the largest."""
+"""Up to about this row length, sorting all scores is as fast as finding the largest."""
 _NONE = -2.0
 """Stands in for -inf, so that sums stay finite: no score more than 1 below the largest, which is 0, has weight."""
 
@@ -55,15 +55,7 @@ def associate(
 
 
 def check_activation(name: str) -> Activation:
-    """The name, if it is that of an activation.
-
-    Raises:
-        ValueError: It is not.
-
-    Example:
-        >>> check_activation("entmax15")
-        'entmax15'
-    """
+    """The name, if an activation has it; else ValueError."""
     for known in get_args(Activation):
         if name == known:
             return known  # type: ignore[no-any-return]
@@ -107,17 +99,8 @@ def sparsemax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None
 def sparsemax_topk(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None, k: int = 32) -> Tensor:
     """Sparsemax over the last dimension, from partial sorts (Martins & Astudillo 2016; Peters et al. 2019).
 
-    Weights reach only a few of many scores. The `k` largest settle a row unless all of them have weight; such rows are done
-    again with twice as many, so the result is exact for every `k`.
-
-    Args:
-        scores: (..., n), floating point.
-        beta: Inverse temperature, 0 to infinity: a number, or a tensor that broadcasts to (..., 1).
-        mask: Broadcasts to (..., n), True where an entry may have weight. All entries when None.
-        k: How many of the largest to look at first, 1 or more.
-
-    Returns:
-        Weights (..., n) that add up to one; a row without an unmasked entry is all zero.
+    Only a few of many scores get weight. The `k` largest settle a row unless all of them have weight; such rows are repeated
+    with twice as many, so the result is exact for every `k` (1 or more). Otherwise as `sparsemax`.
 
     Example:
         >>> sparsemax_topk(torch.tensor([1.0, 0.5, -0.5]), k=1).tolist()
@@ -156,8 +139,7 @@ def _smallest_of_largest(z: Tensor, k: int) -> Tensor:
 def entmax15(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
     """1.5-entmax over the last dimension, exact by sorting (Peters, Niculae & Martins 2019, algorithm 2).
 
-    The weights are `max(beta * scores / 2 - tau, 0) ** 2`, with the one tau at which they add up to one. Arguments and shape
-    as for `sparsemax`.
+    The weights are `max(beta * scores / 2 - tau, 0) ** 2`; tau makes them add up to one. Otherwise as `sparsemax`.
 
     Example:
         >>> entmax15(torch.tensor([2.0, 0.0])).tolist()
@@ -189,9 +171,7 @@ def _smallest_half(z: Tensor) -> Tensor:
 
 
 def softmax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the last dimension, the dense counterpart of sparsemax (Ramsauer et al. 2021).
-
-    Arguments and shape as for `sparsemax`.
+    """Softmax over the last dimension (Ramsauer et al. 2021). Otherwise as `sparsemax`.
 
     Example:
         >>> softmax(torch.zeros(3), mask=torch.tensor([True, True, False])).tolist()
@@ -204,14 +184,9 @@ def softmax(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None =
 def softmax_1(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> Tensor:
     """exp(beta x_i) / (1 + sum_j exp(beta x_j)) over the last dimension (OutEffHop, Hu et al. 2024).
 
-    It is softmax with one more entry of score 0, whose weight is left out: where all scores are far below 0, nothing is
-    retrieved. The shift is by max(0, max x), so no score overflows.
-
-    Arguments as for `sparsemax`, but at beta = 0 each weight is 1 / (1 + n), and at infinity the largest scores share the
-    weight if they are above 0.
-
-    Returns:
-        Weights (..., n) that add up to less than one, or to one in the limit; a row without an unmasked entry is all zero.
+    It is softmax with one more entry of score 0, whose weight is left out: if all scores are far below 0, nothing is
+    retrieved. The weights add up to at most one. The shift is by max(0, max x), so no score overflows. Otherwise as
+    `sparsemax`; at beta = 0 each weight is 1 / (1 + n), and at infinity the largest scores share the weight if above 0.
 
     Example:
         >>> softmax_1(torch.tensor([0.0, 0.0, 0.0])).tolist()
@@ -229,17 +204,9 @@ def softmax_1(scores: Tensor, *, beta: float | Tensor = 1.0, mask: Tensor | None
 def scaled(scores: Tensor, beta: float | Tensor = 1.0, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """`beta * (scores - largest score)` over the last dimension, and which entries may have weight: the start of every map.
 
-    The shift changes nothing for an activation that a common shift leaves alone, and keeps the largest exact however large
-    beta is. Half precision is scaled in float32.
-
-    A score of -inf counts as masked. Arguments as for `sparsemax`.
-
-    Returns:
-        The scaled scores (..., n): the largest is 0, a masked entry -inf, a row without an unmasked entry all 0. And the mask
-        (..., n).
-
-    Raises:
-        ValueError: beta is negative or not a number, or the mask is an additive one.
+    The shift keeps the largest score exact for every beta. Half precision is scaled in float32. A score of -inf counts as
+    masked. In the result the largest is 0, a masked entry -inf, and a row without an unmasked entry all 0. Raises ValueError
+    if beta is negative or NaN, or the mask is an additive one. Arguments as for `sparsemax`.
 
     Example:
         >>> scaled(torch.tensor([3.0, 1.0, 7.0]), 2.0, torch.tensor([True, True, False]))[0].tolist()
@@ -260,7 +227,7 @@ def scaled(scores: Tensor, beta: float | Tensor = 1.0, mask: Tensor | None = Non
 
 
 def _scale(shifted: Tensor, beta: float | Tensor) -> Tensor:
-    """`beta * shifted`, where an infinite beta keeps the largest, which are 0, and sends all others to -inf."""
+    """`beta * shifted`; an infinite beta keeps the largest (0) and makes all others -inf."""
     if not isinstance(beta, Tensor):
         return _hard(shifted) if math.isinf(beta) else beta * shifted
     infinite = torch.isinf(beta)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from langchain_core.documents import Document
 
@@ -17,9 +16,6 @@ from langgraph_convcoa.datasets.splits import DEV_SHARE, Part, split_part
 from langgraph_convcoa.errors import InputError
 
 _LOGGER = logging.getLogger(__name__)
-
-Invalid = Literal["error", "skip"]
-"""What happens to queries without a gold passage: an error, or a warning."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +48,14 @@ def load_training_data(
     part: Part = "train",
     dev_share: float = DEV_SHARE,
     distractors: Iterable[Document] = (),
-    invalid: Invalid = "error",
 ) -> TrainingData:
-    """Read and check data sets of any known format.
+    """Read one part (`split_part`) of data sets of any known format.
 
-    One part of each data set is taken (`split_part`). Unanswerable questions without a gold passage are left out.
-    `distractors` are more passages, added if their id and text are new. With `invalid="skip"` queries without gold in the
-    corpus are left out, with a warning for each data set.
+    Queries without a gold passage in the corpus are left out, with a warning for each data set unless they are marked
+    unanswerable. `distractors` are more passages, added if their id and text are new.
 
     Raises:
-        InputError: A file cannot be read, a part is empty, a query has no gold passage in the corpus, or an id stands for two
-            texts; file and line are named.
+        InputError: A file cannot be read, a part has no query to learn from, or an id stands for two texts.
     """
     examples: list[TrainingExample] = []
     passages: dict[str, Document] = {}
@@ -84,7 +77,7 @@ def load_training_data(
                 raise InputError(f"The passage id {identity!r} stands for two texts, in {origin[identity]} and {whole.name}.")
             passages.setdefault(identity, document)
             origin.setdefault(identity, whole.name)
-        kept = _checked(split.dataset, invalid)
+        kept = _checked(split.dataset)
         if not kept:
             raise InputError(f"{path} has no query with a gold passage in the {part} part; there is nothing to learn.")
         examples += [TrainingExample(one.question, one.history, one.gold, one.rewrite, whole.name) for one in kept]
@@ -98,7 +91,7 @@ def load_training_data(
     return TrainingData(tuple(examples), tuple(passages.values()))
 
 
-def load_single_turn(path: str | Path, *, invalid: Invalid = "error") -> Dataset | None:
+def load_single_turn(path: str | Path) -> Dataset | None:
     """The training part of single questions over titled passages; None if the data has conversations.
 
     Raises InputError as `load_training_data`, and if no passage has a title.
@@ -108,28 +101,24 @@ def load_single_turn(path: str | Path, *, invalid: Invalid = "error") -> Dataset
         return None
     titled = {str(passage.id) for passage in dataset.corpus if passage.metadata.get("title")}
     part = split_part(dataset, "train").dataset
-    kept = tuple(query for query in _checked(part, invalid) if any(identity in titled for identity in query.gold))
+    kept = tuple(query for query in _checked(part) if any(identity in titled for identity in query.gold))
     if not kept:
         raise InputError(f"{path} has single questions over passages without a title: no conversation can be made of them.")
     return replace(part, queries=kept)
 
 
-def _checked(dataset: Dataset, invalid: Invalid) -> list[Query]:
-    """The queries with gold passages, all of them in the corpus."""
+def _checked(dataset: Dataset) -> list[Query]:
+    """The queries with gold passages, all of them in the corpus; InputError if the others are all there is."""
     ids = {str(document.id) for document in dataset.corpus if document.page_content.strip()}
-    kept, unanswerable, bad = [], 0, []
+    kept, bad = [], []
     for query in dataset.queries:
         problem = _problem(query, ids)
         if not problem:
             kept.append(query)
-        elif not query.gold and query.extra.get("answerable") is False:
-            unanswerable += 1
-        elif invalid == "error":
-            raise InputError(f"{query.where or query.id}: {problem}; correct it, or leave such queries out (--skip-invalid).")
-        else:
+        elif query.gold or query.extra.get("answerable") is not False:
             bad.append(f"{query.where or query.id}: {problem}")
-    if unanswerable:
-        _LOGGER.info("%s: %d unanswerable queries without a gold passage left out.", dataset.name, unanswerable)
+    if bad and not kept:
+        raise InputError(f"{dataset.name} has no query that can be learned from; the first: {bad[0]}.")
     if bad:
         _LOGGER.warning("%s: left out %d queries that cannot be learned from; the first: %s.", dataset.name, len(bad), bad[0])
     return kept

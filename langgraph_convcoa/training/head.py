@@ -65,21 +65,13 @@ class HeadSettings:
 
 
 class HopfieldHead(nn.Module):
-    """Parameters of the conversation state: lambda, beta_h, projections and gate. It starts as the untrained retriever.
+    """Parameters of the conversation state: lambda, beta_h, projections and gate. It starts as the untrained retriever."""
 
-    Example:
-        >>> head = HopfieldHead(2)
-        >>> x, turns = torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0, 1.0]]])
-        >>> head.states(x, turns, torch.ones(1, 1, dtype=torch.bool)).round(decimals=3).tolist()
-        [[0.8569999933242798, 0.5139999985694885]]
-    """
-
-    def __init__(self, dimension: int, *, history_weight: float = HISTORY_WEIGHT, history_beta: float = HISTORY_BETA) -> None:
+    def __init__(self, dimension: int) -> None:
         super().__init__()
-        self._start = {"history_weight": history_weight, "history_beta": history_beta}
         # Logarithms stay above 0.
-        self.log_history_weight = nn.Parameter(torch.tensor(math.log(history_weight)))
-        self.log_history_beta = nn.Parameter(torch.tensor(math.log(history_beta)))
+        self.log_history_weight = nn.Parameter(torch.tensor(math.log(HISTORY_WEIGHT)))
+        self.log_history_beta = nn.Parameter(torch.tensor(math.log(HISTORY_BETA)))
         self.direct, self.association, self.history = (nn.Parameter(torch.eye(dimension)) for _ in range(3))
         self.gate = nn.Parameter(torch.zeros(3 * dimension + 2))
 
@@ -102,16 +94,8 @@ class HopfieldHead(nn.Module):
         return torch.stack([(matrix - eye).square().sum() for matrix in matrices]).sum() + self.gate.square().sum()
 
     def draw_back(self, share: float) -> None:
-        """Keep a share of the way from the untrained weights to the trained ones.
-
-        Example:
-            >>> head = HopfieldHead(2)
-            >>> _ = nn.init.constant_(head.gate, 1.0)
-            >>> head.draw_back(0.5)
-            >>> head.gate.unique().tolist()
-            [0.5]
-        """
-        untrained = HopfieldHead(len(self.direct), **self._start).to(self.direct.device)
+        """Keep a share of the way from the untrained weights to the trained ones."""
+        untrained = HopfieldHead(len(self.direct)).to(self.direct.device)
         with torch.no_grad():
             for parameter, start in zip(self.parameters(), untrained.parameters(), strict=True):
                 parameter.copy_(start + share * (parameter - start))
@@ -177,28 +161,12 @@ def train_head(
 ) -> RetrieverModel:
     """Train the conversation state on frozen vectors: the DPR loss over memory sets, and distillation from rewrites.
 
-    Args:
-        data: Conversations with gold passages or rewrites.
-        single_turn: Single questions over titled passages: synthetic conversations are made of them, some of which leave
-            their topic. Without them a head learns that the history is always right.
-        encoder: The frozen encoder.
-        settings: Weights of the loss, and length of the training.
-        job: Where the model goes, and how the training runs.
+    Of `single_turn`, questions over titled passages, synthetic conversations are made. Some of these leave their topic;
+    without them a head learns that the history is always right.
 
     Raises:
         InputError: There is nothing to learn from, or an unfinished training is there that shall not be resumed.
         RetrievalError: The model or a checkpoint cannot be read or written.
-
-    Example:
-        >>> from langchain_core.documents import Document
-        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
-        >>> from langgraph_convcoa.training.data import TrainingExample
-        >>> passages = (Document("Ada wrote it.", id="a"), Document("It was in 1843.", id="b"))
-        >>> examples = (TrainingExample("Who wrote it?", gold=("a",)), TrainingExample("When?", gold=("b",)))
-        >>> data, encoder = TrainingData(examples, passages), DeterministicFakeEmbedding(size=8)
-        >>> model = train_head(data, encoder=encoder, job=TrainingJob(device="cpu"))
-        >>> model.state.dimension, sorted(model.settings)
-        (8, ['beta', 'history_beta', 'history_weight', 'passage_weight'])
     """
     chosen, kept, job = settings or HeadSettings(), as_encoder(encoder), job or TrainingJob()
     job.check()

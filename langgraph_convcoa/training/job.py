@@ -62,12 +62,7 @@ class TrainingJob:
 
 
 def model_parts(model: RetrieverModel) -> dict[str, str]:
-    """The trained parts of a model: short name -> description.
-
-    Example:
-        >>> model_parts(RetrieverModel("some/encoder"))
-        {}
-    """
+    """The trained parts of a model: short name -> description."""
     parts = (
         ("state", model.state, "projections and a gate of the conversation state"),
         ("query encoder", model.query_encoder, "a query encoder, as 8-bit differences from the encoder"),
@@ -76,12 +71,7 @@ def model_parts(model: RetrieverModel) -> dict[str, str]:
 
 
 def model_card(model: RetrieverModel, sources: Mapping[str, int], command: str) -> str:
-    """A card in Markdown, to which its owner adds licences and measured numbers.
-
-    Example:
-        >>> print(model_card(RetrieverModel("some/encoder"), {"talks": 12}, "convcoa train talks --out m").splitlines()[0])
-        # A retriever model of langgraph_convcoa
-    """
+    """A card in Markdown, to which its owner adds licences and measured numbers."""
     rows = "\n".join(f"| {name} | {count:,} |" for name, count in sources.items())
     return f"""# A retriever model of langgraph_convcoa
 

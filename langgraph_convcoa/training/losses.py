@@ -31,13 +31,7 @@ class Ranked(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class MemorySets:
-    """M memory sets of unequal sizes, padded to one size.
-
-    Example:
-        >>> sets = MemorySets.of(Patterns(np.eye(5, dtype=np.float32), np.array([0, 2, 5])), np.array([1, 0]))
-        >>> sets.mask.tolist()
-        [[True, True], [True, False]]
-    """
+    """M memory sets of unequal sizes, padded to one size."""
 
     whole: Tensor  # (m, d), the whole-passage pattern y_0 of each.
     windows: Tensor  # (m, w, d), the windows Y of each; the padding has any values.
@@ -88,21 +82,8 @@ def dpr_loss(scores: Tensor, positives: Tensor, also_gold: Tensor | None = None,
 
     Karpukhin et al. 2020, over memory sets (Pan et al. 2024b, section 4).
 
-    Args:
-        scores: (q, m).
-        positives: (q,), the column of each query's positive.
-        also_gold: (q, m), True where a set also answers the query: it is no negative.
-        scale: Factor of the scores.
-
-    Returns:
-        The mean over the queries; 0 for none.
-
-    Example:
-        >>> scores = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-        >>> round(dpr_loss(scores, torch.tensor([0, 1]), scale=1.0).item(), 4)
-        0.3133
-        >>> dpr_loss(scores, torch.tensor([0, 1]), torch.ones(2, 2, dtype=torch.bool)).item()
-        0.0
+    `scores` are (q, m), `positives` (q,) the column of each query's positive. `also_gold`, (q, m), is True where a set also
+    answers the query: it is no negative. Returns the mean over the queries; 0 for none.
     """
     if not len(positives):
         return scores.sum() * 0.0

@@ -145,14 +145,9 @@ def train_query_encoder(
 ) -> RetrieverModel:
     """Train a query encoder: distillation on synthetic conversations and rewrites, and the DPR loss on real conversations.
 
-    Args:
-        data: Conversations: those with a rewrite are distilled, those with a gold passage have the DPR loss. Questions
-            without a history are left to the encoder.
-        single_turn: Single questions over titled passages, of which synthetic conversations are made.
-        encoder: A sentence-transformers model, which stays as it is.
-        settings: Weights of the loss, and length of the training.
-        start: A model of the same encoder whose query encoder is trained further.
-        job: Where the model goes, and how the training runs.
+    Conversations of `data` with a rewrite are distilled, those with a gold passage have the DPR loss; questions without a
+    history are left to the encoder. Of `single_turn`, single questions over titled passages, synthetic conversations are made.
+    `encoder` stays as it is. `start` is a model of the same encoder whose query encoder is trained further.
 
     Raises:
         InputError: There is nothing to learn from, the encoder has no transformer to copy, or an unfinished training is there

@@ -68,28 +68,14 @@ def train(
     progress: Progress = False,
     device: str | None = None,
 ) -> list[float]:
-    """Minimise a loss over the parameters of a module that require a gradient.
+    """Minimise a loss over the parameters of a module that require a gradient; returns the loss of each step.
 
     The order of the data and the random numbers come from the seed. A training that was stopped and resumed ends with the
     same weights as one that was not.
 
-    Args:
-        module: What is trained. It is in evaluation mode afterwards.
-        loss: (module, items of a batch) -> number to minimise.
-        items: What is trained on.
-        settings: Length and speed.
-        unfinished: Folder of the checkpoints, which the caller removes. None writes no checkpoints.
-        resume: Resume from the last checkpoint, if there is one.
-        about: What else must be equal when the training is resumed.
-        batches: The batches of an epoch; shuffled items when None.
-        rates: Factors on the learning rate of parameters, by the beginning of their names.
-        callbacks: Further callbacks of the trainer.
-        logs: Folder for TensorBoard.
-        progress: A bar, a callback or nothing.
-        device: "cpu" or "cuda"; what the trainer finds when None.
-
-    Returns:
-        The loss of each step since the start or the last checkpoint.
+    The module is in evaluation mode afterwards. The caller removes `unfinished`, the folder of the checkpoints; None writes
+    none. `about` is what else must be equal when the training is resumed. `rates` are factors on the learning rate of
+    parameters, by the beginning of their names. `device` is "cpu" or "cuda"; what the trainer finds when None.
 
     Raises:
         InputError: There is nothing to train or to train on, or the checkpoint is of another training.

@@ -20,12 +20,7 @@ _FREE = ("command", "checkpoint_every")
 
 @dataclass(frozen=True)
 class Unfinished:
-    """The folder of an unfinished training.
-
-    Example:
-        >>> Unfinished.beside("models/mine").folder.name
-        'mine.training'
-    """
+    """The folder of an unfinished training."""
 
     folder: Path
 

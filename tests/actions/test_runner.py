@@ -16,7 +16,7 @@ from pydantic import Field
 
 from langgraph_convcoa import KnowledgeRetrieval, build_graph
 from langgraph_convcoa.actions.base import ActionRequest
-from langgraph_convcoa.actions.runner import ActionError, ActionRunner, evidence_of, is_transient, reason_of
+from langgraph_convcoa.actions.runner import ActionError, ActionRunner, is_transient, merge_findings, reason_of
 from langgraph_convcoa.errors import InputError
 from tests.bounds import joined
 from tests.fakes import KeywordRetriever, WaitingAction
@@ -26,7 +26,7 @@ LIMITS: dict[str, Any] = {"within": 5, "turn": "t", "limit": 4}
 
 
 def test_evidence_gets_what_the_action_left_out() -> None:
-    found = evidence_of(
+    found = merge_findings(
         [
             Document("One. Sparsemax was introduced in 2016. Two."),
             Document(" "),
@@ -42,11 +42,11 @@ def test_evidence_gets_what_the_action_left_out() -> None:
 
 def test_evidence_keeps_what_the_action_gave() -> None:
     document = Document("Text.", id="x", metadata={"source": "s", "score": 0.3, "quote": "Te", "page": 2})
-    assert evidence_of([document], "web", REQUEST) == [document]
+    assert merge_findings([document], "web", REQUEST) == [document]
 
 
 def test_ids_of_equal_texts_are_stable() -> None:
-    assert evidence_of([Document("a")], "x", REQUEST)[0].id == evidence_of([Document("a")], "y", REQUEST)[0].id
+    assert merge_findings([Document("a")], "x", REQUEST)[0].id == merge_findings([Document("a")], "y", REQUEST)[0].id
 
 
 def test_actions_that_are_none_are_refused() -> None:
@@ -188,15 +188,15 @@ def test_a_description_that_fails_is_the_name() -> None:
 
 
 def test_texts_are_evidence_too() -> None:
-    assert [d.page_content for d in evidence_of(["One.", Document("Two.")], "own", REQUEST)] == ["One.", "Two."]
-    [alone] = evidence_of("Sparsemax was introduced in 2016.", "own", REQUEST)
+    assert [d.page_content for d in merge_findings(["One.", Document("Two.")], "own", REQUEST)] == ["One.", "Two."]
+    [alone] = merge_findings("Sparsemax was introduced in 2016.", "own", REQUEST)
     assert alone.metadata == {"source": "own", "score": 1.0, "quote": "Sparsemax was introduced in 2016."}
 
 
 @pytest.mark.parametrize("found", [{"a": 1}, 3, [3], None])
 def test_what_is_no_evidence_is_named(found: Any) -> None:
     with pytest.raises(ActionError, match="the action own failed: retrieve must return documents or texts, not"):
-        evidence_of(found, "own", REQUEST)
+        merge_findings(found, "own", REQUEST)
 
 
 def test_an_action_that_raises_is_named() -> None:

@@ -238,45 +238,10 @@ def serve(count: int, seconds: float, pause: float) -> dict[str, Any]:
                 process.wait(60)
 
 
-def latency(count: int = 20) -> dict[str, Any]:
-    """Milliseconds from a model's first whole sentence to its arrival, verified, at a client over HTTP."""
-    from langchain_core.messages import AIMessageChunk
-    from langchain_core.outputs import ChatGenerationChunk
-
-    from tests.fakes import direct
-    from tests.server.served import QUESTION, served
-
-    said: list[float] = []
-    heard: list[float] = []
-
-    class Halting(Instant):
-        """Halts for a second within the second sentence."""
-
-        def _stream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Any:
-            text = direct("John Hopfield described the Hopfield network in 1982 [1]. It stores patterns as minima [1].")
-            place = text.index("It stores") + 4
-            said.append(time.perf_counter())
-            yield ChatGenerationChunk(message=AIMessageChunk(text[:place]))
-            time.sleep(1)
-            yield ChatGenerationChunk(message=AIMessageChunk(text[place:]))
-
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder), model=Halting()) as server:
-        for _ in range(count):
-            body = {"input": {"question": QUESTION}, "stream_mode": ["messages-tuple"]}
-            with server.http.stream("POST", f"/threads/{server.thread_id()}/runs/stream", json=body) as response:
-                text = ""
-                for part in response.iter_text():
-                    text += part
-                    if "event: messages" in text and len(heard) < len(said):
-                        heard.append(time.perf_counter())
-    times = sorted(1000 * (b - a) for a, b in zip(said, heard, strict=True))
-    return {"turns": count, "ms": {"p50": round(times[count // 2], 1), "p95": round(times[count * 95 // 100], 1)}}
-
-
 def main() -> None:
     """Measure and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["turns", "memory", "serve", "serving", "latency"])
+    parser.add_argument("what", choices=["turns", "memory", "serve", "serving"])
     parser.add_argument("--conversations", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--turns", type=int, default=2_000)
@@ -287,8 +252,6 @@ def main() -> None:
     if given.what == "serving":
         with contextlib.suppress(KeyboardInterrupt):
             serving(given.folder)
-    elif given.what == "latency":
-        print(json.dumps(latency()))
     elif given.what == "serve":
         print(json.dumps(serve(given.conversations, given.seconds, given.pause)))
     elif given.what == "turns":

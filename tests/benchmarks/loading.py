@@ -10,14 +10,12 @@ import argparse
 import json
 import os
 import random
-import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -26,7 +24,6 @@ from langchain_core.documents import Document
 
 from langgraph_convcoa.retrieval.changes import entries_of
 from langgraph_convcoa.retrieval.encoders.base import Encoder, Vectors
-from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
 from langgraph_convcoa.retrieval.engine.base import Engine, StoredPassage, stored_passages
 from langgraph_convcoa.retrieval.engine.choose import open_engine
@@ -38,6 +35,7 @@ from tests.postgres_server import pgvector_server
 from tests.retrieval.engine.killed import killed
 
 _DISTINCT = 40_000
+_TOGETHER = 1_280  # Passages in a transaction of the fastest path.
 _SENTENCES, _WORDS = 6, 15
 
 
@@ -83,47 +81,45 @@ def documents(count: int, distinct: int = _DISTINCT) -> Iterator[Document]:
         yield Document(texts[place], id=f"d{number}", metadata={"title": f"Title {place}"})
 
 
-def throughput(address: str, count: int, cached: bool, settle: bool, runs: int, together: int) -> dict[str, Any]:
+def throughput(address: str, count: int, runs: int) -> dict[str, Any]:
     """Seconds of both, in alternation; `settled` are those of the indexes that searches need, which the engine builds last."""
     encoder: Encoder = MadeUp()
-    with tempfile.TemporaryDirectory() as folder:
-        cache = PatternCache(Path(folder, "patterns.sqlite")) if cached else None
-        prepared = stored_passages(entries_of(documents(min(count, _DISTINCT))), encoder, cache=cache)
+    prepared = stored_passages(entries_of(documents(min(count, _DISTINCT))), encoder)
 
-        def again() -> Iterator[list[StoredPassage]]:
-            for start in range(0, count, together):
-                numbers = range(start, min(start + together, count))
-                yield [replace(prepared[i % len(prepared)], id=f"d{i}", document=f"d{i}") for i in numbers]
+    def again() -> Iterator[list[StoredPassage]]:
+        for start in range(0, count, _TOGETHER):
+            numbers = range(start, min(start + _TOGETHER, count))
+            yield [replace(prepared[i % len(prepared)], id=f"d{i}", document=f"d{i}") for i in numbers]
 
-        every: list[dict[str, Any]] = []
-        for run in range(runs):
-            alone = _Watched(open_engine(address, collection=f"alone_{run}"), settle)
-            alone.engine.open(encoder.dimension, encoder.name, create=True)
-            begun = _now()
-            with alone.loading():
-                for batch in again():
-                    alone.put(batch)
-            alone.settle()
-            bulk = alone.times(begun)
-            whole: Any = _Watched(open_engine(address, collection=f"whole_{run}"), settle)
-            begun = _now()
-            done = load_into(whole, documents(count), encoder, cache=cache)
-            load = whole.times(begun)
-            assert (done.added, done.passages) == (count, count)
-            begun = _now()
-            done = load_into(whole, documents(count), encoder, cache=cache)
-            second = _now()[0] - begun[0]
-            assert done.unchanged == count
-            every.append(
-                {
-                    "bulk alone, s": bulk,
-                    "load, s": load,
-                    "ratio while writing": bulk["written"] / load["written"],
-                    "ratio in all": bulk["all"] / load["all"],
-                    "passages a second": count / load["written"],
-                    "run again with nothing to do, s": second,
-                }
-            )
+    every: list[dict[str, Any]] = []
+    for run in range(runs):
+        alone = _Watched(open_engine(address, collection=f"alone_{run}"))
+        alone.engine.open(encoder.dimension, encoder.name, create=True)
+        begun = _now()
+        with alone.loading():
+            for batch in again():
+                alone.put(batch)
+        alone.settle()
+        bulk = alone.times(begun)
+        whole: Any = _Watched(open_engine(address, collection=f"whole_{run}"))
+        begun = _now()
+        done = load_into(whole, documents(count), encoder)
+        load = whole.times(begun)
+        assert (done.added, done.passages) == (count, count)
+        begun = _now()
+        done = load_into(whole, documents(count), encoder)
+        second = _now()[0] - begun[0]
+        assert done.unchanged == count
+        every.append(
+            {
+                "bulk alone, s": bulk,
+                "load, s": load,
+                "ratio while writing": bulk["written"] / load["written"],
+                "ratio in all": bulk["all"] / load["all"],
+                "passages a second": count / load["written"],
+                "run again with nothing to do, s": second,
+            }
+        )
     return {
         "passages": count,
         "windows a passage": len(prepared[0].spans),
@@ -137,16 +133,11 @@ def throughput(address: str, count: int, cached: bool, settle: bool, runs: int, 
 class _Watched:
     """An engine, and when it had written everything and begun to settle."""
 
-    def __init__(self, engine: Engine, settles: bool) -> None:
-        self.engine, self._settles = engine, settles
-        self._written = 0.0
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self._written = engine, 0.0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
-
-    def settle(self) -> None:
-        if self._settles:
-            self.engine.settle()
 
     def put(self, passages: Sequence[StoredPassage]) -> None:
         self.engine.put(passages)
@@ -162,7 +153,7 @@ def _now() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-def ray(address: str, count: int, workers: int, runs: int, made_up: bool) -> dict[str, Any]:
+def ray(address: str, count: int, workers: int, runs: int) -> dict[str, Any]:
     """Passages a second from the first that is written to the last, of one process and of workers, in alternation."""
     os.environ["OMP_NUM_THREADS"] = "1"
     rates: dict[str, list[float]] = {"one process": [], f"{workers} workers": []}
@@ -176,7 +167,7 @@ def ray(address: str, count: int, workers: int, runs: int, made_up: bool) -> dic
             def note(done: int, _total: int, seen: list[tuple[float, int]] = seen) -> None:
                 seen.append((time.perf_counter(), done))
 
-            encoder: Encoder = MadeUp() if made_up else SentenceTransformerEncoder()
+            encoder = SentenceTransformerEncoder()
             if number:
                 ray_load(opened, partial(_read, count=count), encoder, workers=number, progress=note)
             else:
@@ -218,19 +209,12 @@ def main() -> None:
     parser.add_argument("--passages", type=int)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3, help="throughput and ray: both ways, one after the other, so often")
-    parser.add_argument("--cached", action="store_true", help="throughput: vectors from a PatternCache in a file")
-    parser.add_argument("--no-settle", action="store_true", help="throughput: without the indexes, which both build alike")
-    parser.add_argument(
-        "--together", type=int, default=1_280, help="throughput: passages in a transaction of the fastest path"
-    )
-    parser.add_argument("--made-up", action="store_true", help="ray: vectors of no meaning, so that encoding takes no time")
     given = parser.parse_args()
     with pgvector_server() as server:
         if given.what == "throughput":
-            settle = not given.no_settle
-            report = throughput(server, given.passages or 200_000, given.cached, settle, given.runs, given.together)
+            report = throughput(server, given.passages or 200_000, given.runs)
         elif given.what == "ray":
-            report = ray(server, given.passages or 3_000, given.workers, given.runs, given.made_up)
+            report = ray(server, given.passages or 3_000, given.workers, given.runs)
         else:
             report = killed(server, given.passages or 2_000, 20)
     print(json.dumps(report, indent=2))

@@ -7,6 +7,7 @@ of four guesses against five passages each, the draft's citations, and the round
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -42,43 +43,26 @@ class Instant:
         ]
 
 
-def graph() -> Any:
-    chain = plan(*(node(sub, guess, action="instant") for sub, guess in SUBS.items()), final=" ".join(SUBS.values()))
-    return build_graph(model=ScriptedModel(by_prompt=lambda prompt: chain), actions=[Instant()]).compile()
+CHAIN = plan(*(node(sub, guess, action="instant") for sub, guess in SUBS.items()), final=" ".join(SUBS.values()))
+
+
+def graph(action: Any, saver: InMemorySaver | None = None) -> Any:
+    return build_graph(model=ScriptedModel(by_prompt=lambda prompt: CHAIN), actions=[action]).compile(checkpointer=saver)
 
 
 @pytest.mark.benchmark(group="turn")
-def test_a_turn_of_four_sub_questions(benchmark: BenchmarkFixture) -> None:
-    compiled = graph()
-    out = benchmark.pedantic(compiled.invoke, args=({"question": "All four?"},), rounds=100, warmup_rounds=5)
-    assert [item["status"] for item in out["chain"]] == ["kept"] * 4
-    assert out["usage"]["llm_calls"] == 1
-
-
-@pytest.mark.benchmark(group="turn")
-def test_the_same_turn_async(benchmark: BenchmarkFixture) -> None:
-    compiled = graph()
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_turn_of_four_sub_questions(benchmark: BenchmarkFixture, stored: bool, asynchronous: bool) -> None:
+    compiled, counter = graph(Instant(), InMemorySaver() if stored else None), itertools.count()
     with asyncio.Runner() as runner:
-        out = benchmark.pedantic(lambda: runner.run(compiled.ainvoke({"question": "All four?"})), rounds=100, warmup_rounds=5)
-    assert [item["status"] for item in out["chain"]] == ["kept"] * 4
 
+        def turn() -> dict[str, Any]:
+            asked: Any = {"question": "All four?"}, {"configurable": {"thread_id": str(next(counter) // 5)}}
+            return dict(runner.run(compiled.ainvoke(*asked)) if asynchronous else compiled.invoke(*asked))
 
-@pytest.mark.benchmark(group="turn")
-def test_the_same_turn_in_a_stored_conversation(benchmark: BenchmarkFixture) -> None:
-    compiled = build_graph(
-        model=ScriptedModel(
-            by_prompt=lambda prompt: plan(
-                *(node(s, g, action="instant") for s, g in SUBS.items()), final=" ".join(SUBS.values())
-            )
-        ),
-        actions=[Instant()],
-    ).compile(checkpointer=InMemorySaver())
-    counter = iter(range(10_000))
-
-    def turn() -> dict[str, Any]:
-        return dict(compiled.invoke({"question": "All four?"}, {"configurable": {"thread_id": str(next(counter) // 5)}}))
-
-    out = benchmark.pedantic(turn, rounds=100, warmup_rounds=5)
+        out = benchmark.pedantic(turn, rounds=100, warmup_rounds=5)
+    assert stored or [item["status"] for item in out["chain"]] == ["kept"] * 4
     assert out["usage"]["llm_calls"] == 1
 
 
@@ -86,8 +70,6 @@ def test_the_same_turn_in_a_stored_conversation(benchmark: BenchmarkFixture) -> 
 def test_four_actions_that_each_wait_half_a_second(benchmark: BenchmarkFixture) -> None:
     """The whole turn; the actions' phase is this less the overhead above, and stays near 0.5 s when they run side by side."""
     action = WaitingAction("instant", seconds=0.5)
-    chain = plan(*(node(sub, guess, action="instant") for sub, guess in SUBS.items()), final=" ".join(SUBS.values()))
-    compiled = build_graph(model=ScriptedModel(by_prompt=lambda prompt: chain), actions=[action]).compile()
-    out = benchmark.pedantic(compiled.invoke, args=({"question": "All four?"},), rounds=5, warmup_rounds=1)
+    out = benchmark.pedantic(graph(action).invoke, args=({"question": "All four?"},), rounds=5, warmup_rounds=1)
     assert [item["status"] for item in out["chain"]] == ["kept"] * 4
     assert action.most_running == 4

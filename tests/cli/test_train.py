@@ -78,7 +78,7 @@ def test_a_model_from_folders(folder: Path, flags: tuple[str, ...], parts: list[
         (["missing"], "does not exist"),
         (["bad"], "queries.jsonl, line 1"),
         (["untitled"], "without a title"),
-        (["lacking"], "queries.jsonl, line 2: the corpus has no passage"),
+        (["talks", "--skip-invalid"], "--skip-invalid was removed: leave it out"),
         (["talks", "--device", "nowhere"], "--device nowhere cannot be used"),
         (["talks", "--out", "talks/queries.jsonl/model"], "cannot be written"),
         (["talks", "--out", "."], "name a folder inside it"),
@@ -90,11 +90,6 @@ def test_bad_input_is_one_line_before_anything_is_trained(
     for name, rows, passages in (
         ("bad", [{"id": "q", "question": "who", "gold": ["nowhere"], "history": [["a", "b"]]}], [{"id": "p", "text": "a"}]),
         ("untitled", [{"id": "q", "question": "who", "gold": ["p"]}], [{"id": "p", "text": "a"}]),
-        (
-            "lacking",
-            [{"id": f"q{n}", "question": "who", "gold": [gold]} for n, gold in enumerate(("p", "nowhere", "p"))],
-            [{"id": "p", "title": "A", "text": "a"}],
-        ),
     ):
         (folder / name).mkdir()
         write(folder / name / "queries.jsonl", rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
+from tests.data import write_rows
 
 COMPMIX: dict[str, Any] = {
     "question_id": "3871",
@@ -33,8 +33,7 @@ TIMES: dict[str, Any] = {
 
 
 def read(path: Path, *rows: dict[str, Any]) -> Any:
-    path.write_text(json.dumps(rows), encoding="utf-8")
-    return load_dataset(path, passages="optional")
+    return load_dataset(write_rows(path, rows), passages="optional")
 
 
 def test_compmix_as_published(tmp_path: Path) -> None:

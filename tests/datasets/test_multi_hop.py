@@ -10,6 +10,7 @@ import pytest
 
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
+from tests.data import write_rows
 
 CONTEXT = [["Ed Wood (film)", ["It is a film.", " Tim Burton directed it."]], ["Tim Burton", ["He was born in 1958."]]]
 HOTPOT: dict[str, Any] = {
@@ -20,12 +21,6 @@ HOTPOT: dict[str, Any] = {
     "supporting_facts": [["Tim Burton", 0], ["Ed Wood (film)", 1], ["Ed Wood (film)", 0]],
     "context": [*CONTEXT, ["Ed Gein", ["He was another man."]]],
 }
-
-
-def write(path: Path, value: Any) -> Path:
-    lines = path.suffix == ".jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in value) if lines else json.dumps(value), encoding="utf-8")
-    return path
 
 
 def columns(question: dict[str, Any], *, packed: bool = False) -> dict[str, Any]:
@@ -40,7 +35,7 @@ def columns(question: dict[str, Any], *, packed: bool = False) -> dict[str, Any]
 @pytest.mark.parametrize("name", ["hotpot_dev_distractor_v1.json", "dev.jsonl"])
 def test_hotpotqa_and_2wiki_as_published(tmp_path: Path, form: Any, name: str) -> None:
     other = {**HOTPOT, "_id": "5a8c", "context": CONTEXT[:1], "supporting_facts": [["Ed Wood (film)", 1]]}
-    dataset = load_dataset(write(tmp_path / name, [form(HOTPOT), form(other)]))
+    dataset = load_dataset(write_rows(tmp_path / name, [form(HOTPOT), form(other)]))
     first, second = dataset.queries
     texts = {str(document.id): (document.metadata["title"], document.page_content) for document in dataset.corpus}
     # A paragraph that two questions carry is one passage.
@@ -66,7 +61,9 @@ def test_musique_as_published(tmp_path: Path) -> None:
         "answer_aliases": ["ND", "North Dakota"],
         "answerable": True,
     }
-    dataset = load_dataset(write(tmp_path / "musique_full_v1.0_dev.jsonl", [row, {**row, "id": "no", "answerable": False}]))
+    dataset = load_dataset(
+        write_rows(tmp_path / "musique_full_v1.0_dev.jsonl", [row, {**row, "id": "no", "answerable": False}])
+    )
     asked, unanswerable = dataset.queries
     # Two paragraphs of one title are two passages.
     assert len(dataset.corpus) == 2
@@ -87,4 +84,4 @@ def test_musique_as_published(tmp_path: Path) -> None:
 )
 def test_rows_that_are_not_as_published(tmp_path: Path, broken: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        load_dataset(write(tmp_path / "dev.json", [HOTPOT | broken]))
+        load_dataset(write_rows(tmp_path / "dev.json", [HOTPOT | broken]))

@@ -1,18 +1,15 @@
-import json
-
 import pytest
 
+from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_part
 from langgraph_convcoa.datasets.splits import in_dev_part
 from langgraph_convcoa.errors import InputError
+from tests.data import write_dataset
 
 
 def write(folder, splits):
-    folder.mkdir()
-    rows = [{"id": str(n), "question": "Who?", "conversation_id": f"c{n}", "split": split} for n, split in enumerate(splits)]
-    (folder / "queries.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-    (folder / "corpus.jsonl").write_text(json.dumps({"id": "p", "text": "Ada."}))
-    return folder
+    queries = [Query(str(n), "Who?", conversation=f"c{n}", split=split) for n, split in enumerate(splits)]
+    return write_dataset(folder, queries, [{"id": "p", "text": "Ada."}])
 
 
 def test_a_split_of_its_own(tmp_path):

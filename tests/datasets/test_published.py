@@ -1,27 +1,13 @@
 """The published formats, on small files of their shapes."""
 
 import csv
-import gzip
-import json
 
 import pytest
 
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.training.data import load_training_data
-
-
-def write_json(path, value):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value), encoding="utf-8")
-    return path
-
-
-def write_lines(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
+from tests.data import write_rows
 
 
 def turn(number, question, context=(), **more):
@@ -34,24 +20,18 @@ FIRST = ["Who was Ada?", "A mathematician."]
 @pytest.fixture
 def qrecc(tmp_path):
     rows = [
-        turn(
-            1,
-            "Who was Ada?",
-            Rewrite="Who was Ada Lovelace?",
-            Answer="A mathematician of London.",
-            Answer_URL="http://a.org/x",
-        ),
+        turn(1, "Who was Ada?", Rewrite="Who was Ada Lovelace?", Answer="Of London.", Answer_URL="http://a.org/x"),
         turn(2, "When?", FIRST, Rewrite="When was Ada Lovelace born?", Answer="In 1815.", Answer_URL="http://a.org/y"),
         turn(3, "Why?", FIRST, Rewrite="Why?", Answer="", Answer_URL=""),
     ]
-    write_json(tmp_path / "qrecc" / "qrecc_train.json", rows)
+    write_rows(tmp_path / "qrecc" / "qrecc_train.json", rows)
     passages = [
         {"id": "http://a.org/x_p0", "contents": "Menu and links."},
         {"id": "http://a.org/x_p1", "contents": "Ada was a mathematician of London."},
         {"id": "http://a.org/y_p3", "contents": "Born in 1815."},
         *({"id": f"http://b.org/z_p{n}", "contents": f"Nothing {n}."} for n in range(50)),
     ]
-    write_lines(tmp_path / "qrecc" / "passages" / "part.jsonl", passages).rename(tmp_path / "qrecc" / "part.jsonl")
+    write_rows(tmp_path / "qrecc" / "passages" / "part.jsonl", passages).rename(tmp_path / "qrecc" / "part.jsonl")
     return tmp_path / "qrecc"
 
 
@@ -79,25 +59,19 @@ def test_questions_without_gold_are_left_out_of_training(qrecc):
 
 def test_qrecc_of_scai(tmp_path):
     row = turn(2, "When?", FIRST, Truth_rewrite="When was Ada born?", Truth_answer="1815", Truth_passages=["p_p2", "p_p2"])
-    write_json(tmp_path / "s" / "scai-qrecc21-test-turns.json", [row])
-    write_lines(tmp_path / "s" / "passages.jsonl.gz", [{"id": "p_p2", "contents": "Born in 1815."}])
+    write_rows(tmp_path / "s" / "scai-qrecc21-test-turns.json", [row])
+    write_rows(tmp_path / "s" / "passages.jsonl.gz", [{"id": "p_p2", "contents": "Born in 1815."}])
     (query,) = load_dataset(tmp_path / "s").queries
     assert (query.gold, query.rewrite, query.answer, query.split) == (("p_p2",), "When was Ada born?", "1815", "test")
 
 
 def test_topiocqa_carries_its_gold_passages(tmp_path):
+    gold = {"id": "wiki:12", "title": "Ada Lovelace [SEP] Life", "text": "Born in 1815."}
     rows = [
-        turn(
-            2,
-            "When?",
-            FIRST,
-            Answer="In 1815.",
-            Topic="Ada Lovelace",
-            Gold_passage={"id": "wiki:12", "title": "Ada Lovelace [SEP] Life", "text": "Born in 1815."},
-        ),
+        turn(2, "When?", FIRST, Answer="In 1815.", Topic="Ada Lovelace", Gold_passage=gold),
         turn(3, "What else?", FIRST, Answer="UNANSWERABLE", Topic="Ada Lovelace", Gold_passage={}),
     ]
-    dataset = load_dataset(write_json(tmp_path / "topiocqa_dev.json", rows))
+    dataset = load_dataset(write_rows(tmp_path / "topiocqa_dev.json", rows))
     assert dataset.name == "topiocqa_dev"
     assert dataset.queries[0].gold == ("wiki:12",)
     assert dataset.queries[0].history == (tuple(FIRST),)
@@ -113,7 +87,7 @@ def test_topiocqa_of_the_retriever_with_its_collection(tmp_path):
         "answers": ["1815"],
         "positive_ctxs": [{"passage_id": "9", "title": "Ada [SEP] Life", "text": "Born in\t1815."}],
     }
-    write_json(tmp_path / "t" / "dev.json", [row])
+    write_rows(tmp_path / "t" / "dev.json", [row])
     with (tmp_path / "t" / "full_wiki_segments.tsv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, delimiter="\t")
         writer.writerows([["id", "text", "title"], [8, 'A "quoted"\nline.', "Other"], [9, "Born in\t1815.", "Ada [SEP] Life"]])
@@ -140,7 +114,7 @@ def asked(number, text, answer):
 def test_quac(tmp_path):
     questions = [asked(0, "When?", "born in 1815"), asked(1, "Where?", "CANNOTANSWER"), asked(2, "Who?", "Ada")]
     questions[2]["orig_answer"] = {"text": "Ada was", "answer_start": 0}
-    dataset = load_dataset(write_json(tmp_path / "val_v0.2.json", quac(questions)))
+    dataset = load_dataset(write_rows(tmp_path / "val_v0.2.json", quac(questions)))
     assert [query.gold for query in dataset.queries] == [("C_1",), (), ("C_1",)]
     assert dataset.queries[2].history == (("When?", "born in 1815"), ("Where?", ""))
     assert (dataset.queries[2].answer, dataset.queries[2].split) == ("Ada was", "dev")
@@ -161,7 +135,7 @@ def test_coqa(tmp_path):
     }
     for name in ("coqa-train-v1.0.json", "coqa-dev-v1.0.json"):
         identity = story["id"] + name[5]
-        write_json(tmp_path / "coqa" / name, {"version": "1.0", "data": [story | {"id": identity}]})
+        write_rows(tmp_path / "coqa" / name, {"version": "1.0", "data": [story | {"id": identity}]})
     dataset = load_dataset(tmp_path / "coqa", split="train")
     assert [(query.id, query.gold, query.history) for query in dataset.queries] == [
         ("3zott-1", ("3zott",), ()),
@@ -170,7 +144,7 @@ def test_coqa(tmp_path):
     assert len(load_training_data([tmp_path / "coqa"], part="dev").examples) == 1
     story["answers"].pop()
     with pytest.raises(InputError, match=r"bad\.json, item 1: 2 questions and 1 answers"):
-        load_dataset(write_json(tmp_path / "bad.json", {"data": [story]}))
+        load_dataset(write_rows(tmp_path / "bad.json", {"data": [story]}))
 
 
 def speaker(who, text):
@@ -187,24 +161,22 @@ def test_mtrag_generation_tasks(tmp_path):
         "contexts": [{"document_id": "8-0-4", "source": "", "text": "Born in 1815.", "title": "Ada"}],
     }
     other = task | {"task_id": "2c<::>1", "input": task["input"][:1], "contexts": []}
-    dataset = load_dataset(write_lines(tmp_path / "reference.jsonl", [task, other]))
+    dataset = load_dataset(write_rows(tmp_path / "reference.jsonl", [task, other]))
     first, second = dataset.queries
     assert (first.history, first.gold, first.answer) == ((tuple(FIRST),), ("8-0-4",), "In 1815.")
     assert (first.conversation, second.history, second.extra["answerable"]) == ("2c", (), False)
     with pytest.raises(InputError, match=r"line 2: `input` must end with the user"):
-        load_dataset(write_lines(tmp_path / "bad.jsonl", [task, task | {"input": task["input"][:2]}]))
+        load_dataset(write_rows(tmp_path / "bad.jsonl", [task, task | {"input": task["input"][:2]}]))
 
 
 @pytest.fixture
 def retrieval_tasks(tmp_path):
     folder = tmp_path / "clapnq"
-    write_lines(folder / "clapnq_lastturn.jsonl", [{"_id": "2c<::>2", "text": "|user|: When?"}])
+    write_rows(folder / "clapnq_lastturn.jsonl", [{"_id": "2c<::>2", "text": "|user|: When?"}])
     both = {"_id": "2c<::>2", "text": "|user|: Who was Ada?\n|user|: When?"}
-    write_lines(folder / "clapnq_questions.jsonl", [both, {"_id": "2c<::>3", "text": "|user|: Not judged?"}])
-    write_lines(folder / "clapnq_rewrite.jsonl", [{"_id": "2c<::>2", "text": "|user|: When was Ada born?"}])
-    write_lines(
-        folder / "clapnq.jsonl", [{"_id": "8-0-4", "title": "Ada", "text": "Born in 1815."}, {"_id": "9", "text": "x"}]
-    )
+    write_rows(folder / "clapnq_questions.jsonl", [both, {"_id": "2c<::>3", "text": "|user|: Not judged?"}])
+    write_rows(folder / "clapnq_rewrite.jsonl", [{"_id": "2c<::>2", "text": "|user|: When was Ada born?"}])
+    write_rows(folder / "clapnq.jsonl", [{"_id": "8-0-4", "title": "Ada", "text": "Born in 1815."}, {"_id": "9", "text": "x"}])
     (folder / "qrels").mkdir()
     (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n2c<::>2\t8-0-4\t1\n2c<::>2\t9\t0\n")
     return folder
@@ -219,8 +191,8 @@ def test_mtrag_retrieval_tasks(retrieval_tasks):
 
 
 def test_the_form_of_beir(tmp_path):
-    write_lines(tmp_path / "queries.jsonl", [{"_id": "1", "text": "Who?"}])
-    write_lines(tmp_path / "corpus.jsonl", [{"_id": "d", "title": "", "text": "Ada."}])
+    write_rows(tmp_path / "queries.jsonl", [{"_id": "1", "text": "Who?"}])
+    write_rows(tmp_path / "corpus.jsonl", [{"_id": "d", "title": "", "text": "Ada."}])
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\td\tone\n")
     with pytest.raises(InputError, match=r"test\.tsv, line 2: `score`"):
@@ -252,7 +224,7 @@ def test_the_form_of_beir(tmp_path):
 )
 def test_bad_files_are_named(tmp_path, value, message):
     with pytest.raises(InputError, match=message) as caught:
-        load_dataset(write_json(tmp_path / "file.json", value))
+        load_dataset(write_rows(tmp_path / "file.json", value))
     assert "\n" not in str(caught.value)
 
 
@@ -269,4 +241,4 @@ def test_a_file_that_is_not_json(tmp_path):
 def test_an_id_that_stands_for_two_texts(tmp_path):
     rows = [turn(n, "Who?", Topic="x", Gold_passage={"id": "1", "text": f"Text {n}."}) for n in (1, 2)]
     with pytest.raises(InputError, match="'1' stands for two texts"):
-        load_dataset(write_json(tmp_path / "file.json", rows))
+        load_dataset(write_rows(tmp_path / "file.json", rows))

@@ -10,26 +10,15 @@ from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.datasets.rows import table_rows
 from langgraph_convcoa.errors import InputError
 from tests import SHARED
+from tests.data import write_dataset
 
-QUERY = {
-    "id": "q",
-    "question": "Who?",
-    "history": [["a", "b"]],
-    "gold": ["p"],
-    "rewrite": None,
-    "answer": "x",
-    "split": "dev",
-    "domain": "d",
-}
+QUERY = {"id": "q", "question": "Who?", "history": [["a", "b"]], "gold": ["p"], "rewrite": None, "answer": "x"}
+QUERY |= {"split": "dev", "domain": "d"}
 PASSAGE = {"id": "p", "title": "T", "text": "text"}
 
 
 def write(folder, queries=(QUERY,), corpus=(PASSAGE,), gz=False):
-    for name, rows in (("queries", queries), ("corpus", corpus)):
-        data = "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows).encode()
-        path = folder / f"{name}.jsonl{'.gz' if gz else ''}"
-        path.write_bytes(gzip.compress(data) if gz else data)
-    return folder
+    return write_dataset(folder, queries, corpus, ".jsonl.gz" if gz else ".jsonl")
 
 
 @pytest.mark.parametrize("gz", [False, True])
@@ -40,12 +29,6 @@ def test_rows_become_queries_and_documents(tmp_path, gz):
     assert (query.id, query.question, query.history, query.gold) == ("q", "Who?", (("a", "b"),), ("p",))
     assert (query.rewrite, query.answer, query.split, query.extra) == ("", "x", "dev", {"domain": "d"})
     assert (passage.id, passage.page_content, passage.metadata) == ("p", "text", {"title": "T"})
-
-
-def test_only_what_must_be_there(tmp_path):
-    dataset = load_dataset(write(tmp_path, [{"id": "q", "question": "Who?"}], [{"id": "p", "text": ""}]))
-    assert dataset.queries[0].history == dataset.queries[0].gold == ()
-    assert dataset.corpus[0].metadata == {}
 
 
 def test_splits(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ import pytest
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
+from tests.data import write_rows
 
 
 def loaded(path: Path, value: Any) -> tuple[Query, ...]:
-    lines = path.name.endswith(".jsonl")
-    path.write_text("".join(json.dumps(row) + "\n" for row in value) if lines else json.dumps(value), encoding="utf-8")
+    write_rows(path, value)
     return load_dataset(path.parent if path.name == "queries.jsonl" else path, passages="optional").queries
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,7 @@ from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.datasets.read import load_dataset
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.answers import answer_metrics
-
-
-def write(path: Path, value: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(value, str):
-        path.write_text(value, encoding="utf-8")
-    elif path.name.endswith(".jsonl"):
-        path.write_text("".join(json.dumps(row) + "\n" for row in value), encoding="utf-8")
-    else:
-        path.write_text(json.dumps(value), encoding="utf-8")
-    return path
+from tests.data import write_rows
 
 
 def queries(path: Path, split: str | None = None) -> tuple[Query, ...]:
@@ -44,7 +33,7 @@ WEB = [
 
 
 def test_webquestions_as_published(tmp_path: Path) -> None:
-    first, second = queries(write(tmp_path / "webquestions.examples.train.json", WEB))
+    first, second = queries(write_rows(tmp_path / "webquestions.examples.train.json", WEB))
     assert first.question == "what is the name of justin bieber brother?"
     assert first.references == ("Jazmyn Bieber", 'Jaxon "J" Bieber')
     assert (first.answer, first.split, first.gold) == ("Jazmyn Bieber", "train", ())
@@ -56,7 +45,7 @@ def test_webquestions_as_published(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["test.jsonl", "test.json"])
 def test_webquestions_without_freebase(tmp_path: Path, key: str, name: str) -> None:
     row = {"question": "what do jamaican people speak?", key: ["Jamaican Creole", "English"]}
-    [query] = queries(write(tmp_path / name, [row]))
+    [query] = queries(write_rows(tmp_path / name, [row]))
     assert (query.references, query.split) == (("Jamaican Creole", "English"), "test")
 
 
@@ -73,7 +62,7 @@ def test_bigbench(tmp_path: Path) -> None:
             {"input": "Which?", "target_scores": {"a": 0, "b": 0}},
         ],
     }
-    first, second, third, none = queries(write(tmp_path / "task.json", task))
+    first, second, third, none = queries(write_rows(tmp_path / "task.json", task))
     assert first.question.startswith("Today is 1/1/2000. What is tomorrow? (A) ")
     assert all(f") {choice}" in first.question for choice in ("01/01/2000", "01/02/2000", "01/03/2000"))
     bare, lettered = first.references
@@ -87,7 +76,7 @@ def test_bigbench(tmp_path: Path) -> None:
 def test_the_right_choice_of_a_bigbench_task_is_not_always_the_first(tmp_path: Path) -> None:
     scores = {f"choice {n}": int(n == 0) for n in range(4)}
     task = {"name": "t", "examples": [{"input": f"Which one is number {n}?", "target_scores": scores} for n in range(40)]}
-    asked = queries(write(tmp_path / "task.json", task))
+    asked = queries(write_rows(tmp_path / "task.json", task))
     letters = [query.references[1][:3] for query in asked]
     assert set(letters) == {"(A)", "(B)", "(C)", "(D)"}
     assert [query.question for query in queries(tmp_path / "task.json")] == [query.question for query in asked]
@@ -103,22 +92,22 @@ SOCIAL = {
 
 
 def test_socialiqa_with_its_labels(tmp_path: Path) -> None:
-    path = write(tmp_path / "dev.jsonl", [SOCIAL, SOCIAL])
+    path = write_rows(tmp_path / "dev.jsonl", [SOCIAL, SOCIAL])
     assert [query.references for query in queries(path)] == [(), ()]
-    write(tmp_path / "dev-labels.lst", "2\n1\n")
+    write_rows(tmp_path / "dev-labels.lst", "2\n1\n")
     first, second = queries(tmp_path, "dev")
     assert first.question.startswith("Alex fed Robin. What was Alex's work? (A) at the jail (B) so")
     assert (first.references, second.answer) == (("so Robin can eat", "(B) so Robin can eat"), "at the jail")
     with pytest.raises(InputError, match=r"dev\.jsonl, line 2: dev-labels\.lst has 1 labels"):
-        queries(write(tmp_path / "dev-labels.lst", "2\n").with_name("dev.jsonl"))
+        queries(write_rows(tmp_path / "dev-labels.lst", "2\n").with_name("dev.jsonl"))
     with pytest.raises(InputError, match=r"dev-labels\.lst: 3 labels for the 2 questions of dev\.jsonl"):
-        queries(write(tmp_path / "dev-labels.lst", "2\n1\n1\n").with_name("dev.jsonl"))
+        queries(write_rows(tmp_path / "dev-labels.lst", "2\n1\n1\n").with_name("dev.jsonl"))
     with pytest.raises(InputError, match=r"dev\.jsonl, line 1: the label must be 1 to 3 or A to C, not '4'"):
-        queries(write(tmp_path / "dev-labels.lst", "4\n1\n").with_name("dev.jsonl"))
+        queries(write_rows(tmp_path / "dev-labels.lst", "4\n1\n").with_name("dev.jsonl"))
 
 
 def test_socialiqa_of_a_later_version(tmp_path: Path) -> None:
-    [query] = queries(write(tmp_path / "socialIQa_v1.4_trn.jsonl", [SOCIAL | {"correct": "C"}]))
+    [query] = queries(write_rows(tmp_path / "socialIQa_v1.4_trn.jsonl", [SOCIAL | {"correct": "C"}]))
     assert (query.answer, query.split) == ("release her", "train")
 
 
@@ -128,15 +117,15 @@ def test_truthfulqa(tmp_path: Path) -> None:
     rows.writerow(["Type", "Category", "Question", "Best Answer", "Correct Answers", "Incorrect Answers", "Source"])
     rows.writerow(["A", "Law", 'What, "really"?', "Nothing", "Nothing happens; You watch;  ; Nothing", "You die; All", "x"])
     rows.writerow(["A", "Law", "Why?", "", "", "", ""])
-    first, second = queries(write(tmp_path / "TruthfulQA.csv", text.getvalue()))
+    first, second = queries(write_rows(tmp_path / "TruthfulQA.csv", text.getvalue()))
     assert (first.question, first.answer) == ('What, "really"?', "Nothing")
     assert first.references == ("Nothing", "Nothing happens", "You watch")
     assert first.extra == {"category": "Law", "incorrect": ["You die", "All"]}
     assert second.references == ()
-    write(tmp_path / "other.csv", "a,b\n1\n")
+    write_rows(tmp_path / "other.csv", "a,b\n1\n")
     assert len(queries(tmp_path)) == 2
     with pytest.raises(InputError, match=r"bad\.csv, line 2: 1 fields where the first line names 3"):
-        queries(write(tmp_path / "bad.csv", "Question,Best Answer,Correct Answers\nx\n"))
+        queries(write_rows(tmp_path / "bad.csv", "Question,Best Answer,Correct Answers\nx\n"))
 
 
 STRATEGY = {
@@ -151,10 +140,10 @@ STRATEGY = {
 
 
 def test_strategyqa(tmp_path: Path) -> None:
-    [query] = queries(write(tmp_path / "strategyqa_train.json", [STRATEGY]))
+    [query] = queries(write_rows(tmp_path / "strategyqa_train.json", [STRATEGY]))
     assert (query.id, query.references, query.split, query.gold) == ("4fd6", ("no",), "train", ())
     assert query.extra["decomposition"] == STRATEGY["decomposition"]
-    write(
+    write_rows(
         tmp_path / "strategyqa_train_paragraphs.json",
         {
             "Aristotle-1": {"title": "Aristotle", "section": "", "content": "He died in 322 BC."},
@@ -166,7 +155,7 @@ def test_strategyqa(tmp_path: Path) -> None:
     assert dataset.queries[0].gold == ("Aristotle-1", "Laptop-2")
     assert [passage.page_content for passage in dataset.corpus] == ["He died in 322 BC.", "Since 1981."]
     hidden = {key: value for key, value in STRATEGY.items() if key not in ("answer", "evidence")}
-    assert queries(write(tmp_path / "test" / "strategyqa_test.json", [hidden]))[0].references == ()
+    assert queries(write_rows(tmp_path / "test" / "strategyqa_test.json", [hidden]))[0].references == ()
 
 
 def test_fever(tmp_path: Path) -> None:
@@ -175,9 +164,9 @@ def test_fever(tmp_path: Path) -> None:
         {"id": 8, "label": "NOT ENOUGH INFO", "claim": "Ada swam.", "evidence": [[[1, None, None, None]]]},
         {"id": 9, "claim": "Hidden."},
     ]
-    write(tmp_path / "paper_dev.jsonl", rows)
+    write_rows(tmp_path / "paper_dev.jsonl", rows)
     pages = [{"id": "", "text": "", "lines": ""}, {"id": "Ada_L", "text": "Ada wrote.", "lines": "0\tAda wrote."}]
-    write(tmp_path / "wiki-001.jsonl", pages)
+    write_rows(tmp_path / "wiki-001.jsonl", pages)
     dataset = load_dataset(tmp_path)
     first, second, third = dataset.queries
     assert first.question.startswith("Ada wrote. Does the evidence support or refute")
@@ -195,13 +184,13 @@ ASQA = {
 
 
 def test_asqa(tmp_path: Path) -> None:
-    path = write(tmp_path / "ASQA.json", {"train": {"-1": ASQA}, "dev": {"-2": ASQA | {"annotations": []}}})
+    path = write_rows(tmp_path / "ASQA.json", {"train": {"-1": ASQA}, "dev": {"-2": ASQA | {"annotations": []}}})
     [train] = queries(path, "train")
     assert (train.id, train.question) == ("-1", "Who won?")
     assert train.references == ("Ada won in 1990.", "In 1990 Ada did.")
     assert train.extra == {"short_answers": [["Ada", "A. L."]]}
     assert queries(path, "dev")[0].references == ()
-    [line] = queries(write(tmp_path / "lines" / "dev.jsonl", [ASQA | {"sample_id": "5"}]))
+    [line] = queries(write_rows(tmp_path / "lines" / "dev.jsonl", [ASQA | {"sample_id": "5"}]))
     assert (line.id, line.split, len(line.references)) == ("5", "dev", 2)
 
 
@@ -228,15 +217,15 @@ def test_asqa(tmp_path: Path) -> None:
 )
 def test_bad_rows_are_named(tmp_path: Path, name: str, value: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        load_dataset(write(tmp_path / name, value), passages="optional")
+        load_dataset(write_rows(tmp_path / name, value), passages="optional")
     assert "\n" not in str(caught.value)
 
 
 def test_retrieval_needs_passages_and_says_so(tmp_path: Path) -> None:
-    path = write(tmp_path / "webquestions.json", WEB)
+    path = write_rows(tmp_path / "webquestions.json", WEB)
     with pytest.raises(InputError, match=r"has no passages; put a passage file \(\.jsonl or \.tsv\)"):
         load_dataset(path)
-    write(tmp_path / "own" / "queries.jsonl", [{"id": "1", "question": "Who?", "answer": "Ada"}])
+    write_rows(tmp_path / "own" / "queries.jsonl", [{"id": "1", "question": "Who?", "answer": "Ada"}])
     with pytest.raises(InputError, match=r"no corpus\.jsonl"):
         load_dataset(tmp_path / "own")
     assert queries(tmp_path / "own")[0].references == ("Ada",)

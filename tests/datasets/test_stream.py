@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import tracemalloc
 from itertools import islice
 from pathlib import Path
@@ -12,13 +10,7 @@ import pytest
 
 from langgraph_convcoa.datasets.passages import stream_passages
 from langgraph_convcoa.errors import InputError
-
-
-def write(path: Path, rows: list[dict[str, str]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
+from tests.data import write_rows
 
 
 def ids(path: Path) -> list[str | None]:
@@ -26,18 +18,20 @@ def ids(path: Path) -> list[str | None]:
 
 
 def test_files_of_a_collection_below_a_folder(tmp_path: Path) -> None:
-    write(tmp_path / "commoncrawl" / "part-1.jsonl.gz", [{"id": "a_p0", "contents": "x"}, {"id": "a_p1", "contents": "y"}])
+    write_rows(
+        tmp_path / "commoncrawl" / "part-1.jsonl.gz", [{"id": "a_p0", "contents": "x"}, {"id": "a_p1", "contents": "y"}]
+    )
     (tmp_path / "wiki.tsv").write_text("id\ttext\ttitle\n7\tz\tAda\n", encoding="utf-8")
-    write(tmp_path / "clapnq_questions.jsonl", [{"_id": "q", "text": "|user|: Who?"}])
-    write(tmp_path / "dev.jsonl", [{"task_id": "t", "text": "no id"}])
+    write_rows(tmp_path / "clapnq_questions.jsonl", [{"_id": "q", "text": "|user|: Who?"}])
+    write_rows(tmp_path / "dev.jsonl", [{"task_id": "t", "text": "no id"}])
     (tmp_path / "empty.jsonl").touch()
     assert ids(tmp_path) == ["a_p0", "a_p1", "7"]
     assert ids(tmp_path / "wiki.tsv") == ["7"]
 
 
 def test_a_data_sets_folder_gives_its_corpus(tmp_path: Path) -> None:
-    write(tmp_path / "corpus.jsonl", [{"id": "p", "text": "x"}])
-    write(tmp_path / "queries.jsonl", [{"id": "q", "question": "?", "text": "y"}])
+    write_rows(tmp_path / "corpus.jsonl", [{"id": "p", "text": "x"}])
+    write_rows(tmp_path / "queries.jsonl", [{"id": "q", "question": "?", "text": "y"}])
     assert ids(tmp_path) == ["p"]
 
 
@@ -46,7 +40,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         stream_passages(tmp_path / "none")
     with pytest.raises(InputError, match="has no passages"):
         stream_passages(tmp_path)
-    found = stream_passages(write(tmp_path / "bad.jsonl", [{"id": "1", "text": "x"}, {"id": "2"}]))
+    found = stream_passages(write_rows(tmp_path / "bad.jsonl", [{"id": "1", "text": "x"}, {"id": "2"}]))
     assert next(found).id == "1"
     with pytest.raises(InputError, match=r"bad\.jsonl, line 2: `text`"):
         next(found)

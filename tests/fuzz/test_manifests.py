@@ -51,18 +51,8 @@ def changes(names: list[str]) -> st.SearchStrategy[dict[str, Any]]:
 
 HEAD = ["index", "dtype", "dimension", "encoder", "model", "settings", "file", "rows", "next_key", "commits"]
 MODEL = [
-    "format",
-    "version",
-    "encoder",
-    "settings",
-    "weights",
-    "state",
-    "tower",
-    "state_weight",
-    "gate",
-    "first_turns",
-    "encoder_folder",
-    "files",
+    *("format", "version", "encoder", "settings", "weights", "state", "tower", "state_weight", "gate", "first_turns"),
+    *("encoder_folder", "files"),
 ]
 RAW = st.one_of(st.none(), st.text(max_size=30), VALUES.map(json.dumps), st.just("[" * 100_000))
 

@@ -40,27 +40,23 @@ OBJECTS = [
     "/" + "#41" * 30,
 ]
 OPERATORS = [
-    "BT",
-    "ET",
-    "/F1 9 Tf",
-    "(It is so.)",
-    "Tj",
-    "[(a) -200 (b)]",
-    "TJ",
-    "1 0 0 1 9 9 Tm",
-    "T*",
-    "/X Do",
-    "q",
-    "Q",
-    "BI",
-    "ID",
-    "EI",
-    "<41",
-    "[",
-    "]",
-    "9" * 40,
-    "'",
-    '"',
+    *(
+        "BT",
+        "ET",
+        "/F1 9 Tf",
+        "(It is so.)",
+        "Tj",
+        "[(a) -200 (b)]",
+        "TJ",
+        "1 0 0 1 9 9 Tm",
+        "T*",
+        "/X Do",
+        "q",
+        "Q",
+        "BI",
+        "ID",
+    ),
+    *("EI", "<41", "[", "]", "9" * 40, "'", '"'),
 ]
 STREAMS = st.lists(st.sampled_from(OPERATORS), max_size=25).map(" ".join)
 
@@ -76,16 +72,8 @@ def pdfs(draw: st.DrawFn) -> bytes:
         *(one.encode() for one in draw(st.lists(st.sampled_from(OBJECTS), max_size=6))),
     ]
     body = b"".join(b"%d 0 obj%s endobj\n" % (number, part) for number, part in enumerate(parts, 1))
-    data = (
-        b"%PDF-1.7\n"
-        + body
-        + draw(
-            st.sampled_from(
-                [b"trailer<</Root 1 0 R>>", b"startxref\n0\n", b"trailer<</Root 1 0 R/Prev 0/Encrypt 5 0 R>>", b""]
-            )
-        )
-        + b"%%EOF"
-    )
+    ends = [b"trailer<</Root 1 0 R>>", b"startxref\n0\n", b"trailer<</Root 1 0 R/Prev 0/Encrypt 5 0 R>>", b""]
+    data = b"%PDF-1.7\n" + body + draw(st.sampled_from(ends)) + b"%%EOF"
     for place, value in draw(st.lists(st.tuples(st.integers(0, len(data) - 1), st.integers(0, 255)), max_size=4)):
         data = data[:place] + bytes([value]) + data[place + 1 :]
     return data

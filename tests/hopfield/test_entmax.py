@@ -59,14 +59,6 @@ def test_equals_the_best_over_all_supports(values):
     assert min(float((weights - torch.tensor(row, dtype=torch.float64)).abs().max()) for row in found) < 1e-7
 
 
-def test_two_scores_have_a_closed_form():
-    # With both in the support and t the difference of the half scores: sqrt(p) - sqrt(q) = t and p + q = 1.
-    for t in (0.0, 0.3, 0.9):
-        root = (t + math.sqrt(2 - t * t)) / 2
-        weights = entmax15(torch.tensor([2 * t, 0.0], dtype=torch.float64))
-        torch.testing.assert_close(weights, torch.tensor([root**2, (root - t) ** 2], dtype=torch.float64))
-
-
 def test_the_jacobian_is_that_of_the_paper():
     """diag(s) - s s^T / sum(s) with s = sqrt(p) (Peters et al. 2019, proposition 2)."""
     scores = torch.tensor([0.9, 0.5, 0.1, -3.0], dtype=torch.float64)

@@ -16,54 +16,25 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa import ExtractiveReasoner, build_graph
 from langgraph_convcoa.errors import InputError, ModelError
-from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan, turn
 from tests.openai_server import OpenAIServer, Reply
 
 QUESTION = "When was the Hopfield network described?"
 ANSWER = "John Hopfield described the Hopfield network in 1982 [1]."
 DIRECT = plan(final=ANSWER, optimized=QUESTION)
 OPEN = plan(node(QUESTION), optimized=QUESTION)
+CORRECTED = corrections("In 1982.", final=ANSWER)
 QUICK: dict[str, Any] = {"wait_exponential_jitter": False}
 FORMS = pytest.mark.parametrize(("asynchronous", "streamed"), [(a, s) for a in (False, True) for s in (False, True)])
 
 
-def correction() -> str:
-    entry = {
-        "index": 1,
-        "status": "full",
-        "answer": "In 1982.",
-        "reason": "described the Hopfield network in 1982",
-        "evidence": [1],
-    }
-    return json.dumps({"answers": [entry], "final_answer": ANSWER})
-
-
-def client(server: OpenAIServer, name: str = "a", **settings: Any) -> ChatOpenAI:
-    return ChatOpenAI(model=name, base_url=server.base_url, api_key="x", max_retries=0, timeout=5, **settings)
-
-
 async def ask(model: Any, asynchronous: bool, streamed: bool, chosen: Any = None, **build: Any) -> dict[str, Any]:
-    """A turn; of a streamed one the answer is checked to be what was shown."""
     graph = build_graph(model=model, retriever=KeywordRetriever(), **build).compile(checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1", **(chosen or {})}}
-    inputs = {"question": QUESTION}
-    if not streamed:
-        return dict(await graph.ainvoke(inputs, config) if asynchronous else graph.invoke(inputs, config))
-    modes = ["messages", "values"]
-    if asynchronous:
-        parts: list[Any] = [part async for part in graph.astream(inputs, config, stream_mode=modes)]
-    else:
-        parts = list(graph.stream(inputs, config, stream_mode=modes))
-    final: dict[str, Any] = parts[-1][1]
-    assert "".join(part[0].text for mode, part in parts if mode == "messages") == final["answer"]
-    return final
+    return await turn(graph, QUESTION, config, asynchronous=asynchronous, streamed=streamed)
 
 
 WRAPPERS: dict[str, Callable[[ChatOpenAI], Any]] = {
-    "retry": lambda model: model.with_retry(**QUICK),
-    "fallbacks": lambda model: model.with_fallbacks([ScriptedModel()]),
-    "bind": lambda model: model.bind(seed=7),
-    "config": lambda model: model.with_config(tags=["mine"]),
     "fields": lambda model: model.configurable_fields(temperature=ConfigurableField("temperature")),
     "all": lambda model: model.bind(seed=7).with_config(tags=["mine"]).with_retry(**QUICK).with_fallbacks([ScriptedModel()]),
 }
@@ -73,46 +44,29 @@ WRAPPERS: dict[str, Callable[[ChatOpenAI], Any]] = {
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 async def test_a_turn_in_one_call(wrap: Any, asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([DIRECT]) as server:
-        out = await ask(wrap(client(server)), asynchronous, streamed)
+        out = await ask(wrap(server.model()), asynchronous, streamed)
     [body] = server.requests
     assert (out["answer"], out["citations"][0]["id"]) == (ANSWER, "hopfield-1982")
     assert out["usage"]["llm_calls"] == 1
     assert out["usage"]["input_tokens"] > 0 < out["usage"]["output_tokens"], "estimated where a stream reports none"
     assert body.get("stream", False) == streamed
-    assert body.get("seed") == (7 if wrap in (WRAPPERS["bind"], WRAPPERS["all"]) else None)
-
-
-@FORMS
-async def test_a_fallback_answers_and_its_request_counts(asynchronous: bool, streamed: bool) -> None:
-    with OpenAIServer([Reply(status=503)]) as server, OpenAIServer([DIRECT]) as other:
-        out = await ask(client(server).with_fallbacks([client(other, "b")]), asynchronous, streamed)
-    assert out["answer"] == ANSWER
-    assert out["usage"]["llm_calls"] == len(server.requests) + len(other.requests) == 2
-    assert out["usage"]["output_tokens"] > 0
-
-
-@FORMS
-async def test_a_retry_answers_and_every_attempt_counts(asynchronous: bool, streamed: bool) -> None:
-    with OpenAIServer([Reply(status=503), Reply(drop=True), DIRECT]) as server:
-        out = await ask(client(server).with_retry(**QUICK), asynchronous, streamed)
-    assert (out["answer"], out["usage"]["llm_calls"], len(server.requests)) == (ANSWER, 3, 3)
+    assert body.get("seed") == (7 if wrap is WRAPPERS["all"] else None)
 
 
 @FORMS
 async def test_where_all_fail_the_error_says_so_and_asks_no_more(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([Reply(status=503)] * 2) as server, OpenAIServer([Reply(status=503)] * 2) as other:
-        model = client(server).with_retry(stop_after_attempt=2, **QUICK).with_fallbacks([client(other, "b")])
+        model = server.model().with_retry(stop_after_attempt=2, **QUICK).with_fallbacks([other.model("b")])
         with pytest.raises(ModelError, match=r"'a' at .* failed on the server's side \(503\).*; its fallbacks failed too"):
             await ask(model, asynchronous, streamed)
     assert (len(server.requests), len(other.requests)) == (1 if streamed else 2, 1), "a stream falls back at once"
 
 
 @FORMS
-@pytest.mark.parametrize("fields", [("model",), "any"])
-async def test_a_run_chooses_its_model(fields: Any, asynchronous: bool, streamed: bool) -> None:
+async def test_a_run_chooses_its_model(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([DIRECT]) as server:
         options = {"base_url": server.base_url, "api_key": "x", "max_retries": 0}
-        model = init_chat_model("openai:a", configurable_fields=fields, **options)
+        model = init_chat_model("openai:a", configurable_fields="any", **options)
         out = await ask(model, asynchronous, streamed, {"model": "openai:b"})
     assert (out["answer"], server.requests[0]["model"]) == (ANSWER, "b")
     assert set(server.requests[0]) <= {"model", "messages", "response_format", "stream", "stream_options"}
@@ -120,9 +74,9 @@ async def test_a_run_chooses_its_model(fields: Any, asynchronous: bool, streamed
 
 @FORMS
 async def test_the_planner_and_the_writer_are_two_models(asynchronous: bool, streamed: bool) -> None:
-    with OpenAIServer([OPEN]) as cheap, OpenAIServer([correction()]) as strong:
-        models = {"correct": client(strong, "b").with_retry(**QUICK)}
-        out = await ask(client(cheap), asynchronous, streamed, models=models)
+    with OpenAIServer([OPEN]) as cheap, OpenAIServer([CORRECTED]) as strong:
+        models = {"correct": strong.model("b").with_retry(**QUICK)}
+        out = await ask(cheap.model(), asynchronous, streamed, models=models)
     assert [body["model"] for body in [*cheap.requests, *strong.requests]] == ["a", "b"]
     assert out["answer"] == ANSWER
     per_node = out["usage"]["per_node"]
@@ -130,7 +84,7 @@ async def test_the_planner_and_the_writer_are_two_models(asynchronous: bool, str
 
 
 async def test_a_run_names_a_model_for_a_node() -> None:
-    with OpenAIServer([OPEN, correction()] * 4) as server:
+    with OpenAIServer([OPEN, CORRECTED] * 4) as server:
         settings: Any = {"model": "a", "base_url": server.base_url, "models": {"plan": "b"}}
         graph = build_graph(retriever=KeywordRetriever(), **settings).compile()
         for context in ({}, {"correct_model": "c"}, {"model": "d"}, {"model": "d", "plan_model": "e"}):
@@ -148,7 +102,7 @@ def test_another_model_rewrites_what_failed() -> None:
         return "London has 9 million inhabitants."
 
     asked = node("How many live in London?", action="inhabitants", action_input="Londn")
-    model = ScriptedModel(replies=[plan(asked, optimized="q"), correction()])
+    model = ScriptedModel(replies=[plan(asked, optimized="q"), CORRECTED])
     mender = ScriptedModel(replies=[json.dumps({"inputs": [{"index": 1, "action_input": "London"}]})])
     graph = build_graph(model=model, models={"repair": mender}, actions=[inhabitants]).compile()
     out = graph.invoke({"question": "How many live in London?"})
@@ -182,21 +136,13 @@ def best_first(documents: list[Document]) -> list[Document]:
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
-async def test_a_chain_is_the_retriever_of_a_graph(asynchronous: bool) -> None:
-    graph = build_graph(retriever=KeywordRetriever() | best_first).compile()
-    inputs = {"question": QUESTION}
-    out = await graph.ainvoke(inputs) if asynchronous else graph.invoke(inputs)
-    assert out["citations"][0]["id"] == "hopfield-1982"
-    assert out["chain"][0]["action"] == "knowledge_retrieval"
-
-
-@pytest.mark.parametrize("asynchronous", [True, False])
-async def test_a_chain_that_takes_a_dict_says_so_at_its_first_use(asynchronous: bool) -> None:
-    graph = build_graph(retriever=RunnableLambda(lambda inputs: inputs["input"]) | KeywordRetriever()).compile()
-    inputs = {"question": QUESTION}
-    out = await graph.ainvoke(inputs) if asynchronous else graph.invoke(inputs)
-    assert out["chain"][0]["status"] == "failed"
-    assert 'RunnableLambda(lambda question: {"input": question}) | chain' in out["chain"][0]["reason"]
+async def test_a_chain_is_the_retriever_of_a_graph_and_one_that_takes_a_dict_is_told_how(asynchronous: bool) -> None:
+    out = await turn(build_graph(retriever=KeywordRetriever() | best_first).compile(), QUESTION, asynchronous=asynchronous)
+    assert (out["citations"][0]["id"], out["chain"][0]["action"]) == ("hopfield-1982", "knowledge_retrieval")
+    takes_dict = RunnableLambda(lambda inputs: inputs["input"]) | KeywordRetriever()
+    [item] = (await turn(build_graph(retriever=takes_dict).compile(), QUESTION, asynchronous=asynchronous))["chain"]
+    assert item["status"] == "failed"
+    assert 'RunnableLambda(lambda question: {"input": question}) | chain' in item["reason"]
 
 
 def test_raw_tools_and_retrievers_are_nodes_of_the_graph() -> None:

@@ -16,11 +16,7 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.memory.knowledge_set import ContextualKnowledgeSet, Round
-from langgraph_convcoa.memory.sharing import (
-    aforget_thread,
-    share_round,
-    shared_rounds,
-)
+from langgraph_convcoa.memory.sharing import aforget_thread, share_round, shared_rounds, user_of
 from langgraph_convcoa.storage import open_store
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
 
@@ -47,6 +43,12 @@ def test_no_user_reads_what_another_shares_whatever_the_ids() -> None:
         assert questions(shared_rounds(store, user)) == [f"What is of {user}?"]
     with pytest.raises(InputError, match="user_id"):
         shared_rounds(store, "")
+
+
+@pytest.mark.parametrize("authenticated", ["", 7, b"ann"])
+def test_a_user_that_the_server_cannot_tell_is_nobody(authenticated: object) -> None:
+    with pytest.raises(InputError, match="user"):
+        user_of("ann", {"configurable": {"langgraph_auth_user_id": authenticated, "user_id": "ann"}})
 
 
 async def read(store: BaseStore, user: str, **more: Any) -> list[str]:
@@ -84,42 +86,43 @@ def run(graph: Any, thread: str, question: str, **settings: object) -> dict[str,
     return result
 
 
-def prompts_of_the_second_thread(**settings: Any) -> str:
+def prompts_of_the_second_thread(first: dict[str, Any], second: dict[str, Any]) -> str:
     """What the model is shown in another thread, after one that learnt of 1982."""
     turn = [plan(node("When was the Hopfield network described?")), corrections("In 1982.", final="It was in 1982 [1].")]
     other = [plan(node("Who introduced sparsemax?")), corrections("Martins.", final="Martins [1].")]
     model = ScriptedModel(replies=[*turn, *other])
     graph = build_graph(model=model, retriever=KeywordRetriever()).compile(checkpointer=InMemorySaver(), store=InMemoryStore())
-    first, second = settings.get("first", {}), settings.get("second", {})
     run(graph, "a", "When was the Hopfield network described?", **first)
     seen = len(model.prompts)
     run(graph, "b", "And the Hopfield network, when was that described?", **second)
     return model.prompts[seen]
 
 
-def test_threads_of_one_user_share_when_asked_for() -> None:
-    ann = {"share_knowledge": True, "user_id": "ann"}
-    assert "It was in 1982" in prompts_of_the_second_thread(first=ann, second=ann)
+ANN: dict[str, Any] = {"share_knowledge": True, "user_id": "ann"}
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("first", "second", "shared"),
     [
-        ({}, {}),
-        ({"user_id": "ann"}, {"user_id": "ann"}),
-        ({"share_knowledge": True, "user_id": "ann"}, {"user_id": "ann"}),
-        ({"user_id": "ann"}, {"share_knowledge": True, "user_id": "ann"}),
-        ({"share_knowledge": True, "user_id": "ann"}, {"share_knowledge": True, "user_id": "ann.b"}),
+        (ANN, ANN, True),
+        ({}, {}, False),
+        ({"user_id": "ann"}, {"user_id": "ann"}, False),
+        (ANN, {"user_id": "ann"}, False),
+        ({"user_id": "ann"}, ANN, False),
+        (ANN, {**ANN, "user_id": "ann.b"}, False),
     ],
 )
-def test_and_never_otherwise(first: dict[str, object], second: dict[str, object]) -> None:
-    assert "It was in 1982" not in prompts_of_the_second_thread(first=first, second=second)
+def test_threads_of_one_user_share_when_asked_for_and_never_otherwise(first: Any, second: Any, shared: bool) -> None:
+    assert ("It was in 1982" in prompts_of_the_second_thread(first, second)) == shared
 
 
 def test_sharing_without_a_user_or_a_store_says_what_is_missing() -> None:
     plain = build_graph(retriever=KeywordRetriever())
     with pytest.raises(InputError, match="user_id"):
         run(plain.compile(store=InMemoryStore(), checkpointer=InMemorySaver()), "a", "When?", share_knowledge=True)
+    without_thread = plain.compile(store=InMemoryStore())
+    with pytest.raises(InputError, match="thread"):
+        without_thread.invoke({"question": "When?"}, context=ConvCoAContext(**ANN))
     with pytest.raises(InputError, match="store"):
         run(plain.compile(checkpointer=InMemorySaver()), "a", "When?", share_knowledge=True, user_id="ann")
 

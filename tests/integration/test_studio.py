@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,20 +16,16 @@ import pytest
 
 from tests import ROOT
 from tests.bounds import started, wait_until
+from tests.integration.workers import free_ports
 
+QUESTION = "Who introduced the Hopfield network?"
 SECONDS_TO_START = 120
 SECONDS_IN_ALL = 900
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    port = free_port()
+    [port] = free_ports(1)
     folder = tmp_path_factory.mktemp("studio")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("OPENAI", "LANGSMITH", "LANGCHAIN"))
@@ -132,9 +127,6 @@ def test_the_retriever_runs_alone(studio: httpx.Client) -> None:
     }
     found = studio.post("/runs/wait", json=body).raise_for_status().json()["documents"]
     assert any(document["id"].startswith("sparsemax.md") for document in found[:3]), "the first turn says what 'it' is"
-
-
-QUESTION = "Who introduced the Hopfield network?"
 
 
 def new_thread(studio: httpx.Client) -> str:

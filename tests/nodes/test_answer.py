@@ -1,26 +1,21 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from langchain_core.documents import Document
 
-from langgraph_convcoa.chain import ChainItem, Status, chain_item
+from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.memory.knowledge_set import Citation
 from langgraph_convcoa.nodes.answer import finish, from_chain
 from langgraph_convcoa.nodes.remember import summary
 from langgraph_convcoa.verification.answers import Checker
 from tests.fakes import WORDS
+from tests.fakes import chain_item as item
 
 FIRST = Document(
     "The network was described in 1982. It stores patterns.", id="a", metadata={"source": "a.md", "quote": "1982."}
 )
 SECOND = Document("Sparsemax was introduced in 2016.", id="b", metadata={"source": "b.md"})
 EVIDENCE = [FIRST, SECOND]
-
-
-def item(status: Status = "kept", answer: str = "An answer.", evidence: tuple[str, ...] = ("a",), **more: Any) -> ChainItem:
-    return chain_item("x", **{"sub_question": "s?", "answer": answer, "status": status, "evidence": evidence, **more})
 
 
 def finished(text: str, *items: ChainItem, evidence: list[Document] = EVIDENCE) -> tuple[str, list[Citation]]:
@@ -74,7 +69,11 @@ def test_a_quote_holds_all_that_it_is_cited_for() -> None:
 
 
 def test_an_empty_answer_becomes_the_chain() -> None:
-    chain = [item(answer="It stores patterns."), item("unsupported", ""), item("failed", "", reason="no result within 5 s")]
+    chain = [
+        item(answer="It stores patterns."),
+        item("unsupported", ""),
+        item("failed", "", reason="no result within 5 s"),
+    ]
     text, citations = finished(" ", *chain)
     assert text == "It stores patterns [1]. Nothing was found about “s?”. Could not look up “s?”: no result within 5 s."
     assert [citation["id"] for citation in citations] == ["a"]
@@ -82,7 +81,10 @@ def test_an_empty_answer_becomes_the_chain() -> None:
 
 
 def test_a_bare_answer_of_a_chain_stands_behind_its_sub_question() -> None:
-    chain = [item(answer="1982", sub_question="When was it described?"), item("unsupported", "", sub_question="Where?")]
+    chain = [
+        item(answer="1982", sub_question="When was it described?"),
+        item("unsupported", "", sub_question="Where?"),
+    ]
     text, _ = finished(" ", *chain)
     assert text == "When was it described? 1982 [1]. Nothing was found about “Where?”."
 

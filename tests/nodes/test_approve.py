@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from langgraph_convcoa import ConvCoAContext, build_graph
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.action import DataAnalysis
 from langgraph_convcoa.errors import InputError
-from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, corrections, direct, node, plan
+from tests.fakes import KeywordRetriever, ScriptedModel, WaitingAction, corrections, direct, node, plan, turn
 
 HOPFIELD = "John Hopfield described the Hopfield network in 1982."
 SPARSEMAX = "Sparsemax was introduced by Martins and Astudillo in 2016."
@@ -61,36 +60,27 @@ def edit(name: str, **args: Any) -> dict[str, Any]:
     return {"type": "edit", "edited_action": {"name": name, "args": args}}
 
 
-def comparable(out: dict[str, Any]) -> dict[str, Any]:
-    return {key: out[key] for key in ("answer", "citations", "chain")}
-
-
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_approvals_of_everything_change_nothing_and_repeat_no_call(asynchronous: bool) -> None:
+async def test_approvals_of_everything_change_nothing_and_repeat_no_call(asynchronous: bool) -> None:
     plain, _ = compiled(two())
     expected = plain.invoke(ASKED, THREAD)
     graph, model = compiled(two())
 
-    def run(given: Any, **more: Any) -> dict[str, Any]:
-        out: dict[str, Any]
-        out = asyncio.run(graph.ainvoke(given, THREAD, **more)) if asynchronous else graph.invoke(given, THREAD, **more)
-        return out
+    async def run(given: Any, **more: Any) -> dict[str, Any]:
+        return await turn(graph, given, THREAD, asynchronous=asynchronous, **more)
 
-    out = run(ASKED, context=approving("plan", "knowledge_retrieval", "answer"))
+    out = await run(ASKED, context=approving("plan", "knowledge_retrieval", "answer"))
     assert [request["name"] for request in asked(out)] == ["plan"]
     # Resumed without the settings with which it began, as chat interfaces do.
-    out = run(Command(resume={"decisions": [YES]}))
+    out = await run(Command(resume={"decisions": [YES]}))
     assert [request["name"] for request in asked(out)] == ["knowledge_retrieval", "knowledge_retrieval"]
-    out = run(Command(resume={"decisions": [YES, YES]}))
+    out = await run(Command(resume={"decisions": [YES, YES]}))
     assert [request["name"] for request in asked(out)] == ["answer"]
-    out = run(Command(resume={"decisions": [YES]}))
-    assert comparable(out) == comparable(expected)
+    out = await run(Command(resume={"decisions": [YES]}))
+    assert [out[key] for key in ("answer", "citations", "chain")] == [
+        expected[key] for key in ("answer", "citations", "chain")
+    ]
     assert len(model.prompts) == out["usage"]["llm_calls"] == 1
-
-
-def test_without_the_setting_no_run_goes_by_the_node() -> None:
-    graph, _ = compiled(two())
-    assert "approve" not in [name for step in graph.stream(ASKED, THREAD, stream_mode="updates") for name in step]
 
 
 def test_only_the_named_actions_are_asked_about() -> None:
@@ -120,17 +110,6 @@ def test_a_rejected_look_up_fails_with_the_persons_words_and_the_rest_is_answere
     assert not other.requests
 
 
-def test_rejecting_every_look_up_still_ends_in_an_answer() -> None:
-    graph, _ = compiled(two())
-    graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))
-    out = decide(graph, NO, {"type": "reject"})
-    assert [(item["status"], item["reason"]) for item in out["chain"]] == [
-        ("failed", "rejected: not today"),
-        ("failed", "rejected"),
-    ]
-    assert out["answer"]
-
-
 def test_an_edit_is_what_runs() -> None:
     first, second = WaitingAction("first"), WaitingAction("second")
     graph, _ = compiled(
@@ -154,14 +133,17 @@ def test_an_edited_plan_is_what_is_looked_up() -> None:
     assert len(model.prompts) == 2, "the draft was for another chain"
 
 
-def test_a_rejected_plan_ends_the_turn_with_a_plain_message() -> None:
-    graph, model = compiled(two(), two())
-    graph.invoke(ASKED, THREAD, context=approving("plan", "answer"))
-    out = decide(graph, NO)
-    assert out["answer"] == "The plan was rejected: not today"
-    assert {item["status"] for item in out["chain"]} == {"failed"}
-    assert len(model.prompts) == 1
-    assert out["messages"][-1].text == out["answer"]
+@pytest.mark.parametrize(
+    ("what", "decision", "said"),
+    [("plan", NO, "The plan was rejected: not today"), ("answer", {"type": "reject"}, "The answer was rejected.")],
+)
+def test_a_rejected_plan_or_answer_ends_the_turn_with_a_plain_message(what: str, decision: Any, said: str) -> None:
+    graph, model = compiled(two())
+    graph.invoke(ASKED, THREAD, context=approving(what))
+    out = decide(graph, decision)
+    assert out["answer"] == out["messages"][-1].text == said
+    assert (out["citations"], len(model.prompts)) == ([], 1)
+    assert {item["status"] for item in out["chain"]} == {"failed" if what == "plan" else "kept"}
 
 
 def test_an_edited_answer_keeps_only_citations_that_are_there() -> None:
@@ -196,15 +178,6 @@ def test_an_answer_given_at_once_is_approved_as_a_plan_and_an_edit_of_it_is_veri
     assert out["answer"] == "It stores patterns as minima of an energy function [1]."
     assert [item["status"] for item in out["chain"]] == ["kept"]
     assert len(model.prompts) == 1
-
-
-def test_a_person_may_have_something_looked_up_in_the_place_of_an_answer() -> None:
-    graph, _ = compiled(direct(f"{HOPFIELD[:-1]} [1]."), corrections(SPARSEMAX, final=SPARSEMAX))
-    graph.invoke({"question": "When was the Hopfield network described?"}, THREAD, context=approving("plan"))
-    step = {"action": "knowledge_retrieval", "sub_question": "Who introduced sparsemax?"}
-    out = decide(graph, edit("plan", chain=[step]))
-    assert [item["sub_question"] for item in out["chain"]] == ["Who introduced sparsemax?"]
-    assert out["answer"] == f"{SPARSEMAX[:-1]} [1]."
 
 
 def test_what_is_to_be_approved_is_not_looked_up_before_the_plan() -> None:
@@ -245,14 +218,6 @@ def test_an_edited_plan_is_not_answered_with_what_was_recalled_or_found_for_the_
     assert [(item["status"], item["answer"]) for item in out["chain"]] == [("filled", HOPFIELD)]
 
 
-def test_a_rejected_answer_is_a_plain_message() -> None:
-    graph, _ = compiled(two())
-    graph.invoke(ASKED, THREAD, context=approving("answer"))
-    out = decide(graph, {"type": "reject"})
-    assert out["answer"] == "The answer was rejected."
-    assert out["citations"] == []
-
-
 def test_an_answer_that_needed_no_correction_is_not_asked_about_where_only_those_are() -> None:
     graph, _ = compiled(two())
     assert "__interrupt__" not in graph.invoke(ASKED, THREAD, context=approving("correct"))
@@ -277,14 +242,6 @@ def test_a_wrong_decision_leaves_the_turn_waiting(wrong: list[Any], by_id: bool)
     assert graph.get_state(THREAD).next == ("approve",)
     assert [item["status"] for item in resume([YES, YES])["chain"]] == ["kept", "kept"]
     assert len(model.prompts) == 1
-
-
-def test_an_edit_that_is_no_plan_leaves_the_turn_waiting() -> None:
-    graph, _ = compiled(two())
-    graph.invoke(ASKED, THREAD, context=approving("plan"))
-    with pytest.raises(InputError, match="no JSON"):
-        decide(graph, edit("plan", chain="look it up"))
-    assert decide(graph, YES)["answer"]
 
 
 def test_a_repaired_input_is_approved_again() -> None:
@@ -353,18 +310,6 @@ def test_a_waiting_turn_can_be_edited_and_forked() -> None:
         assert [item["answer"] for item in decide(graph, YES)["chain"]] == [expected]
 
 
-def test_another_decision_about_the_same_request_forks_the_turn() -> None:
-    graph, _ = compiled(two(), corrections(final=HOPFIELD))
-    graph.invoke(ASKED, THREAD, context=approving("knowledge_retrieval"))
-    waiting = graph.get_state(THREAD).config
-    assert [item["status"] for item in decide(graph, YES, YES)["chain"]] == ["kept", "kept"]
-    fork = graph.update_state(waiting, {"asked": "Once more?"}, "plan")
-    assert len(asked(graph.invoke(None, fork))) == 2
-    again = decide(graph, YES, NO)
-    assert [item["status"] for item in again["chain"]] == ["kept", "failed"]
-    assert len(again["knowledge_set"]["Contextual knowledge set"]) == 1
-
-
 @pytest.mark.parametrize(("query", "status"), [("SELECT sum(sold) FROM fish", "filled"), ("DROP TABLE fish", "failed")])
 def test_sql_that_a_person_wrote_is_what_is_run_and_guarded_as_any_other(query: str, status: str, tmp_path: Path) -> None:
     (tmp_path / "fish.csv").write_text("kind,sold\ncod,3\nhake,4\n", encoding="utf-8")
@@ -391,14 +336,11 @@ def test_the_turn_waits_inside_another_graph() -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_approval_needs_a_checkpointer_before_anything_is_paid_for(asynchronous: bool) -> None:
+async def test_approval_needs_a_checkpointer_before_anything_is_paid_for(asynchronous: bool) -> None:
     model = ScriptedModel(replies=[two()])
     graph = build_graph(model=model, retriever=KeywordRetriever()).compile()
     with pytest.raises(InputError, match=r"compile\(checkpointer="):
-        if asynchronous:
-            asyncio.run(graph.ainvoke(ASKED, context=approving("plan")))
-        else:
-            graph.invoke(ASKED, context=approving("plan"))
+        await turn(graph, ASKED, asynchronous=asynchronous, context=approving("plan"))
     assert not model.prompts
 
 
@@ -411,12 +353,7 @@ def test_names_are_those_of_the_graph() -> None:
     assert not model.prompts
 
 
-def test_the_setting_takes_a_set_and_is_json() -> None:
-    context = ConvCoAContext.model_validate({"approve": {"plan"}})
-    assert json.loads(context.model_dump_json())["approve"] == ["plan"]
-
-
-def test_the_stream_of_a_run_has_the_interrupt_once() -> None:
+def test_the_stream_of_each_run_tells_of_the_interrupt_once() -> None:
     graph, _ = compiled(two())
     steps = list(graph.stream(ASKED, THREAD, context=approving("knowledge_retrieval"), stream_mode="updates"))
     assert [name for step in steps for name in step].count("__interrupt__") == 1

@@ -59,10 +59,6 @@ def test_the_request_is_langchains_and_plain_json() -> None:
     assert [c["action_name"] for c in request["review_configs"]] == ["data_analysis", "plan"]
 
 
-def test_an_approval_leaves_everything_as_it_was() -> None:
-    assert decide({"type": "approve"}) == [Decided("approve", "data_analysis", LOOK_UP.args)]
-
-
 def test_an_edit_changes_what_it_names_and_may_name_another_action() -> None:
     (decided,) = decide(edit("knowledge_retrieval", action_input="SELECT 2"))
     assert decided.name == "knowledge_retrieval"
@@ -86,15 +82,6 @@ def test_an_edited_plan_may_come_as_text_and_leave_out_what_is_empty(as_text: bo
     (decided,) = decide(edit("plan", chain=json.dumps(chain) if as_text else chain), reviews=(PLAN,))
     assert decided.args["chain"] == [{**chain[0], "guess_answer": "", "action_input": ""}]
     assert decided.args["optimized_question"] == "How many are there?"
-
-
-def test_an_edit_of_something_else_leaves_the_chain() -> None:
-    (decided,) = decide(edit("plan", optimized_question="How many?"), reviews=(PLAN,))
-    assert decided.args == {"optimized_question": "How many?", "chain": [STEP]}
-
-
-def test_text_that_no_store_can_keep_is_made_proper() -> None:
-    assert decide(edit("data_analysis", sub_question="a\ud800b"))[0].args["sub_question"] == "a\ufffdb"
 
 
 @pytest.mark.parametrize(

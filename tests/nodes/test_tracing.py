@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from langgraph_convcoa.graph import build_graph
-from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan
+from tests.fakes import KeywordRetriever, ScriptedModel, corrections, node, plan, turn
 
 WHEN = "When was the Hopfield network described?"
 OTHER = "What does the wiki say?"
@@ -31,19 +31,24 @@ class Broken:
         raise RuntimeError("down")
 
 
-@pytest.mark.parametrize("plain", [False, True])
-async def test_each_node_of_a_trace_has_its_sub_questions_their_status_and_evidence(plain: bool) -> None:
+async def traced(question: str, plain: bool = False, *, client: Any = None, **parts: Any) -> tuple[Any, list[ReadableSpan]]:
+    """The output of a turn of a graph, and the spans of its trace."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     # Nothing is sent to LangSmith: no server is at this address.
-    client = Client(api_url="http://127.0.0.1:9", tracing_mode="otel", otel_tracer_provider=provider)
-    tracer = LangChainTracer(client=client)
-    graph = build_graph(model=ScriptedModel(replies=REPLIES), retriever=KeywordRetriever(), actions=[Broken()]).compile()
-    config: Any = {"callbacks": [tracer]}
-    out = graph.invoke({"question": "When?"}, config) if plain else await graph.ainvoke({"question": "When?"}, config)
+    sender = Client(api_url="http://127.0.0.1:9", tracing_mode="otel", otel_tracer_provider=provider, **(client or {}))
+    tracer = LangChainTracer(client=sender)
+    graph = build_graph(retriever=KeywordRetriever(), **parts).compile()
+    out = await turn(graph, question, {"callbacks": [tracer]}, asynchronous=not plain)
     tracer.wait_for_futures()
-    client.flush()
-    spans = {span.name: facts_of(span) for span in exporter.get_finished_spans()}
+    sender.flush()
+    return out, list(exporter.get_finished_spans())
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_each_node_of_a_trace_tells_its_sub_questions_their_status_and_evidence(plain: bool) -> None:
+    out, found = await traced("When?", plain, model=ScriptedModel(replies=REPLIES), actions=[Broken()])
+    spans = {span.name: facts_of(span) for span in found}
 
     assert spans["look"]["convcoa.status"] == "found"
     assert [spans["plan"][f"convcoa.{number}.sub_question"] for number in (1, 2)] == [WHEN, OTHER]
@@ -62,15 +67,8 @@ async def test_each_node_of_a_trace_has_its_sub_questions_their_status_and_evide
     assert spans["recall"] == {}
 
 
-async def test_hidden_inputs_are_not_in_the_trace() -> None:
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    hidden: dict[str, Any] = {"hide_inputs": True, "hide_outputs": True}
-    client = Client(api_url="http://127.0.0.1:9", tracing_mode="otel", otel_tracer_provider=provider, **hidden)
-    graph = build_graph(retriever=KeywordRetriever()).compile()
-    await graph.ainvoke({"question": WHEN}, {"callbacks": [LangChainTracer(client=client)]})
-    client.flush()
-    spans = exporter.get_finished_spans()
+async def test_where_inputs_are_hidden_no_words_are_told() -> None:
+    _, spans = await traced(WHEN, client={"hide_inputs": True, "hide_outputs": True})
     assert not [span.name for span in spans if "Hopfield" in str(dict(span.attributes or {}))]
     [last] = [facts_of(span) for span in spans if span.name == "remember"]
     assert last["convcoa.1.status"] == "filled"

@@ -108,16 +108,6 @@ def test_the_nearest_fact_is_partial() -> None:
     assert corrected(Correction(0, FACT, partial=True))["status"] == "partial"
 
 
-def test_a_title_never_stands_in() -> None:
-    heading = Document(
-        "VA Mental Health Services", id="va", metadata={"title": "VA Mental Health Services", "quote": "VA Mental"}
-    )
-    items, _ = verify_chain([planned("")], merge_findings([found(0, FACT)]), (), WORDS)
-    unsolved = [Unsolved(0, "VA mental health services?", "", [heading])]
-    [item] = apply_corrections(items, unsolved, (), "no result within 3 s", merge_findings([]), WORDS)
-    assert (item["status"], item["answer"]) == ("unsupported", "")
-
-
 def test_the_time_of_a_turn_counts_the_longest_branch_of_each_depth() -> None:
     costs = {"plan": node_usage(1.0), "web": node_usage(9.0), "answer": node_usage(2.0)}
     findings = [found(0, seconds=3.0), found(1, seconds=4.0), found(0, depth=2, seconds=0.5)]

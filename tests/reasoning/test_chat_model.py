@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from langchain_core.documents import Document
 
 from langgraph_convcoa import ChatModelReasoner
-from langgraph_convcoa.chain import ChainItem, Status
 from langgraph_convcoa.reasoning.base import CorrectRequest, PlanRequest, Unsolved
 from tests.fakes import ScriptedModel, corrections, node, plan
+from tests.fakes import chain_item as item
 
 EVIDENCE = [Document(f"Text {n}.", id=f"d{n}", metadata={"source": f"s{n}", "quote": f"Quote {n}."}) for n in range(5)]
 
@@ -16,14 +15,6 @@ EVIDENCE = [Document(f"Text {n}.", id=f"d{n}", metadata={"source": f"s{n}", "quo
 def reasoner(*replies: str) -> tuple[ChatModelReasoner, ScriptedModel]:
     model = ScriptedModel(replies=list(replies))
     return ChatModelReasoner(model), model
-
-
-def item(status: Status, answer: str, evidence: list[str], **more: Any) -> ChainItem:
-    base: ChainItem = {
-        "action": "a", "sub_question": "s?", "guess_answer": "", "action_input": "", "answer": answer,
-        "status": status, "score": 0.5, "reason": "", "evidence": evidence,
-    }  # fmt: skip
-    return {**base, **more}  # type: ignore[typeddict-item]
 
 
 def test_the_first_round_and_the_later_ones_have_their_prompts() -> None:

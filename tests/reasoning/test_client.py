@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from langchain.chat_models import init_chat_model
-from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
@@ -24,10 +23,6 @@ from tests.openai_server import OpenAIServer, Reply
 QUICK: dict[str, Any] = {"wait_exponential_jitter": False}
 JSON = '{"optimized_question": "q", "chain": []}'
 FORMS = pytest.mark.parametrize(("asynchronous", "streamed"), [(a, s) for a in (False, True) for s in (False, True)])
-
-
-def model_of(server: OpenAIServer, name: str = "a") -> ChatOpenAI:
-    return ChatOpenAI(model=name, base_url=server.base_url, api_key="x", max_retries=0, timeout=5)
 
 
 class Shown:
@@ -56,9 +51,6 @@ def counted(counter: UsageCounter) -> tuple[int, int, int]:
 
 WRAPPERS: dict[str, Callable[[ChatOpenAI], Any]] = {
     "retry": lambda model: model.with_retry(**QUICK),
-    "fallbacks": lambda model: model.with_fallbacks([ScriptedModel()]),
-    "bind": lambda model: model.bind(seed=7),
-    "config": lambda model: model.with_config(tags=["mine"]),
     "all": lambda model: model.bind(seed=7).with_config(tags=["mine"]).with_retry(**QUICK).with_fallbacks([ScriptedModel()]),
 }
 
@@ -66,7 +58,7 @@ WRAPPERS: dict[str, Callable[[ChatOpenAI], Any]] = {
 @FORMS
 async def test_a_bare_model_is_asked_for_structured_output(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([JSON]) as server:
-        text, counter = await asked(ModelClient(model_of(server)), asynchronous, streamed)
+        text, counter = await asked(ModelClient(server.model()), asynchronous, streamed)
     [body] = server.requests
     assert (text, body["response_format"]["type"], body.get("stream", False)) == (JSON, "json_schema", streamed)
     assert counted(counter) == (1, 100, 20)
@@ -76,26 +68,18 @@ async def test_a_bare_model_is_asked_for_structured_output(asynchronous: bool, s
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 async def test_a_model_in_wrappers_is_asked_as_it_is(wrap: Any, asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([JSON]) as server:
-        text, counter = await asked(ModelClient(wrap(model_of(server))), asynchronous, streamed)
+        text, counter = await asked(ModelClient(wrap(server.model())), asynchronous, streamed)
     [body] = server.requests
     assert (text, "response_format" in body, body.get("stream", False)) == (JSON, False, streamed)
     assert counter.llm_calls == 1
     assert counter.output_tokens > 0
-    assert body.get("seed") == (7 if wrap in (WRAPPERS["bind"], WRAPPERS["all"]) else None)
-
-
-@FORMS
-async def test_without_a_schema(asynchronous: bool, streamed: bool) -> None:
-    with OpenAIServer(["Yes."]) as server:
-        text, counter = await asked(ModelClient(model_of(server)), asynchronous, streamed, schema=None)
-    assert (text, counted(counter)) == ("Yes.", (1, 100, 20))
-    assert "response_format" not in server.requests[0]
+    assert body.get("seed") == (7 if wrap is WRAPPERS["all"] else None)
 
 
 @FORMS
 async def test_every_attempt_of_a_retry_counts(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([Reply(status=503), Reply(status=503), JSON]) as server:
-        text, counter = await asked(ModelClient(model_of(server).with_retry(**QUICK)), asynchronous, streamed)
+        text, counter = await asked(ModelClient(server.model().with_retry(**QUICK)), asynchronous, streamed)
     assert text == JSON
     assert counter.llm_calls == len(server.requests) == 3
     assert counter.output_tokens > 0
@@ -104,7 +88,7 @@ async def test_every_attempt_of_a_retry_counts(asynchronous: bool, streamed: boo
 @FORMS
 async def test_the_request_to_a_fallback_counts(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([Reply(status=503)]) as server, OpenAIServer([JSON]) as other:
-        model = model_of(server).with_fallbacks([model_of(other, "b").bind(seed=7)])
+        model = server.model().with_fallbacks([other.model("b").bind(seed=7)])
         text, counter = await asked(ModelClient(model), asynchronous, streamed)
     assert text == JSON
     assert counter.llm_calls == 2
@@ -120,7 +104,7 @@ async def test_a_model_that_rejects_schemas_is_asked_without(asynchronous: bool,
         return Reply("no response_format", status=400) if "response_format" in body else JSON
 
     with OpenAIServer(script) as server:
-        client_ = ModelClient(model_of(server))
+        client_ = ModelClient(server.model())
         assert (await asked(client_, asynchronous, streamed))[0] == JSON
         before = len(server.requests)
         text, counter = await asked(client_, asynchronous, streamed)
@@ -135,7 +119,7 @@ async def test_a_server_that_rejects_stream_options_is_asked_without(asynchronou
         return Reply("unknown field stream_options", status=400) if "stream_options" in body else JSON
 
     with OpenAIServer(script) as server:
-        client_ = ModelClient(model_of(server))
+        client_ = ModelClient(server.model())
         assert (await asked(client_, asynchronous, True, schema))[0] == JSON
         before = len(server.requests)
         text, _ = await asked(client_, asynchronous, True, schema)
@@ -150,7 +134,7 @@ async def test_what_is_rejected_either_way_is_an_error_and_gives_nothing_up(
 ) -> None:
     first = [Reply("too long", status=status)] * 4
     with OpenAIServer(lambda body: first.pop() if first else Reply(JSON)) as server:
-        client_ = ModelClient(model_of(server))
+        client_ = ModelClient(server.model())
         with pytest.raises(ModelError, match=str(status)):
             await asked(client_, asynchronous, streamed)
         # 400: as it is, and without what could be meant; 404: without the schema; 500: once more; else no more.
@@ -163,7 +147,7 @@ async def test_what_is_rejected_either_way_is_an_error_and_gives_nothing_up(
 @FORMS
 async def test_a_reply_that_its_length_limit_broke_off_is_kept(asynchronous: bool, streamed: bool) -> None:
     with OpenAIServer([Reply(JSON[:20], finish_reason="length")]) as server:
-        text, _ = await asked(ModelClient(model_of(server)), asynchronous, streamed)
+        text, _ = await asked(ModelClient(server.model()), asynchronous, streamed)
     assert text == JSON[:20]
 
 
@@ -212,17 +196,6 @@ async def test_json_in_a_tool_call_is_read_as_text(asynchronous: bool, streamed:
     text, counter = await asked(ModelClient(model), asynchronous, streamed)
     assert json.loads(text) == json.loads(JSON)
     assert counter.llm_calls == 1
-
-
-@FORMS
-async def test_a_model_without_structured_output_is_asked_in_words(asynchronous: bool, streamed: bool) -> None:
-    text, _ = await asked(ModelClient(ScriptedModel(replies=[JSON]).bind(stop=["\n\n"])), asynchronous, streamed)
-    assert text == JSON
-
-
-def test_a_model_keeps_its_place_from_one_request_to_the_next() -> None:
-    client = ModelClient(FakeListChatModel(responses=["first", "second", "third"]).with_retry())
-    assert [client.ask("?", schema) for schema in (CHAIN_SCHEMA, None, CHAIN_SCHEMA)] == ["first", "second", "third"]
 
 
 def test_a_passing_failure_is_tried_once_more_and_counted() -> None:

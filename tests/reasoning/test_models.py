@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import FakeListChatModel
@@ -100,48 +98,43 @@ def test_the_error_of_a_wrapped_model_names_the_one_inside() -> None:
     assert str(call_error(ModelError("no such model"), init_chat_model())) == "no such model"
 
 
-def tiny_model(folder: Path) -> Path:
-    """A random two-layer Qwen2 whose tokens are bytes, with a chat template: real loading, no download."""
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of a random two-layer Qwen2 whose tokens are bytes, with a chat template: real loading, no download."""
     from tokenizers.pre_tokenizers import ByteLevel
     from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
+    folder = tmp_path_factory.mktemp("qwen")
     vocabulary = {token: n for n, token in enumerate(["<|endoftext|>", *sorted(ByteLevel.alphabet())])}
     tokenizer = Qwen2Tokenizer(vocab=vocabulary, merges=[])
     tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}assistant "
     tokenizer.save_pretrained(folder)
-    config = Qwen2Config(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        eos_token_id=0,
-    )
+    heads = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
+    config = Qwen2Config(vocab_size=len(vocabulary), hidden_size=16, intermediate_size=16, eos_token_id=0, **heads)
     Qwen2ForCausalLM(config).save_pretrained(folder)
-    return folder
+    return f"huggingface:{folder}"
 
 
 @pytest.mark.slow
-def test_a_local_transformers_model_answers(tmp_path: Path) -> None:
-    model = load_chat_model(f"huggingface:{tiny_model(tmp_path)}", max_new_tokens=4)
+def test_a_local_transformers_model_answers(local: str) -> None:
+    model = load_chat_model(local, max_new_tokens=4)
     reply = model.invoke([HumanMessage("hopfield network")])
     assert isinstance(reply.text, str)
     assert "hopfield network" not in reply.text, "only what was generated, not the prompt"
 
 
 @pytest.mark.slow
-def test_a_local_model_in_8_bits(tmp_path: Path) -> None:
+def test_a_local_model_in_8_bits(local: str) -> None:
     linear = pytest.importorskip("bitsandbytes", reason="the int8 extra is not installed").nn.Linear8bitLt
-    model = load_chat_model(f"huggingface:{tiny_model(tmp_path)}", load_in_8bit=True, max_new_tokens=4)
+    model = load_chat_model(local, load_in_8bit=True, max_new_tokens=4)
     layers = model.llm.pipeline.model.modules()  # type: ignore[attr-defined]
     assert any(isinstance(layer, linear) for layer in layers)
     assert isinstance(model.invoke([HumanMessage("hopfield network")]).text, str)
 
 
 @pytest.mark.slow
-def test_a_local_model_that_writes_nonsense_stops_no_turn(tmp_path: Path) -> None:
-    model = load_chat_model(f"huggingface:{tiny_model(tmp_path)}", max_new_tokens=8)
+def test_a_local_model_that_writes_nonsense_stops_no_turn(local: str) -> None:
+    model = load_chat_model(local, max_new_tokens=8)
     out = build_graph(model=model, retriever=KeywordRetriever()).compile().invoke({"question": "Who introduced sparsemax?"})
     assert out["chain"][0]["answer"] == "Sparsemax was introduced by Martins and Astudillo in 2016."
     assert out["answer"] == "“Sparsemax was introduced by Martins and Astudillo in 2016” [1].", "and not what the model wrote"

@@ -1,4 +1,4 @@
-"""Reading what models write; the shapes that come over the wire are in tests/integration/test_openai_wire.py."""
+"""Reading what models write."""
 
 from __future__ import annotations
 
@@ -9,14 +9,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, read_json
+from langgraph_convcoa.reasoning.parsing import parse_chain, parse_corrections, without_thought
 from langgraph_convcoa.text.clean import clean
+from tests.fakes import node, plan
 
 ACTIONS = ["knowledge_retrieval", "web_querying", "data_analysis"]
 
 
 def parse(output: Any, **more: Any) -> Any:
     return parse_chain(output, question="q?", actions=ACTIONS, **more)
+
+
+GOOD: dict[str, Any] = json.loads(plan(node("s?")))
+MALFORMED = {
+    "code fence": f"Here you are:\n```json\n{json.dumps(GOOD)}\n```\nAnything else?",
+    "python": str(GOOD),
+    "single quotes": str(GOOD).replace("True", "true"),
+    "trailing commas": json.dumps(GOOD).replace("}]", ",},]"),
+    "truncated": json.dumps(GOOD)[:-40],
+    "unknown action": json.dumps({"chain": [{"action": "Oracle", "Sub": "s?"}]}),
+    "nested lists": json.dumps({"chain": [[[{"Action": "Knowledge-retrieval", "Sub": "s?"}]]]}),
+    "bare list": json.dumps([{"action": "Knowledge", "sub_question": "s?"}]),
+    "strings for nodes": json.dumps({"chain": ["s?"]}),
+    "the paper's shape": '{"question": {"optimized_question": "When?"}, "chain": {"action": "Knowledge-retrieval",'
+    ' "Sub": "s?", "guess_answer": ""}, "final_answer": ""}',
+}
+
+
+@pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_plans_are_read(text: str) -> None:
+    assert [(one.sub_question, one.action, one.is_missing) for one in parse(text).nodes] == [("s?", ACTIONS[0], True)]
 
 
 @pytest.mark.parametrize(
@@ -42,8 +64,8 @@ def test_action_names_are_mended(written: str | None, meant: str) -> None:
     [("True", True), ("true", True), (True, True), (1, True), ("False", False), (False, False), (None, False)],
 )
 def test_missing_flags(flag: object, missing: bool) -> None:
-    node = parse({"chain": [{"Sub": "s?", "Guess_answer": "a guess", "Missing_flag": flag}]}).nodes[0]
-    assert node.is_missing is missing
+    step = {"Sub": "s?", "Guess_answer": "a guess", "Missing_flag": flag}
+    assert parse({"chain": [step]}).nodes[0].is_missing is missing
 
 
 def test_a_blank_guess_is_missing_whatever_the_flag_says() -> None:
@@ -65,7 +87,7 @@ def test_all_fields_arrive() -> None:
 
 def test_repeated_and_surplus_nodes_are_dropped() -> None:
     steps = [{"sub": f"s{n % 30}?"} for n in range(50)]
-    assert [node.sub_question for node in parse({"chain": steps}, max_sub_questions=4).nodes] == ["s0?", "s1?", "s2?", "s3?"]
+    assert [one.sub_question for one in parse({"chain": steps}, max_sub_questions=4).nodes] == ["s0?", "s1?", "s2?", "s3?"]
 
 
 @pytest.mark.parametrize("text", ["", "prose", "42", "null", "[]", "{}", '{"a": 1}', "[1, 2]", "{{{{", "```json\n```"])
@@ -77,7 +99,7 @@ def test_nothing_to_read(text: str) -> None:
 def test_any_text_is_survived(text: str) -> None:
     for output in (text, "{" + text, "```json\n[" + text, '{"chain": ' + text):
         chain = parse(output)
-        assert chain is None or all(node.action in ACTIONS and node.sub_question for node in chain.nodes)
+        assert chain is None or all(one.action in ACTIONS and one.sub_question for one in chain.nodes)
         parse_corrections(output)
 
 
@@ -98,7 +120,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_json_is_survived(value: Any) -> None:
     chain = parse(json.dumps(value))
-    assert chain is None or all(node.sub_question for node in chain.nodes)
+    assert chain is None or all(one.sub_question for one in chain.nodes)
     parse_corrections(json.dumps(value))
 
 
@@ -112,7 +134,7 @@ def test_any_json_is_survived(value: Any) -> None:
 )
 def test_well_formed_chains_come_back_whole(subs: list[str]) -> None:
     text = json.dumps({"chain": [{"action": "web_querying", "sub": sub} for sub in subs]})
-    assert [node.sub_question for node in parse(text).nodes] == [clean(sub).strip() for sub in subs]
+    assert [one.sub_question for one in parse(text).nodes] == [clean(sub).strip() for sub in subs]
 
 
 def test_deep_nesting_and_size_are_bounded() -> None:
@@ -153,5 +175,16 @@ def test_what_is_no_text_is_no_final_answer(noise: str) -> None:
     assert chain is None or not chain.draft_answer
 
 
-def test_json_in_prose_is_found() -> None:
-    assert read_json('Sure! {"a": [1, 2,]} Hope this helps.')["a"] == [1, 2]
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>Hm.</think>It was 1982.", "It was 1982."),
+        ("\n<think>\nHm.\n</think>\n\nIt was 1982.", "It was 1982."),
+        ("<think>never closed", ""),
+        ("It <think>was</think> 1982.", "It <think>was</think> 1982."),
+        ("<thin", "<thin"),
+        ("", ""),
+    ],
+)
+def test_only_a_thought_at_the_beginning_goes(text: str, answer: str) -> None:
+    assert without_thought(text) == answer

@@ -207,26 +207,6 @@ def test_what_cannot_be_trained_on(base: str, tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
-def test_a_resumed_training_names_the_setting_that_differs(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = SentenceTransformerEncoder(base, "cpu", dtype="float32")
-    job = TrainingJob(tmp_path / "m", device="cpu")
-    arguments = {"single_turn": [single_turn()], "encoder": encoder, "job": dataclasses.replace(job, resume=True)}
-
-    def full(*_: object) -> None:
-        raise OSError("no space")
-
-    first = chosen()
-    with monkeypatch.context() as patch:
-        patch.setattr(RetrieverModel, "save", full)
-        with pytest.raises(OSError, match="space"):
-            train_query_encoder(conversations(), settings=first, **(arguments | {"job": job}))
-    faster = dataclasses.replace(first, training=dataclasses.replace(first.training, learning_rate=0.5))
-    with pytest.raises(InputError, match=r"learning_rate = .*, not 0\.5"):
-        train_query_encoder(conversations(), settings=faster, **arguments)
-    seldom = dataclasses.replace(first, training=dataclasses.replace(first.training, checkpoint_every=3))
-    train_query_encoder(conversations(), settings=seldom, **arguments)
-
-
 def test_a_query_encoder_that_cannot_be_trained_further_is_told_before_training(
     base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,11 +3,10 @@ from __future__ import annotations
 import pytest
 from langchain_core.documents import Document
 
-from langgraph_convcoa.chain import chain_item
 from langgraph_convcoa.nodes.correct import apply_to_answer
 from langgraph_convcoa.reasoning.base import Correction
 from langgraph_convcoa.verification.answers import Checker, SentenceGate
-from tests.fakes import WORDS
+from tests.fakes import WORDS, chain_item
 
 EVIDENCE = [Document("The bridge opened in 1894. It fell in 1907. It was built again in 1912.", id="a")]
 ANSWER = "The bridge opened in 1894 [1]. It fell in 1907. [1] It was built again in 1912."
@@ -52,7 +51,7 @@ def test_a_correction_is_of_one_line() -> None:
     drafted = checker.check("It opened in 1850.\n- It fell in 1907.")
     assert [s.stands for s in drafted] == [False, True]
     again = Correction(0, "It opened in 1894.\n- It fell in 1907.", evidence=(1,))
-    _, written, _ = apply_to_answer([chain_item("look", "When?")], drafted, [again], "", checker)
+    _, written, _ = apply_to_answer([chain_item("failed", "")], drafted, [again], "", checker)
     assert written == "It opened in 1894 [1].\n- It fell in 1907 [1]."
 
 

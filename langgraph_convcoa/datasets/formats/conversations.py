@@ -19,7 +19,7 @@
   Retrieval, in BEIR's form (Thakur et al. 2021): a folder with `qrels/dev.tsv` and queries {"_id", "text"} in
   `*_lastturn.jsonl`, `*_questions.jsonl` (all user turns) and `*_rewrite.jsonl`, or in `queries.jsonl`.
 
-A question without a gold passage is marked with `answerable` false in its extra fields: published sets have many of them.
+A question without a gold passage has `answerable` false in its extra fields.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_qrecc(row: Row) -> bool:
 
 
 def read_qrecc(path: Path, rows: Iterable[Row]) -> Entries:
-    """The turns of QReCC, whose gold is a page's address where the passages are not given: see `resolve_pages`."""
+    """The turns of QReCC. Without passage ids, the gold is the address of a page (see `resolve_pages`)."""
     split = split_of(path)
     for row in rows:
         conversation = f"{split or 'qrecc'}-{row.identity('Conversation_no')}"
@@ -83,7 +83,7 @@ def page_of(identity: str) -> str:
 
 
 def resolve_pages(queries: Sequence[Query], corpus: Sequence[Document]) -> list[Query]:
-    """Queries whose gold is a page, with that page's passages that hold most of the answer's words as their gold."""
+    """Replace a page as the gold by those of its passages that hold most of the answer's words."""
     wanted = {query.extra[_PAGE] for query in queries if _PAGE in query.extra}
     pages: dict[str, list[Document]] = {}
     for document in corpus if wanted else ():
@@ -141,7 +141,7 @@ def read_topiocqa(path: Path, rows: Iterable[Row]) -> Entries:
 
 
 def is_quac(row: Row) -> bool:
-    """Whether an object is an article of QuAC: SQuAD's form with a `followup` at each question."""
+    """Whether an object is an article of QuAC: SQuAD's form, with a `followup` at each question."""
     try:
         return "followup" in row["paragraphs"][0]["qas"][0]
     except (KeyError, IndexError, TypeError):
@@ -248,7 +248,7 @@ def query_files(folder: Path) -> dict[str, Path]:
 
 
 def read_beir(folder: Path) -> Iterable[Query]:
-    """The judged queries of a folder of retrieval tasks; of `*_questions.jsonl` with a history of empty answers."""
+    """The judged queries of a folder of retrieval tasks. In a history of `*_questions.jsonl` the answers are empty."""
     files = query_files(folder)
     main = files.get("questions") or files.get("lastturn") or files.get("queries")
     if main is None:

@@ -1,11 +1,11 @@
-"""Question sets whose answers stand in text, tables, infoboxes or a knowledge base, as published; they carry no passages.
+"""Question sets whose answers are in text, tables, infoboxes or a knowledge base, as published; they have no passages.
 
 - CompMix (Christmann et al. 2024): a list of {"question_id", "question", "domain", "entities": [{"id", "label"}], "answers":
   [{"id", "label"}], "answer_text", "answer_src": "kb", "text", "table" or "info"}.
 - TimeQuestions (Jia et al. 2021): a list of {"Id", "Question", "Temporal signal": [...], "Temporal question type": [...],
   "Answer": [{"AnswerType": "Entity", "WikidataQid", "WikidataLabel"} or {"AnswerType": "Value", "AnswerArgument"}]}.
 
-A label or a value is an answer; of a day at midnight the date is one too. What else a row says is in `extra`.
+The answers are labels and values; for a day at midnight also the date alone. The other fields of a row are in `extra`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,7 @@ from langgraph_convcoa.datasets.queries import Entries, Query
 from langgraph_convcoa.datasets.rows import Row
 from langgraph_convcoa.datasets.splits import split_of
 
-TIMEQUESTIONS = {"Id", "Question", "Answer", "Temporal question type"}
-"""Fields of a question of TimeQuestions."""
 _MIDNIGHT = "T00:00:00Z"
-
-
-def is_compmix(row: Row) -> bool:
-    """Whether an object is a question of CompMix."""
-    return {"question", "entities", "answers"} <= row.keys() and bool({"answer_src", "domain"} & row.keys())
 
 
 def read_compmix(path: Path, rows: Iterable[Row]) -> Entries:

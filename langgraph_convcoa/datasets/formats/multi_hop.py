@@ -28,11 +28,6 @@ from langgraph_convcoa.datasets.splits import split_of
 _KEPT = ("type", "level", "evidences", "question_decomposition")
 
 
-def is_hotpotqa(row: Row) -> bool:
-    """Whether an object is a question of HotpotQA or 2WikiMultiHopQA."""
-    return {"question", "context", "supporting_facts"} <= row.keys() and bool({"_id", "id"} & row.keys())
-
-
 def read_hotpotqa(path: Path, rows: Iterable[Row]) -> Entries:
     """The questions of HotpotQA or 2WikiMultiHopQA, and their paragraphs."""
     for row in rows:
@@ -40,11 +35,6 @@ def read_hotpotqa(path: Path, rows: Iterable[Row]) -> Entries:
         paragraphs = [(title, _text(row, sentences)) for title, sentences in _pairs(row, "context", "sentences")]
         kept = [(title, text, title in supporting) for title, text in paragraphs]
         yield from _question(path, row, row.identity("_id" if "_id" in row else "id"), row.answers("answer"), kept)
-
-
-def is_musique(row: Row) -> bool:
-    """Whether an object is a question of MuSiQue."""
-    return {"id", "question", "paragraphs"} <= row.keys()
 
 
 def read_musique(path: Path, rows: Iterable[Row]) -> Entries:

@@ -52,9 +52,9 @@ PARAGRAPHS = "_paragraphs.json"
 
 
 def multiple_choice(row: Row, question: str, choices: Sequence[str], right: Sequence[int]) -> tuple[str, tuple[str, ...]]:
-    """A question with its choices after it, in the form of Pan et al. 2024a, and the right ones, bare and with their letters.
+    """A question with its choices, in the form of Pan et al. 2024a, and the right choices, without and with their letters.
 
-    `right` are the places of those, from 0; none where they are not known.
+    `right` holds their places from 0; it is empty if they are not known.
 
     Example:
         >>> multiple_choice(Row({}, "file, line 1"), "Which is blue?", ["grass", "the sky"], [1])
@@ -94,16 +94,10 @@ def _described(row: Row) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text.strip() for text in found if text.strip()))
 
 
-def is_bigbench(row: Row) -> bool:
-    """Whether an object is an example of a task of BIG-bench, with the task's name in it."""
-    return {TASK, "input"} <= row.keys() and ("target" in row or "target_scores" in row)
-
-
 def read_bigbench(path: Path, rows: Iterable[Row]) -> Entries:
     """The examples of a task of BIG-bench.
 
-    Many tasks, date understanding among them, write the right choice first. The choices are therefore put in an order that
-    depends on their texts alone, as BIG-bench's own evaluation permutes them: else "(A)" would always be right.
+    Many tasks write the right choice first, so the choices are sorted by a hash of their texts: else "(A)" is always right.
     """
     split = split_of(path)
     for number, row in enumerate(rows, 1):
@@ -123,7 +117,7 @@ def read_bigbench(path: Path, rows: Iterable[Row]) -> Entries:
 
 
 def read_socialiqa(path: Path, rows: Iterable[Row]) -> Entries:
-    """The questions of Social IQa, without answers where there are no labels; there must be as many labels as questions."""
+    """The questions of Social IQa, without answers if there are no labels. Raises InputError if the numbers differ."""
     split, number = split_of(path), 0
     file = path.with_name(f"{path.name.partition('.json')[0]}-labels.lst")
     labels = [text.strip() for _, text in text_lines(file) if text.strip()] if file.is_file() else None
@@ -161,11 +155,6 @@ def read_truthfulqa(path: Path, rows: Iterable[Row]) -> Entries:
             extra={"category": row.get("Category", ""), "incorrect": incorrect},
             where=row.where,
         )
-
-
-def is_strategyqa(row: Row) -> bool:
-    """Whether an object is a question of StrategyQA."""
-    return {"qid", "question"} <= row.keys() and isinstance(row.get("answer", True), bool)
 
 
 def read_strategyqa(path: Path, rows: Iterable[Row]) -> Entries:
@@ -206,7 +195,7 @@ def _names(value: Any) -> Iterator[str]:
 
 
 def read_fever(path: Path, rows: Iterable[Row]) -> Entries:
-    """The claims of FEVER, each put as a question that names the labels."""
+    """The claims of FEVER, each as a question that names the labels."""
     split = split_of(path)
     for row in rows:
         label = row.optional("label")
@@ -230,7 +219,7 @@ def read_fever(path: Path, rows: Iterable[Row]) -> Entries:
 
 
 def read_asqa(path: Path, rows: Iterable[Row]) -> Entries:
-    """The questions of ASQA; `extra["short_answers"]` holds those of each way to understand one."""
+    """The questions of ASQA; `extra["short_answers"]` has a list for each reading of the question."""
     split = split_of(path)
     for row in rows:
         long = (annotation.optional("long_answer").strip() for annotation in row.objects("annotations", optional=True))

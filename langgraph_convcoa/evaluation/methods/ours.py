@@ -21,7 +21,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa.chain import ChainItem
 from langgraph_convcoa.context import ConvCoAContext
-from langgraph_convcoa.evaluation.methods.base import Answerer, Kit, conversation
+from langgraph_convcoa.evaluation.methods.base import Answerer, Kit
 from langgraph_convcoa.evaluation.records import History, Outcome, Turn
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.reasoning.base import Reasoner
@@ -49,20 +49,16 @@ def make_ours(
     *,
     settings: Mapping[str, Any] = MappingProxyType({}),
     reasoner: Callable[[Kit], Reasoner] | None = None,
-    remembers: bool = True,
 ) -> Answerer:
     """The graph with the kit's model and retriever; `settings` go before those of the kit.
 
-    Plans that were asked for again, and corrections that left a sub-question to its best evidence, count as malformed. If it
-    `remembers`, each conversation has a thread; otherwise the history is text in front of the question.
+    Plans that were asked for again, and corrections that left a sub-question to its best evidence, count as malformed.
     """
     given = {"k": kit.settings.k or kit.k, "action_timeout": _PATIENT, **settings}
     context = kit.settings.model_copy(update=given)
     made = ChatModelReasoner(kit.chat_model()) if reasoner is None else reasoner(kit)
-    graph = build_graph(reasoner=made, retriever=kit.retriever, context=context)
-    saver = InMemorySaver() if remembers else None
-    conversations = _Conversations(graph.compile(checkpointer=saver), saver, context, kit.settings.history_budget_tokens)
-    return RunnableLambda(conversations.answer, name=name)
+    graph, saver = build_graph(reasoner=made, retriever=kit.retriever, context=context), InMemorySaver()
+    return RunnableLambda(_Conversations(graph.compile(checkpointer=saver), saver, context).answer, name=name)
 
 
 class _Unreadable(BaseCallbackHandler):
@@ -82,32 +78,24 @@ class _Unreadable(BaseCallbackHandler):
 class _Conversations:
     """The compiled graph with the threads of the latest conversations."""
 
-    def __init__(self, graph: Any, saver: InMemorySaver | None, settings: ConvCoAContext, history_tokens: int) -> None:
-        self._graph = graph
-        self._saver = saver
-        self._settings = settings
-        self._history_tokens = history_tokens
+    def __init__(self, graph: Any, saver: InMemorySaver, settings: ConvCoAContext) -> None:
+        self._graph, self._saver, self._settings = graph, saver, settings
         self._threads: OrderedDict[str, tuple[str, History]] = OrderedDict()
 
     async def answer(self, turn: Turn, config: RunnableConfig) -> Outcome:
         unreadable = _Unreadable()
-        inner = merge_configs(config, {"callbacks": [unreadable]})
-        if self._saver is None:
-            question = f"{conversation(turn, self._history_tokens)}{turn.question}"
-            out = await self._graph.ainvoke({"question": question}, inner, context=self._settings)
-        else:
-            out = await self._in_thread(turn, inner, self._saver)
+        out = await self._in_thread(turn, merge_configs(config, {"callbacks": [unreadable]}))
         chain: list[ChainItem] = out["chain"]
         corrects = self._settings.max_corrections > 0
         stood_in = corrects and any(item["reason"].startswith(_STANDS_IN) for item in chain)
         ids = dict.fromkeys([id_ for item in chain for id_ in item["evidence"]] + [c["id"] for c in out["citations"]])
         return Outcome(out["answer"], tuple(ids), tuple(chain), unreadable.count + stood_in)
 
-    async def _in_thread(self, turn: Turn, config: RunnableConfig, saver: InMemorySaver) -> dict[str, Any]:
+    async def _in_thread(self, turn: Turn, config: RunnableConfig) -> dict[str, Any]:
         thread, pairs = self._threads.pop(turn.conversation, ("", ()))
         given: dict[str, Any] = {"question": turn.question}
         if not thread or _plain(pairs) != _plain(turn.history):
-            saver.delete_thread(thread)
+            self._saver.delete_thread(thread)
             thread, pairs = str(uuid.uuid4()), turn.history
             given = {"messages": [*_messages(turn.history), HumanMessage(turn.question)]}
         where: RunnableConfig = {"configurable": {"thread_id": thread}}
@@ -118,7 +106,7 @@ class _Conversations:
             # The next question of the thread discards a turn that failed.
             self._threads[turn.conversation] = (thread, pairs)
             if len(self._threads) > _MOST_THREADS:
-                saver.delete_thread(self._threads.popitem(last=False)[1][0])
+                self._saver.delete_thread(self._threads.popitem(last=False)[1][0])
         return dict(out)
 
 

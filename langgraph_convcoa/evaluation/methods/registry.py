@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -43,10 +42,10 @@ def _of_model(module: str, function: str) -> Callable[[Kit, str], Answerer]:
     return make
 
 
-def _ours(kit: Kit, name: str, *, look_first: bool = True) -> Answerer:
+def _ours(kit: Kit, name: str) -> Answerer:
     from langgraph_convcoa.evaluation.methods.ours import make_ours
 
-    return make_ours(kit, name, settings={} if look_first else {"look_first": False})
+    return make_ours(kit, name)
 
 
 def _extractive(kit: Kit, name: str) -> Answerer:
@@ -55,27 +54,15 @@ def _extractive(kit: Kit, name: str) -> Answerer:
     return make_ours(kit, name, reasoner=extractive_reasoner)
 
 
+_RAG, _REACT = _of_model("prompting", "history_aware_rag"), _of_model("react", "react")
+_QUOTES = "ours without a model, which quotes the best sentences; no call"
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         "closed-book": Method("the model alone; 1 call", _of_model("prompting", "closed_book"), searches=False),
-        "history-aware-rag": Method(
-            "rewrite the question, retrieve, answer; 2 calls, 1 at first", _of_model("prompting", "history_aware_rag")
-        ),
-        "react": Method(
-            "thoughts, searches, observations in turn (Yao et al. 2022); n + 1 calls", _of_model("react", "react")
-        ),
+        "history-aware-rag": Method("rewrite the question, retrieve, answer; 2 calls, 1 at first", _RAG),
+        "react": Method("thoughts, searches, observations in turn (Yao et al. 2022); n + 1 calls", _REACT),
         OURS: Method("the conversational chain of action; 1 or 2 calls", _ours, remembers=True),
-        "ours-without-look": Method(
-            "ours in the papers' form, which guesses before it looks anything up; 1 or 2 calls",
-            partial(_ours, look_first=False),
-            remembers=True,
-        ),
-        EXTRACTIVE: Method(
-            "ours without a model, which quotes the best sentences; no call",
-            _extractive,
-            asks=False,
-            remembers=True,
-        ),
+        EXTRACTIVE: Method(_QUOTES, _extractive, asks=False, remembers=True),
     }
 )
 
@@ -90,14 +77,7 @@ def make_method(name: str, kit: Kit, methods: Mapping[str, Method] = METHODS) ->
 
 
 def check_methods(names: Iterable[str], methods: Mapping[str, Method] = METHODS, *, model: bool = True) -> None:
-    """Check that every name is known, and that there is a model for the methods that need one.
-
-    Example:
-        >>> check_methods(["ours", "react"])
-        >>> check_methods(["reakt"])
-        Traceback (most recent call last):
-        langgraph_convcoa.errors.InputError: there is no method 'reakt'; choose from closed-book, history-aware-rag, ...
-    """
+    """Check that every name is known, and that there is a model for the methods that need one."""
     for name in names:
         if name not in methods:
             raise InputError(

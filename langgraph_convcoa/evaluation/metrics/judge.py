@@ -80,15 +80,7 @@ class Case:
 
 
 class Judge:
-    """A chat model that judges answers; it does not see citation marks.
-
-    Example:
-        >>> import asyncio
-        >>> from langchain_core.language_models import FakeListChatModel
-        >>> judge = Judge(FakeListChatModel(responses=['{"reason": "the year is right", "better": "A"}']))
-        >>> asyncio.run(judge.better(Case("When was she born?", references=("1815",)), "In 1815 [1].", "In 1816 [2]."))
-        ('A', 'the year is right')
-    """
+    """A chat model that judges answers; it does not see citation marks."""
 
     def __init__(self, model: str | BaseChatModel) -> None:
         self.model = load_chat_model(model).model_copy(update={"disable_streaming": True})
@@ -121,26 +113,14 @@ class Judge:
 
 
 def read_marks(reply: str) -> Marks | None:
-    """The marks of a judge's reply: four whole numbers from 0 to 2 in a JSON object; None of any other reply.
-
-    Example:
-        >>> read_marks('{"reason": "no year", "correct": 2, "complete": 1, "faithful": 2, "concise": "2"}').total
-        7
-        >>> read_marks('{"correct": 3, "complete": 1, "faithful": 2, "concise": 2}') is None
-        True
-    """
+    """The marks of a judge's reply: four whole numbers from 0 to 2 in a JSON object; None of any other reply."""
     found = _object(reply)
     marks = {name: mark for name in CRITERIA if (mark := _mark(found.get(name))) is not None}
     return Marks(**marks, reason=_reason(found)) if len(marks) == len(CRITERIA) else None
 
 
 def read_better(reply: str) -> tuple[str, str] | None:
-    """The better answer of a judge's reply, "A", "B" or "tie", and why; None of any other reply.
-
-    Example:
-        >>> read_better('{"reason": "B names the year", "better": "B"}')
-        ('B', 'B names the year')
-    """
+    """The better answer of a judge's reply, "A", "B" or "tie", and why; None of any other reply."""
     found = _object(reply)
     said = str(found.get("better", "")).strip().strip(".").lower().removeprefix("answer ")
     better = {"a": "A", "b": "B", "tie": "tie"}.get(said)

@@ -26,16 +26,7 @@ class Table:
     left: int = 1  # the number of columns at the left that hold text
 
     def markdown(self) -> str:
-        r"""The table in Markdown; what a cell holds cannot end it.
-
-        Example:
-            >>> print(Table("Costs", ("method", "calls"), (("a|b", "2"),)).markdown())
-            ## Costs
-            <BLANKLINE>
-            | method | calls |
-            | --- | ---: |
-            | a\|b | 2 |
-        """
+        """The table in Markdown; what a cell holds cannot end it."""
         rules = ["---" if place < self.left else "---:" for place in range(len(self.columns))]
         lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in (self.columns, rules, *self.rows)]
         return "\n".join([*([f"## {self.title}", ""] if self.title else []), *([self.note, ""] if self.note else []), *lines])

@@ -42,11 +42,6 @@ def sample_conversations(queries: Sequence[Query], sample: int | None = None, se
 
     A question without a known answer is asked if others of its conversation have one. Raises InputError if no question has a
     known answer.
-
-    Example:
-        >>> rows = [Query(f"{c}{n}", "?", answer="x", conversation=c) for c in "abc" for n in (1, 2)]
-        >>> [conversation.id for conversation in sample_conversations(rows, 3, seed=0).conversations]
-        ['a', 'c']
     """
     parts: dict[str, list[Query]] = {}
     for query in queries:
@@ -76,11 +71,6 @@ def own_history(question: Query, earlier: Sequence[Query], answers: Mapping[str,
     """The history with the method's own answers instead of those of the data.
 
     An earlier question that the method failed on is left out. A turn that was not asked in this run stays as it is.
-
-    Example:
-        >>> first, second = Query("1", "Who?"), Query("2", "When?", (("Hello?", "Hi."), ("Who?", "Ada")))
-        >>> own_history(second, [first], {"1": "Ada Lovelace."})
-        (('Hello?', 'Hi.'), ('Who?', 'Ada Lovelace.'))
     """
     pairs: list[tuple[str, str]] = []
     before = len(earlier)

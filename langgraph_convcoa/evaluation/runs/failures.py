@@ -16,13 +16,7 @@ _HOPELESS = (401, 402, 403, 404, 429)
 
 
 def failure(error: Exception) -> str:
-    """Why a question has no answer, in one line. A provider's text is left out, since it may quote a key.
-
-    Example:
-        >>> from langgraph_convcoa.errors import InputError
-        >>> failure(TimeoutError()), failure(InputError("the index is damaged"))
-        ('the method failed (TimeoutError)', 'the index is damaged')
-    """
+    """Why a question has no answer, in one line. A provider's text is left out, since it may quote a key."""
     if isinstance(error, ConvCoAError):
         return " ".join(str(error).split())
     return f"the method failed ({status_code(error) or type(error).__name__})"

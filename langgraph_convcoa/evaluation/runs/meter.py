@@ -18,13 +18,6 @@ class Meter(UsageCounter):
 
     A cached reply counts with the time that it took at first, so costs do not depend on earlier runs. Failed requests count
     with an estimate of their input. If a retriever asks another retriever, only the outer one counts.
-
-    Example:
-        >>> from langchain_core.language_models import FakeListChatModel
-        >>> meter = Meter()
-        >>> _ = FakeListChatModel(responses=["Yes."]).invoke("Is it?", {"callbacks": [meter]})
-        >>> meter.costs().calls, meter.costs().retrievals
-        (1, 0)
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,15 +60,6 @@ class ReplyCache(BaseCache):
             self.tokens: int = self._file.execute("SELECT coalesce(sum(tokens), 0) FROM replies").fetchone()[0]
         except sqlite3.Error as error:
             raise self._unusable(error) from error
-
-    def texts(self) -> Iterator[str]:
-        """The text of each reply; the arguments if it is a tool call."""
-        with self._lock:
-            rows = self._file.execute("SELECT reply FROM replies ORDER BY rowid").fetchall()
-        for (reply,) in rows:
-            for message in messages_from_dict(json.loads(reply)):
-                calls = message.tool_calls if isinstance(message, AIMessage) else []
-                yield message.text or (json.dumps(calls[0]["args"], ensure_ascii=False) if calls else "")
 
     def close(self) -> None:
         """Close the file."""

@@ -107,12 +107,6 @@ def evaluate_verification(
     Raises:
         InputError: There are no true or no false claims, or a verifier is not known.
         RetrievalError: A verifier cannot be loaded.
-
-    Example:
-        >>> from langgraph_convcoa.datasets.labelled_claims import packaged_claims
-        >>> report = evaluate_verification(packaged_claims("test"), ["lexical"])
-        >>> report.rows[0].auc < 0.5  # the claims are written so that shared words mislead
-        True
     """
     truth = np.array([claim.supported for claim in claims], dtype=bool)
     if truth.all() or not truth.any():

@@ -137,7 +137,7 @@ class Environment:
         """The reward of a plan for a turn. A malformed plan is not played.
 
         Raises:
-            InputError: No answer to the question is known, or a judge or the user's own reward gives no finite number.
+            InputError: No answer to the question is known, or the user's own reward is no finite number.
         """
         if fault := self.fault(plan):
             return TurnReward(penalty=self.reward_settings.malformed, fault=fault)

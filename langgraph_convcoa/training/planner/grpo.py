@@ -30,11 +30,6 @@ class PlannerTraining:
 
     Raises:
         InputError: A number is out of range.
-
-    Example:
-        >>> PlannerTraining(group=1)
-        Traceback (most recent call last):
-        langgraph_convcoa.errors.InputError: group must be at least 2, not 1.
     """
 
     steps: int = 200  # Updates of the weights.
@@ -82,28 +77,15 @@ def train_planner(
     command: str = "",
     progress: Progress = False,
 ) -> list[dict[str, float]]:
-    """Train the planner of a graph on whole turns with GRPO, and save it.
+    """Train the planner of a graph on whole turns with GRPO, and save it; returns the figures of every step.
 
-    The folder also has `planner.json` (settings), `training.jsonl` (figures of each step) and `plans.jsonl` (every sampled
-    plan with its reward). The checkpoints of an unfinished training are in `OUT.training`.
+    The folder gets LoRA weights (the whole model with `full`), `planner.json` (settings and `command`), `training.jsonl`
+    (figures of each step) and `plans.jsonl` (sampled plans with their rewards). Checkpoints are in `OUT.training`.
 
-    Args:
-        queries: Turns with the earlier turns of the data as their histories. Those without a known answer are left out.
-        environment: Plays and rewards the plans.
-        model: A causal language model with a chat template, by name or folder; it is not changed.
-        out: Folder of the planner: LoRA weights, or the whole model with `full`.
-        settings: Length and speed.
-        resume: Resume an unfinished training.
-        logs: Folder for TensorBoard.
-        command: Kept in `planner.json`.
-        progress: A bar, a callback or nothing.
-
-    Returns:
-        The figures of every step: reward, its parts, rates and times.
+    Queries without a known answer are left out. `model` is a causal language model with a chat template, by name or folder.
 
     Raises:
-        InputError: No question has an answer, the documents hold none of them, the model has no chat template, the unfinished
-            training shall not be resumed or has other settings, or no plan of a step could be rewarded.
+        InputError: There is nothing to learn from, the model has no chat template, or the folder holds another training.
         ModelError: The model cannot be loaded, or a package is missing.
         RetrievalError: The planner or a checkpoint cannot be written.
         KeyboardInterrupt: Ctrl-C, after the current step and its checkpoint.

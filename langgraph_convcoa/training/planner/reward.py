@@ -38,8 +38,6 @@ from langgraph_convcoa.verification.sentences import statements
 Match = Literal["em", "cover_em", "f1"]
 Verdict = Literal["kept", "hallucinated", "corrected", "declined", "recalled", "failed"]
 """What became of the guess of a sub-question."""
-Judge = Callable[[str, str, Sequence[str]], float | bool | Awaitable[float | bool]]
-"""(question, answer, references) -> whether the answer matches, or how well, in [0, 1]; plain or async."""
 Own = Callable[[str, ConvCoAOutput, Sequence[str]], float | Awaitable[float]]
 """(plan as written, output of the turn, references) -> another reward; plain or async."""
 
@@ -53,11 +51,6 @@ class RewardSettings:
 
     Raises:
         InputError: A weight is not finite, `match` is unknown, or a malformed plan could earn as much as one that is played.
-
-    Example:
-        >>> RewardSettings(malformed=-1)
-        Traceback (most recent call last):
-        langgraph_convcoa.errors.InputError: malformed must be below the worst reward of a plan that is played, -1.95, not -1.
     """
 
     final: float = 1.0  # R_final of an answer that matches.
@@ -65,15 +58,14 @@ class RewardSettings:
     hallucinated: float = -1.0  # R_sub of an unsupported guess that is not corrected.
     retrieval: float = 0.05  # Cost of a retrieval.
     malformed: float = -2.0  # The whole reward of a plan that is not of the requested form.
-    match: Match | Judge = "cover_em"  # "em" (as in the paper), "cover_em" (for sentences), "f1" (from 0.5), or a judge.
+    match: Match = "cover_em"  # "em" (as in the paper), "cover_em" (for sentences) or "f1" (from 0.5).
     own: Own | None = None  # A reward of your own, added to that of every plan that is played.
 
     def __post_init__(self) -> None:
         for name in ("final", "kept", "hallucinated", "retrieval", "malformed"):
             if not math.isfinite(getattr(self, name)):
                 raise InputError(f"{name} must be a finite number, not {getattr(self, name)}.")
-        if not callable(self.match):
-            one_of("match", self.match, get_args(Match))
+        one_of("match", self.match, get_args(Match))
         self.check()
 
     def check(self, sub_questions: int = 6) -> None:
@@ -152,28 +144,26 @@ async def turn_reward(
     """The reward of a plan of the right form that was played.
 
     Raises:
-        InputError: No reference is known, or a judge or the user's own reward gives no finite number.
+        InputError: No reference is known, or the user's own reward is no finite number.
     """
     settings = settings or RewardSettings()
-    matched = await answer_matches(output["answer"], question, references, settings, output)
-    own = 0.0
-    if settings.own is not None:
-        own = await _number(settings.own(plan, output, references), "the user's own reward")
+    matched = answer_matches(output["answer"], question, references, settings, output)
+    own: Any = 0.0 if settings.own is None else settings.own(plan, output, references)
+    own = await own if inspect.isawaitable(own) else own
+    if not (isinstance(own, (int, float)) and math.isfinite(own)):
+        raise InputError(f"the user's own reward must return a finite number, not {own!r}.")
     return reward_of(plan, output, matched, settings, own=own)
 
 
-async def answer_matches(
+def answer_matches(
     answer: str, question: str, references: Sequence[str], settings: RewardSettings, output: ConvCoAOutput | None = None
 ) -> float:
-    """How well an answer matches, in [0, 1].
+    """How well an answer matches, in [0, 1]; InputError if no reference is known.
 
-    A judge gets the answer unchanged. If `output`, the turn of the answer, is given, only claims and sentences of the evidence
-    count. Raises InputError if no reference is known or a judge gives no finite number.
+    If `output`, the turn of the answer, is given, only claims and sentences of the evidence count.
     """
     if not any(reference.strip() for reference in references):
         raise InputError(f"No answer to {question[:80]!r} is known, so that R_final means nothing: leave the question out.")
-    if callable(settings.match):
-        return await _number(settings.match(question, answer, references), "the judge")
     told = answer if output is None or answer.startswith(NOTHING) else _told(answer, output)
     return match_of(told, references, settings.match)
 
@@ -250,13 +240,6 @@ def mean_figures(rewards: Sequence[TurnReward]) -> dict[str, float]:
     verdicts = [verdict for reward in rewards for verdict in reward.verdicts]
     rates = {f"{verdict}_rate": verdicts.count(verdict) / max(len(verdicts), 1) for verdict in get_args(Verdict)}
     return means | rates
-
-
-async def _number(value: float | bool | Awaitable[float | bool], who: str) -> float:
-    found = await value if inspect.isawaitable(value) else value
-    if isinstance(found, (int, float)) and math.isfinite(found):
-        return float(found)
-    raise InputError(f"{who} must return a finite number, not {found!r}.")
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

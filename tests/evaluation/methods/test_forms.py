@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from langgraph_convcoa.evaluation.methods.base import Kit, conversation
+from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
 from langgraph_convcoa.evaluation.records import Outcome, Turn
 from tests.fakes import KeywordRetriever, ScriptedModel
@@ -90,22 +90,11 @@ def test_history_aware_rag_rewrites_only_in_a_conversation() -> None:
     assert len(run("history-aware-rag", "The network")[1]) == 1
 
 
-def test_the_history_in_a_prompt_is_bounded_by_the_same_budget_as_ours() -> None:
-    turn = Turn("q", "c", "Now?", tuple((f"Question {n}?", "word " * 200) for n in range(50)))
-    text = conversation(turn, 600)
-    assert "Question 49?" in text
-    assert "Question 40?" not in text
-    assert conversation(turn, 0) == conversation(TURN, 100) == ""
-
-
 def test_a_server_that_knows_no_stop_sequence_is_asked_without_and_remembered() -> None:
-    from langchain_openai import ChatOpenAI
-
     def script(body: dict[str, Any]) -> Reply | str:
         return Reply("unsupported: stop", status=400) if "stop" in body else "Done.\nAction 1: Finish[x]"
 
     with OpenAIServer(script) as server:
-        model = ChatOpenAI(model="m", base_url=server.base_url, api_key="none", max_retries=0)
-        method = make_method("react", Kit(model, KeywordRetriever()))
+        method = make_method("react", Kit(server.model(), KeywordRetriever()))
         assert [asyncio.run(method.ainvoke(TURN)).answer for _ in range(2)] == ["x", "x"]
         assert ["stop" in body for body in server.requests] == [True, False, False]

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from typing import Any
 
 import pytest
-from langchain_core.runnables import Runnable
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import ModelError
-from langgraph_convcoa.evaluation.methods import ours
 from langgraph_convcoa.evaluation.methods.base import Kit
 from langgraph_convcoa.evaluation.methods.registry import make_method
-from langgraph_convcoa.evaluation.records import Outcome, Turn
-from tests.evaluation.methods.planning import FACT, GUESSING, NETWORK, STEPS, Model, converse, kept_plan, statuses
-from tests.fakes import KeywordRetriever, plan
+from langgraph_convcoa.evaluation.records import Turn
+from tests.evaluation.methods.planning import FACT, GUESSING, STEPS, Model, converse, kept_plan, statuses
+from tests.fakes import KeywordRetriever
+
+
+def ours(model: Model, **kit: Any) -> Any:
+    return make_method("ours", Kit(model.model, KeywordRetriever(), **{"settings": GUESSING, **kit}))
 
 
 def test_a_second_turn_knows_the_chain_of_the_first_and_recalls_its_answer() -> None:
     model = Model(kept_plan(), kept_plan())
-    outcomes = converse(make_method("ours", Kit(model.model, KeywordRetriever(), settings=GUESSING)), ["When?", "Once more?"])
+    outcomes = converse(ours(model), ["When?", "Once more?"])
     assert [item["status"] for item in outcomes[0].chain] == ["kept"]
     assert [item["status"] for item in outcomes[1].chain] == ["recalled"]
     assert FACT in model.plan_prompts[1]
@@ -30,28 +31,15 @@ def test_a_second_turn_knows_the_chain_of_the_first_and_recalls_its_answer() -> 
 
 def test_gold_answers_are_a_history_of_their_own() -> None:
     model = Model(kept_plan(), kept_plan())
-    outcomes = converse(
-        make_method("ours", Kit(model.model, KeywordRetriever(), settings=GUESSING)), ["When?", "Once more?"], gold="In 1899."
-    )
+    outcomes = converse(ours(model), ["When?", "Once more?"], gold="In 1899.")
     assert "In 1899." in model.plan_prompts[1]
     assert "1982" not in model.plan_prompts[1]
     assert [item["status"] for item in outcomes[1].chain] == ["kept"], "what was not answered so is not recalled"
 
 
-def test_a_conversation_taken_up_from_its_first_question_goes_the_same_way() -> None:
-    def outcomes(method: Runnable[Turn, Outcome]) -> list[Outcome]:
-        return converse(method, ["When?", "Once more?", "And again?"])
-
-    first, second = (
-        outcomes(make_method("ours", Kit(Model(*[kept_plan()] * 3).model, KeywordRetriever(), settings=GUESSING)))
-        for _ in "ab"
-    )
-    assert first == second
-
-
 def test_conversations_do_not_know_of_each_other() -> None:
     model = Model(kept_plan(), kept_plan())
-    method = make_method("ours", Kit(model.model, KeywordRetriever(), settings=GUESSING))
+    method = ours(model)
     converse(method, ["When?"], conversation="a")
     assert converse(method, ["When?"], conversation="b")[0].chain[0]["status"] == "kept"
     assert "[Conversation]" not in model.plan_prompts[1]
@@ -59,7 +47,7 @@ def test_conversations_do_not_know_of_each_other() -> None:
 
 def test_a_turn_that_failed_leaves_the_conversation_as_it_was() -> None:
     model = Model(kept_plan(), kept_plan())
-    method = make_method("ours", Kit(model.model, KeywordRetriever(), settings=GUESSING))
+    method = ours(model)
     answer = converse(method, ["When?"])[0].answer
     history = (("When?", answer),)
     model.fails = True
@@ -69,30 +57,6 @@ def test_a_turn_that_failed_leaves_the_conversation_as_it_was() -> None:
     outcome = asyncio.run(method.ainvoke(Turn("y", "c", "Once more?", history)))
     assert outcome.chain[0]["status"] == "recalled"
     assert "Lost?" not in model.plan_prompts[-1]
-
-
-def test_the_memory_of_conversations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    savers: list[InMemorySaver] = []
-
-    def saver() -> InMemorySaver:
-        savers.append(InMemorySaver())
-        return savers[0]
-
-    monkeypatch.setattr(ours, "_MOST_THREADS", 2)
-    monkeypatch.setattr(ours, "InMemorySaver", saver)
-    method = make_method("ours", Kit(Model(*[kept_plan()] * 6).model, KeywordRetriever(), settings=GUESSING))
-    for name in "abcde":
-        converse(method, ["When?"], conversation=name)
-    assert len(savers[0].storage) == 2
-
-
-def test_ours_answers_from_what_the_question_finds_in_one_call() -> None:
-    model = Model(plan(final=f"{FACT[:-1]} [1].", optimized=NETWORK))
-    outcome = asyncio.run(make_method("ours", Kit(model.model, KeywordRetriever())).ainvoke(Turn("q", "c", NETWORK)))
-    assert outcome.answer == f"{FACT[:-1]} [1]."
-    [prompt] = model.model.prompts
-    assert FACT in prompt
-    assert outcome.passages[0] == "hopfield-1982"
 
 
 def test_ours_corrects_and_fills() -> None:
@@ -109,11 +73,9 @@ def test_corrections_that_are_switched_off_are_not_malformed() -> None:
 
 
 def test_the_kits_passages_a_search_hold_unless_the_settings_say_otherwise() -> None:
-    assert len(_passages(Kit(Model(kept_plan()).model, KeywordRetriever(), k=1))) == 1
-    kit = Kit(Model(kept_plan()).model, KeywordRetriever(), k=1, settings=ConvCoAContext(k=2))
-    assert len(_passages(kit)) == 2
-    assert len(_passages(replace(kit, model=Model(kept_plan()).model, k=4, settings=ConvCoAContext(threshold=0.1)))) > 2
+    def passages(**kit: Any) -> tuple[str, ...]:
+        return converse(ours(Model(kept_plan()), **kit), ["When?"])[0].passages
 
-
-def _passages(kit: Kit) -> tuple[str, ...]:
-    return asyncio.run(make_method("ours", kit).ainvoke(Turn("q", "c", "When?"))).passages
+    assert len(passages(k=1, settings=ConvCoAContext())) == 1
+    assert len(passages(k=1, settings=ConvCoAContext(k=2))) == 2
+    assert len(passages(k=4, settings=ConvCoAContext(threshold=0.1))) > 2

@@ -24,24 +24,12 @@ def test_an_unknown_name_is_an_error_that_names_the_known_ones() -> None:
         check_methods(["ours", "ours-without-web"])
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_can_be_made(name: str) -> None:
-    assert make_method(name, kit()).get_name() == name
-
-
-def test_methods_that_search_need_something_to_search() -> None:
-    for name, entry in METHODS.items():
-        if entry.searches:
-            with pytest.raises(InputError, match=f"{name}.*give documents"):
-                make_method(name, kit(retriever=None))
-        else:
-            make_method(name, kit(retriever=None))
-
-
 def test_a_method_that_searches_needs_a_retriever_and_one_that_asks_a_model() -> None:
-    for name in ("react", "ours"):
-        with pytest.raises(InputError, match=f"'{name}' needs a retriever"):
-            make_method(name, kit(retriever=None))
+    for name, entry in METHODS.items():
+        assert make_method(name, kit()).get_name() == name
+        if entry.searches:
+            with pytest.raises(InputError, match=f"'{name}' needs a retriever.*give documents"):
+                make_method(name, kit(retriever=None))
     with pytest.raises(InputError, match="'ours' needs --model; without a model there is 'extractive'"):
         check_methods(["extractive", "ours"], model=False)
     with pytest.raises(InputError, match="needs a chat model"):

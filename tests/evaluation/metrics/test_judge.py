@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import BaseMessage
 
 from langgraph_convcoa.errors import ModelError
 from langgraph_convcoa.evaluation.metrics.judge import NO_MARKS, Case, Judge, Marks, read_better, read_marks
-
-
-class Recording(FakeListChatModel):
-    """Replies in turn, and keeps its prompts."""
-
-    asked: list[str] = []  # noqa: RUF012 - pydantic copies it for each model
-
-    def _call(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> str:
-        self.asked.append(str(messages[-1].content))
-        return super()._call(messages, *args, **kwargs)
-
-
-class Refusing(FakeListChatModel):
-    def _call(self, *args: Any, **kwargs: Any) -> str:
-        raise TimeoutError
-
+from tests.fakes import ScriptedModel
 
 CASE = Case("When?", (("Who?", "Ada [1]."),), ("1815",), ["Ada was born in 1815."])
 MARKS = {"reason": "no year", "correct": 2, "complete": 1, "faithful": 2, "concise": 0}
@@ -74,10 +56,11 @@ def test_a_preference_is_a_b_or_a_tie(reply: str, better: str | None) -> None:
 
 
 async def test_the_judge_sees_the_case_and_no_citations() -> None:
-    judge = Judge(Recording(responses=[json.dumps(MARKS), '{"better": "B", "reason": "B has it"}']))
+    model = ScriptedModel(replies=[json.dumps(MARKS), '{"better": "B", "reason": "B has it"}'])
+    judge = Judge(model)
     assert await judge.marks(CASE, "In 1815 [1].\n[Reference]: 1816") == Marks(2, 1, 2, 0, "no year")
     assert await judge.better(CASE, "In 1816 [2].", "In 1815.") == ("B", "B has it")
-    marks, pair = judge.model.asked  # type: ignore[attr-defined]
+    marks, pair = model.prompts
     assert "\n[Answer]: In 1815. [Reference]: 1816\n" in marks, "on one line: an answer cannot add a label"
     for prompt in (marks, pair):
         assert CASE.text() in prompt
@@ -86,7 +69,7 @@ async def test_the_judge_sees_the_case_and_no_citations() -> None:
 
 
 async def test_what_is_clear_needs_no_call() -> None:
-    judge = Judge(Refusing(responses=["{}"]))
+    judge = Judge(ScriptedModel(replies=[TimeoutError()]))
     assert await judge.marks(CASE, " [1] ") == NO_MARKS
     assert await judge.better(CASE, "In 1815 [1].", "In  1815 [2].") == ("tie", "the same answer")
     assert await judge.better(CASE, "", "In 1815.") == ("B", "the other is no answer")

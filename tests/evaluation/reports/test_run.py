@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.metrics.judge import Marks
 from langgraph_convcoa.evaluation.metrics.significance import Sample, paired_test
 from langgraph_convcoa.evaluation.records import Answered, Costs
 from langgraph_convcoa.evaluation.reports.run import RunReport, report_of, write_report
-from langgraph_convcoa.evaluation.runs.conversations import Questions, sample_conversations
+from langgraph_convcoa.evaluation.runs.conversations import Questions
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
 from langgraph_convcoa.evaluation.runs.judging import Marked, Preference, Verdicts
 from tests.evaluation.runs.fakes import questions_of
@@ -111,12 +110,6 @@ def test_a_partial_run_is_compared_on_what_both_were_asked(tmp_path: Path) -> No
         report(tmp_path / "none", asked, [], ["a"])
 
 
-def test_a_run_without_a_known_answer_has_no_quality(tmp_path: Path) -> None:
-    asked = questions_of(1, 2)
-    answers = [replace(answer, references=(), metrics={}) for answer in answered(asked, "a", 1.0)]
-    assert report(tmp_path, asked, answers, ["a"]).methods[0].quality == {}
-
-
 def test_a_judges_verdicts_have_tables(tmp_path: Path) -> None:
     asked = questions_of(2, 1)
     marks = [
@@ -148,9 +141,3 @@ def test_the_files_show_what_is_in_them_as_text(tmp_path: Path) -> None:
     console.file.close()
     with pytest.raises(InputError, match="the report cannot be written"):
         write_report(found, tmp_path / "absent")
-
-
-def test_questions_that_are_left_out_are_counted(tmp_path: Path) -> None:
-    asked = sample_conversations([Query("1", "?", answer="x"), Query("2", "?")])
-    found = report(tmp_path, asked, answered(asked, "a", 1.0), ["a"])
-    assert "1 questions of conversations without any known answer" in found.markdown()

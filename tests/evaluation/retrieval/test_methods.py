@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
-from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
 
 from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval, evaluate_sources
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from tests.evaluation.retrieval.test_compare import ASKED, CORPUS, FOLLOW_UP, SHORT
+from tests.fakes import FixedRetriever
 from tests.retrieval.conftest import BagOfWords
 
 ALONE, TALK = Dataset("alone", (ASKED,), CORPUS), Dataset("talk", (ASKED, FOLLOW_UP), CORPUS)
@@ -39,20 +37,13 @@ def test_a_method_that_cannot_be_measured_is_refused_before_anything_is_encoded(
     assert encoder.passages == encoder.queries == []
 
 
-class Reversed(BaseRetriever):
-    """Finds the last passages first, whatever is asked."""
-
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        return [*reversed(CORPUS)]
-
-
 def oracle(queries: Sequence[Query]) -> list[list[str]]:
     return [[*query.gold] for query in queries]
 
 
 def test_a_retriever_or_function_of_the_users_own_is_a_method() -> None:
     own = HopfieldRetriever.from_documents([*CORPUS, SHORT], encoder=BagOfWords(), graph=None)
-    further: dict[str, Any] = {"reversed": Reversed(), "oracle": oracle, "mine": own}
+    further: dict[str, Any] = {"reversed": FixedRetriever(found=[*reversed(CORPUS)]), "oracle": oracle, "mine": own}
     options: dict[str, Any] = {"distractors": [SHORT], "encoder": BagOfWords(), "further": further}
     report = evaluate_retrieval(TALK, methods=["bm25", "reversed", "oracle", "hybrid", "mine"], **options)
     found = {name: result.metrics["MRR"] for name, result in report.methods.items()}

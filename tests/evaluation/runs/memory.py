@@ -8,70 +8,49 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
 
+from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
 from tests.bounds import kilobytes
+from tests.data import write_dataset
 from tests.fake_encoder import WordEncoder
-from tests.fakes import corrections, node, plan
+from tests.fakes import ScriptedModel, corrections, node, plan
 
 TURNS = 10
 PASSAGES = 500
 
 
-class Instant(BaseChatModel):
-    """Answers the last number that is asked for, in whatever form it is asked."""
+def answer(prompt: str) -> str:
+    """The last number that is asked for, in whatever form it is asked."""
+    number = (re.findall(r"number (\d+)\?", prompt) or ["0"])[-1]
+    if '"optimized_question"' in prompt:
+        return plan(node(f"What is number {number}?"), optimized=f"What is number {number}?")
+    if '"answers"' in prompt:
+        return corrections(f"It is {number}.", final=f"It is {number} [1].")
+    return f"It is {number} [1]. " + "So much for that. " * 10
 
-    @property
-    def _llm_type(self) -> str:
-        return "instant"
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        prompt = messages[-1].text
-        number = (re.findall(r"number (\d+)\?", prompt) or ["0"])[-1]
-        if '"optimized_question"' in prompt:
-            text = plan(node(f"What is number {number}?"), optimized=f"What is number {number}?")
-        elif '"answers"' in prompt:
-            text = corrections(f"It is {number}.", final=f"It is {number} [1].")
-        else:
-            text = f"It is {number} [1]. " + "So much for that. " * 10
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
+class Instant(ScriptedModel):
+    """Answers at once and keeps nothing."""
+
+    def _next(self, messages: list[BaseMessage]) -> str:
+        return answer(messages[-1].text)
 
 
 def write_data(folder: Path, questions: int) -> None:
     """Conversations with their histories, and passages."""
-    with (folder / "corpus.jsonl").open("w") as file:
-        for n in range(PASSAGES):
-            file.write(
-                json.dumps({"id": f"p{n}", "title": f"{n}", "text": f"Number {n} is {n}. " + "It is a number. " * 30}) + "\n"
-            )
-    history: list[list[str]] = []
-    with (folder / "queries.jsonl").open("w") as file:
-        for n in range(questions):
-            if n % TURNS == 0:
-                history = []
-            row = {
-                "id": f"q{n}",
-                "question": f"What is number {n}?",
-                "answer": f"{n}",
-                "history": history,
-                "gold": [f"p{n % PASSAGES}"],
-                "split": "dev",
-                "conversation_id": f"c{n // TURNS}",
-            }
-            file.write(json.dumps(row) + "\n")
-            history = [*history, [row["question"], row["answer"]]]
+    asked = [(f"What is number {n}?", f"{n}") for n in range(questions)]
+    queries = (
+        Query(
+            f"q{n}", *asked[n][:1], tuple(asked[n - n % TURNS : n]), (f"p{n % PASSAGES}",), "", f"{n}", "dev", f"c{n // TURNS}"
+        )
+        for n in range(questions)
+    )
+    texts = (f"Number {n} is {n}. " + "It is a number. " * 30 for n in range(PASSAGES))
+    write_dataset(folder, queries, (Document(text, id=f"p{n}", metadata={"title": f"{n}"}) for n, text in enumerate(texts)))
 
 
 def peak_gb() -> float:
@@ -83,7 +62,6 @@ def main(questions: int, methods: tuple[str, ...]) -> None:
     """Run, and print what it took as JSON."""
     with tempfile.TemporaryDirectory() as name:
         data = Path(name) / "data"
-        data.mkdir()
         write_data(data, questions)
         before, start = peak_gb(), time.perf_counter()
         settings = RunPlan(data=data, model=Instant(), methods=methods, sample=None, out=Path(name) / "run")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import re
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from langchain_core.documents import Document
+
 from experiments.baselines.methods import ALL_METHODS
+from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.evaluation.qa import RunPlan, evaluate_methods
 from langgraph_convcoa.evaluation.runs.run import RunSettings
+from tests.data import write_dataset
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, direct, node, plan
 from tests.openai_server import Reply, kind_of, prompt_of
@@ -27,17 +29,13 @@ def write_data(folder: Path) -> Path:
     """Conversations about the things of a made-up list."""
     corpus, queries = [], []
     for c in range(CONVERSATIONS):
-        history: list[list[str]] = []
+        said: tuple[tuple[str, str], ...] = ()
         for t in range(TURNS):
             question, answer = f"When was thing {c}-{t} found?", f"{1000 + 10 * c + t}"
-            corpus.append({"id": f"p{c}-{t}", "title": f"{c}-{t}", "text": f"Thing {c}-{t} was found in {answer}."})
-            more = {"gold": [f"p{c}-{t}"], "split": "dev", "conversation_id": f"c{c}"}
-            queries.append({"id": f"q{c}-{t}", "question": question, "answer": answer, "history": [*history], **more})
-            history.append([question, answer])
-    folder.mkdir(parents=True)
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl.gz").write_bytes(gzip.compress("\n".join(json.dumps(row) for row in rows).encode()))
-    return folder
+            corpus.append(Document(f"Thing {c}-{t} was found in {answer}.", id=f"p{c}-{t}", metadata={"title": f"{c}-{t}"}))
+            queries.append(Query(f"q{c}-{t}", question, said, (f"p{c}-{t}",), "", answer, "dev", f"c{c}"))
+            said = (*said, (question, answer))
+    return write_dataset(folder, queries, corpus, ".jsonl.gz")
 
 
 def place_of(body: dict[str, Any]) -> tuple[str, str]:

@@ -34,15 +34,6 @@ def test_answers_come_back_and_a_torn_last_line_is_dropped(tmp_path: Path) -> No
     assert path.read_bytes().startswith(whole)
 
 
-def test_a_file_of_one_torn_line_is_empty(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, {}) as folder:
-        folder.append(record(1))
-    path = tmp_path / "answers.jsonl"
-    path.write_bytes(path.read_bytes()[:-1] * 2000)
-    with RunFolder(tmp_path, {}) as folder:
-        assert list(folder.answers()) == []
-
-
 def test_other_settings_are_refused_and_named(tmp_path: Path) -> None:
     with RunFolder(tmp_path, {"data": "d", "sample": 100}) as folder:
         folder.append(record(1))
@@ -76,24 +67,6 @@ def test_two_cannot_write_at_the_same_time(tmp_path: Path) -> None:
     with RunFolder(tmp_path, {}), pytest.raises(InputError, match="another process"):
         RunFolder(tmp_path, {})
     RunFolder(tmp_path, {}).__exit__(None, None, None)
-
-
-@pytest.mark.parametrize("damage", ["{not json\n", '{"method": "m"}\n', "[]\n"])
-def test_a_damaged_line_is_named(tmp_path: Path, damage: str) -> None:
-    with RunFolder(tmp_path, {}) as folder:
-        folder.append(record(1))
-    with (tmp_path / "answers.jsonl").open("a") as file:
-        file.write(damage)
-    with RunFolder(tmp_path, {}) as folder, pytest.raises(InputError, match=r"answers.jsonl, line 2"):
-        list(folder.answers())
-
-
-def test_damaged_settings_are_told(tmp_path: Path) -> None:
-    RunFolder(tmp_path, {"a": 1}).__exit__(None, None, None)
-    for text, message in (("{", "damaged"), ("[]", "was made with")):
-        (tmp_path / "settings.json").write_text(text)
-        with pytest.raises(InputError, match=message):
-            RunFolder(tmp_path, {"a": 1})
 
 
 def test_failed_questions_and_what_came_after_them_can_be_forgotten(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda
 
 from langgraph_convcoa.evaluation.runs.meter import Meter
 from langgraph_convcoa.graph import build_graph
@@ -23,20 +22,6 @@ class Outer(BaseRetriever):
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         found: list[Document] = self.inner.invoke(query, {"callbacks": run_manager.get_child()})
         return found
-
-
-async def test_calls_tokens_and_searches_of_a_runnable() -> None:
-    model, retriever = ScriptedModel(by_prompt=lambda prompt: "x"), KeywordRetriever()
-
-    async def work(text: str) -> str:
-        await retriever.ainvoke(text)
-        return (await model.ainvoke(text)).text + model.invoke(text).text
-
-    meter = Meter()
-    await RunnableLambda(work).ainvoke("sparsemax", {"callbacks": [meter]})
-    costs = meter.costs()
-    assert (costs.calls, costs.input_tokens, costs.output_tokens, costs.retrievals) == (2, 20, 10, 1)
-    assert 0 < costs.seconds < 5
 
 
 async def test_a_turn_of_the_graph_counts_as_the_graph_counts_it() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph_convcoa.errors import InputError, ModelError
 from langgraph_convcoa.evaluation.records import Answered, Outcome, Turn
 from langgraph_convcoa.evaluation.runs.folder import RunFolder
-from langgraph_convcoa.evaluation.runs.reply_cache import ReplyCacheError, keep_replies
+from langgraph_convcoa.evaluation.runs.reply_cache import keep_replies
 from langgraph_convcoa.evaluation.runs.run import RunSettings, run_methods
 from tests.evaluation.runs.fakes import asking, folder, instant, model_of, number_in, questions_of
 from tests.openai_server import OpenAIServer, Reply, prompt_of
@@ -103,24 +102,6 @@ def test_a_wrong_key_stops_the_run_early_and_nothing_is_written(tmp_path: Path) 
         assert by_id(place) == {}
 
 
-def test_a_key_that_is_withdrawn_stops_the_run_and_the_rest_is_asked_again(tmp_path: Path) -> None:
-    def script(body: dict[str, Any]) -> Reply | str:
-        return Reply("bad key", status=401) if len(server.requests) > 7 else number_in(body)
-
-    with OpenAIServer(script) as server, folder(tmp_path) as place:
-        model = keep_replies(model_of(server), place.replies)
-        with pytest.raises(ModelError):
-            run({"m": asking(model)}, place, questions_of(15, 2), concurrency=2)
-        assert len(by_id(place)) == 7
-        assert not any(one.error for one in by_id(place).values())
-        server.requests.clear()
-        server._script = number_in
-        assert run({"m": asking(model)}, place, questions_of(15, 2)) == ""
-        assert len(by_id(place)) == 30
-        assert not any(one.error for one in by_id(place).values())
-        assert len(server.requests) == 23
-
-
 def test_a_conversation_waits_for_the_next_start_where_a_quota_is_spent(tmp_path: Path) -> None:
     spent = True
 
@@ -134,13 +115,6 @@ def test_a_conversation_waits_for_the_next_start_where_a_quota_is_spent(tmp_path
         spent = False
         assert run(methods, place) == ""
         assert by_id(place)["q1-1"].answer == "It is 1011."
-
-
-def test_a_server_that_is_not_there_stops_the_run(tmp_path: Path) -> None:
-    with OpenAIServer(number_in) as server:
-        model = model_of(server)
-    with folder(tmp_path) as place, pytest.raises(ModelError, match="is the server running"):
-        run({"m": asking(model)}, place)
 
 
 def test_the_budget_stops_between_questions_and_a_larger_one_goes_on(tmp_path: Path) -> None:
@@ -175,21 +149,6 @@ def test_a_run_goes_on_in_the_middle_of_a_conversation_with_its_own_answers(tmp_
     assert [answer for _, answer in histories[-1]] == ["own q0-0", "own q0-1"]
 
 
-def test_replies_that_cannot_be_kept_stop_the_run(tmp_path: Path) -> None:
-    with OpenAIServer(number_in) as server, folder(tmp_path) as place:
-        model = keep_replies(model_of(server), place.replies)
-        place.replies._file.execute("DROP TABLE replies")
-        with pytest.raises(ReplyCacheError, match="cannot be used"):
-            run({"m": asking(model)}, place)
-        assert by_id(place) == {}
-
-
-def test_a_method_that_breaks_is_counted(tmp_path: Path) -> None:
-    with folder(tmp_path) as place:
-        run({"m": instant(lambda turn: {}[turn.id])}, place)  # type: ignore[index]
-        assert {one.error for one in by_id(place).values()} == {"the method failed (KeyError)"}
-
-
 def test_ctrl_c_lets_the_questions_under_way_finish(tmp_path: Path) -> None:
     said: list[str] = []
 
@@ -211,22 +170,6 @@ def test_ctrl_c_lets_the_questions_under_way_finish(tmp_path: Path) -> None:
         assert {"q0-0", "q0-1"} <= by_id(place).keys()
         assert len(by_id(place)) < 8
         assert "Ctrl-C once more" in said[0]
-
-
-async def test_in_a_loop_that_runs_already(tmp_path: Path) -> None:
-    with folder(tmp_path) as place:
-        assert run({"m": instant(lambda turn: "x")}, place) == ""
-        assert len(by_id(place)) == 6
-    assert threading.current_thread() is threading.main_thread()
-
-
-def test_progress_counts_what_is_left(tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    with folder(tmp_path) as place:
-        methods = {"m": instant(lambda turn: "x")}
-        run(methods, place, questions_of(1, 2))
-        run_methods(methods, questions_of(3, 2), place, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (4, 4)
 
 
 @pytest.mark.parametrize("bad", [{"concurrency": 0}, {"max_tokens": 0}])

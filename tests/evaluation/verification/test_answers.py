@@ -3,9 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.datasets.labelled_claims import RatedAnswer, read_rated_answers
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.verification.answers import evaluate_ratings
@@ -32,12 +30,11 @@ def test_ratings_of_one_kind_measure_nothing():
         evaluate_ratings(ANSWERS[:1])
 
 
-def test_the_command_reads_rated_answers(tmp_path):
+def test_the_command_reads_rated_answers(tmp_path, cli):
     file = tmp_path / "rated.jsonl"
     rows = [{"response": a.answer, "passages": [a.evidence[0][1]], "faithfulness": a.faithfulness} for a in ANSWERS]
     file.write_text("\n".join(map(json.dumps, rows)))
-    done = CliRunner().invoke(app, ["evaluate", "verification", str(file), "--json", "--verifiers", "lexical"])
-    assert done.exit_code == 0, done.stderr
+    done = cli("evaluate", "verification", file, "--json", "--verifiers", "lexical")
     assert json.loads(done.stdout)["answers"] == 3
 
 

@@ -3,9 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim, packaged_claims, read_claims
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.evaluation.verification.claims import evaluate_verification
@@ -87,13 +85,11 @@ def test_a_row_that_is_wrong_is_named(tmp_path, row, message):
         list(read_claims(file))
 
 
-def test_the_command_prints_the_shares(tmp_path):
+def test_the_command_prints_the_shares(tmp_path, cli):
     file = tmp_path / "rows.jsonl"
     row = {"title": "Bridge", "text": EVIDENCE[0][1]}
     row["claims"] = [{"claim": c.claim, "supported": c.supported, "kind": c.kind} for c in CLAIMS]
     file.write_text(json.dumps(row))
-    done = CliRunner().invoke(app, ["evaluate", "verification", str(file), "--json", "--verifiers", "lexical,default"])
-    assert done.exit_code == 0, done.stderr
+    done = cli("evaluate", "verification", file, "--json", "--verifiers", "lexical,default")
     assert [found["verifier"] for found in json.loads(done.stdout)["rows"]] == ["lexical", "default"]
-    wrong = CliRunner().invoke(app, ["evaluate", "verification", str(tmp_path / "missing.jsonl")])
-    assert wrong.exit_code == 2
+    cli("evaluate", "verification", tmp_path / "missing.jsonl", code=2)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
 from tokenizers import ByteLevelBPETokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.reasoning.base import PlanRequest
 from langgraph_convcoa.reasoning.chat_model import plan_messages
+from tests.fakes import FixedRetriever, node, plan
 
 TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}{{ eos_token }}{% endfor %}"
@@ -29,16 +27,14 @@ TEXTS = (
 )
 
 
-class Library(BaseRetriever):
+class Library(FixedRetriever):
     """Finds both texts for everything."""
 
-    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        return [Document(text, id=str(number)) for number, text in enumerate(TEXTS)]
+    found: list[Document] = [Document(text, id=str(number)) for number, text in enumerate(TEXTS)]  # noqa: RUF012
 
 
 def plan_of(sub: str, guess: str = "") -> str:
-    step = {"action": "knowledge_retrieval", "sub": sub, "guess_answer": guess, "missing_flag": not guess, "action_input": ""}
-    return json.dumps({"optimized_question": sub, "chain": [step], "final_answer": guess})
+    return plan(node(sub, guess), final=guess, optimized=sub)
 
 
 PLANS = (plan_of("When did Hopfield describe the network?"), plan_of("Who painted The Scream in Oslo?"))

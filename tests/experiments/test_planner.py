@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ from experiments.planner import __main__ as command
 from experiments.planner.comparison import compare
 from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.training.planner.environment import Environment
-from tests.training.planner.tiny import TEXTS, Library, plan_of, tiny_policy
+from tests.data import write_dataset
+from tests.training.planner.tiny import Library, plan_of, tiny_policy
 
 QUESTION = "When did Hopfield describe the network?"
 RIGHT = plan_of(QUESTION, "John Hopfield described the network in 1982.")
@@ -39,10 +39,8 @@ async def test_figures_are_those_of_the_plans_and_tested_against_the_first() -> 
 def test_the_command_prints_a_row_for_each_figure_and_planner(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [{"id": str(n), "question": QUESTION, "answer": "1982", "gold": ["0"], "conversation_id": str(n)} for n in range(3)]
-    passages = [{"id": str(number), "title": "", "text": text} for number, text in enumerate(TEXTS)]
-    for name, lines in (("queries", rows), ("corpus", passages)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = [Query(str(n), QUESTION, answer="1982", gold=("0",), conversation=str(n)) for n in range(3)]
+    write_dataset(tmp_path, rows, Library().found)
     monkeypatch.setattr(command, "searched", lambda *_: Library())
     models = [str(tiny_policy(tmp_path / name, seed=seed)) for seed, name in enumerate(("one", "two"))]
     command.main([str(tmp_path), *models, "--split", "all", "--longest", "8", "--temperature", "1"])

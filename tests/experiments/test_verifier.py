@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-import json
 import random
 
 import pytest
+from langchain_core.documents import Document
 
 from experiments.verifier.__main__ import passage_pairs, question_pairs, with_pronouns
 from experiments.verifier.synthetic import from_article, from_sentences, statement, with_pronoun
 from langgraph_convcoa.datasets.labelled_claims import LabelledClaim
+from langgraph_convcoa.datasets.queries import Query
 from langgraph_convcoa.training.verifier import VerifierSettings, train_verifier
+from tests.data import write_dataset
 from tests.retrieval.tiny_bert import save_tiny_encoder
 
 PASSAGE = (
@@ -55,11 +57,8 @@ def test_sentences_of_other_passages_of_an_article_are_near_and_not_said():
 def test_a_short_training_writes_a_verifier(tmp_path, monkeypatch):
     pytest.importorskip("accelerate")
     base = str(save_tiny_encoder(tmp_path / "base"))
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "corpus.jsonl").write_text(json.dumps({"id": "p", "title": PASSAGE[0], "text": PASSAGE[1]}))
-    row = {"id": "1", "question": "Who built the bridge?", "answer": "Ada Park", "gold": ["p"], "split": "train"}
-    (data / "queries.jsonl").write_text(json.dumps(row))
+    query = Query("1", "Who built the bridge?", answer="Ada Park", gold=("p",), split="train")
+    data = write_dataset(tmp_path / "data", [query], [Document(PASSAGE[1], id="p", metadata={"title": PASSAGE[0]})])
     claims = [
         LabelledClaim(claim, (PASSAGE,), label, "roles")
         for claim, label in (("Ada built it.", True), ("It built Ada.", False))

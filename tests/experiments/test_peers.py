@@ -13,6 +13,7 @@ from experiments.peers.readers import peer_rankers
 from langgraph_convcoa.datasets.queries import Dataset
 from langgraph_convcoa.evaluation.retrieval.compare import evaluate_retrieval
 from langgraph_convcoa.evaluation.retrieval.rankers import passage_pool
+from tests.data import write_dataset
 from tests.evaluation.retrieval.test_compare import CORPUS, FOLLOW_UP, SHORT
 from tests.retrieval.conftest import BagOfWords
 
@@ -37,10 +38,7 @@ def test_methods_that_read_the_history_find_what_the_question_leaves_out() -> No
 def test_the_command_prints_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(command, "SentenceTransformerEncoder", lambda _name, dtype: BagOfWords())
     monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
-    query = {"id": "1", "question": LIKE.question, "history": LIKE.history, "gold": LIKE.gold, "rewrite": LIKE.rewrite}
-    passages = [{"id": one.id, "text": one.page_content} for one in DATA.corpus]
-    (tmp_path / "queries.jsonl").write_text(json.dumps(query))
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
+    write_dataset(tmp_path, DATA.queries, DATA.corpus)
     command.main([str(tmp_path), "--json"])
     report = json.loads(capsys.readouterr().out)
     assert report["methods"]["lecore-like-hybrid"]["Recall@1"] == 1

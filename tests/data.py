@@ -1,0 +1,39 @@
+"""Data sets as files: rows in the format that a file's name says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document
+
+from langgraph_convcoa.datasets.queries import Query
+
+
+def write_rows(path: Path, rows: Any) -> Path:
+    """Write a text, JSON lines (`.jsonl`; a text is a line) or one JSON value, gzipped for `.gz`; returns the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = rows if isinstance(rows, str) else "" if ".jsonl" in path.name else json.dumps(rows)
+    if not text:
+        text = "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def write_dataset(folder: Path, queries: Iterable[Any], corpus: Iterable[Any] = (), suffix: str = ".jsonl") -> Path:
+    """Write the queries and passages of a data set, given as rows or as `Query` and `Document`; returns the folder."""
+    write_rows(folder / f"queries{suffix}", [_query_row(one) if isinstance(one, Query) else one for one in queries])
+    write_rows(folder / f"corpus{suffix}", [_passage_row(one) if isinstance(one, Document) else one for one in corpus])
+    return folder
+
+
+def _query_row(query: Query) -> dict[str, Any]:
+    row = {name: getattr(query, name) for name in ("id", "question", "history", "gold", "rewrite", "answer", "split")}
+    return {name: value for name, value in {**row, "conversation_id": query.conversation}.items() if value}
+
+
+def _passage_row(passage: Document) -> dict[str, Any]:
+    return {"id": passage.id, "title": passage.metadata.get("title", ""), "text": passage.page_content}

@@ -1,0 +1,181 @@
+"""The papers' baselines and ablations: the model calls that each makes, counted by a server on loopback, and the command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.baselines.__main__ import main
+from experiments.baselines.methods import ALL_METHODS
+from experiments.costs.scripted import Script, ScriptedQuestion, make_script
+from experiments.costs.scripted_model import ScriptedServer
+from langgraph_convcoa.context import ConvCoAContext
+from langgraph_convcoa.evaluation.methods.base import Kit
+from langgraph_convcoa.evaluation.methods.registry import make_method
+from langgraph_convcoa.evaluation.records import Outcome, Turn
+from langgraph_convcoa.evaluation.runs.meter import Meter
+from langgraph_convcoa.verification.trained import DefaultVerifier
+from tests.data import write_dataset
+from tests.evaluation.methods.planning import GUESSING, NETWORK, Model, converse, kept_plan, statuses
+from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
+from tests.openai_server import OpenAIServer, chat_model
+
+ASKING = [name for name, one in ALL_METHODS.items() if one.asks]
+SAMPLES = K = 3
+"""Samples of a method that draws some, and passages a search."""
+
+
+@pytest.fixture(autouse=True)
+def _words_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts are about people and places with made-up names: shared words tell their right guesses from the wrong ones."""
+    from langgraph_convcoa.verification.verifier import LexicalVerifier
+
+    words = LexicalVerifier()
+    monkeypatch.setattr(DefaultVerifier, "support", lambda self, claims, premises: words.support(claims, premises))
+    monkeypatch.setattr(DefaultVerifier, "threshold", words.threshold, raising=False)
+
+
+def ask(name: str, script: Script, k: int = K) -> list[tuple[Outcome, int, int]]:
+    """Each question's outcome, the requests that the server got, and the searches."""
+
+    async def run(server: ScriptedServer) -> list[tuple[Outcome, int, int]]:
+        model = chat_model(server.base_url, timeout=10)
+        settings = ConvCoAContext(max_sub_questions=20)
+        kit = Kit(model, script.retriever(), k=k, max_steps=10, samples=SAMPLES, settings=settings)
+        method, asked = make_method(name, kit, ALL_METHODS), []
+        for turn in script.turns():
+            meter, before = Meter(), server.requests
+            outcome = await method.ainvoke(turn, {"callbacks": [meter]})
+            assert meter.costs().calls == server.requests - before
+            asked.append((outcome, server.requests - before, meter.costs().retrievals))
+        return asked
+
+    with ScriptedServer(script) as server:
+        return asyncio.run(run(server))
+
+
+def n(one: ScriptedQuestion) -> int:
+    return len(one.sub_questions)
+
+
+def missing(one: ScriptedQuestion) -> int:
+    return sum(not sub.guess for sub in one.sub_questions)
+
+
+def wrong(one: ScriptedQuestion) -> int:
+    return sum(bool(sub.guess) and not sub.right for sub in one.sub_questions)
+
+
+def opened(one: ScriptedQuestion) -> int:
+    """What the first look does not find: it finds a passage for each of k sub-questions."""
+    return max(n(one) - K, 0)
+
+
+def ours(one: ScriptedQuestion) -> int:
+    """The plan, which answers where the look has found everything; else one more call for all that is looked up."""
+    return 2 if opened(one) else 1
+
+
+def guessing(one: ScriptedQuestion) -> int:
+    """The papers' form: the plan, whose draft is the answer where every guess is right; else one more call."""
+    return 2 if wrong(one) or missing(one) else 1
+
+
+CALLS: dict[str, Callable[[ScriptedQuestion], int]] = {
+    **dict.fromkeys(("closed-book", "few-shot", "chain-of-thought", "history-aware-rag"), lambda one: 1),
+    "self-consistency": lambda one: SAMPLES,
+    # The decomposition, each sub-problem, the question itself.
+    "least-to-most": lambda one: 1 + n(one) + 1,
+    # Two levels, each with k thoughts and k votes.
+    "tree-of-thoughts": lambda one: 2 * (SAMPLES + SAMPLES),
+    # A call for each follow-up question, and one that ends.
+    **dict.fromkeys(("self-ask", "react"), lambda one: n(one) + 1),
+    # Two hops and the prediction.
+    "dsp": lambda one: 2 + 1,
+    # The chain, and again after each correction or completion.
+    "search-in-the-chain": lambda one: 1 + wrong(one) + missing(one),
+    # The chain, a summary for each conflict, the answer; missing guesses are filled with the best passage.
+    "chain-of-action": lambda one: 1 + wrong(one) + 1,
+    **dict.fromkeys(("ours", "ours-without-cks"), ours),
+    **dict.fromkeys(("ours-without-look", "ours-without-filling"), guessing),
+    **dict.fromkeys(("ours-without-alignment", "ours-without-verification", "ours-without-draft"), lambda one: 2),
+}
+SEARCHES: dict[str, Callable[[ScriptedQuestion], int]] = {
+    **{name: n if ALL_METHODS[name].searches else lambda one: 0 for name in ASKING},
+    "dsp": lambda one: 2,
+    "history-aware-rag": lambda one: 1,
+    **dict.fromkeys(("ours", "ours-without-cks", "ours-without-draft"), lambda one: 1 + opened(one)),
+}
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_calls_are_those_of_the_paper(name: str) -> None:
+    made = [make_script(subs, share, questions=2, seed=4) for subs, share in ((1, 0.0), (3, 0.5), (3, 1.0), (5, 0.5))]
+    script = Script(tuple(one for part in made for one in part.questions))
+    for one, (outcome, requests, searches) in zip(script.questions, ask(name, script), strict=True):
+        assert (requests, searches, outcome.malformed) == (CALLS[name](one), SEARCHES[name](one), 0), one.id
+
+
+@pytest.mark.parametrize("name", [name for name in ASKING if ALL_METHODS[name].searches])
+def test_methods_that_search_answer_right_whatever_the_model_believes(name: str) -> None:
+    script = make_script(2, 0.0, questions=2, missing_share=0.5, seed=1)
+    # What one sub-question finds would answer the other, too.
+    k = 1 if name == "ours-without-filling" else K
+    for one, (outcome, *_) in zip(script.questions, ask(name, script, k), strict=True):
+        right = one.answer.rstrip(".") in outcome.answer.replace(" [1]", "").replace(" [2]", "")
+        assert right == (not (name == "ours-without-filling" and missing(one)))
+        assert {f"{one.id}#{number}" for number in (1, 2)} <= set(outcome.passages)
+
+
+@pytest.mark.parametrize("name", [name for name in ASKING if name != "self-consistency" and not name.startswith("ours")])
+def test_every_method_sees_the_conversation_and_is_asked_for_citations_of_what_it_finds(name: str) -> None:
+    later = Turn("q2", "c1", "And who described it?", (("Which came first?", "The Hopfield network."),))
+    model = ScriptedModel(by_prompt=lambda prompt: "So the final answer is: John Hopfield")
+    outcome = asyncio.run(make_method(name, Kit(model, KeywordRetriever(), max_steps=1), ALL_METHODS).ainvoke(later))
+    assert "Which came first?" in model.prompts[0]
+    assert any("[n] behind what passage n" in prompt for prompt in model.prompts) == ALL_METHODS[name].searches
+    assert isinstance(outcome.answer, str), "a reply in another form stops nothing"
+
+
+def test_without_a_knowledge_set_the_history_is_text_and_nothing_is_recalled() -> None:
+    model = Model(kept_plan(), kept_plan())
+    method = make_method("ours-without-cks", Kit(model.model, KeywordRetriever(), settings=GUESSING), ALL_METHODS)
+    assert converse(method, ["When?", "Once more?"])[1].chain[0]["status"] == "kept"
+    assert "[Conversation]" not in model.plan_prompts[1]
+    assert "User: When?\nAssistant: John Hopfield described" in model.plan_prompts[1]
+
+
+def test_what_each_ablation_leaves_out() -> None:
+    def left(name: str, *given: Any, **more: Any) -> tuple[list[tuple[str, str]], list[str]]:
+        chain, model = statuses(name, *given, methods=ALL_METHODS, **more)
+        return chain, model.prompts
+
+    corrected = ("corrected", "Corrected from the evidence.")
+    assert left("ours-without-verification")[0][0] == ("kept", "It was described by Kohonen in 1977.")
+    nowhere = left("ours-without-verification", plan(node(NETWORK, "Xyzzy."), final="Xyzzy."))[0]
+    assert nowhere == [("kept", "Xyzzy.")], "even one that has no word of the evidence"
+    assert left("ours-without-alignment", kept_plan())[0] == [corrected], "even a right guess"
+    chain, prompts = left("ours-without-filling", k=1)
+    assert chain == [corrected, ("unsupported", "")]
+    assert "Martins and Astudillo" not in prompts[1]
+    assert [len(left(name, kept_plan())[1]) for name in ("ours", "ours-without-draft")] == [1, 2]
+
+
+def test_the_command_measures_the_methods_that_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: Any
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    question = {"id": "q", "question": "When were the ants counted?", "answer": "1900", "gold": ["p"], "split": "dev"}
+    folder = write_dataset(tmp_path / "ants", [question], [{"id": "p", "text": "The ants were counted in 1900."}])
+    with OpenAIServer(lambda body: "So the final answer is: 1900") as server:
+        arguments = [str(folder), "--model", "test", "--base-url", server.base_url, "--out", str(tmp_path / "run"), "--json"]
+        monkeypatch.setattr("sys.argv", ["baselines", *arguments, "--methods", "few-shot,self-ask"])
+        main()
+    report = json.loads(capsys.readouterr().out)
+    assert list(report["methods"]) == ["few-shot", "self-ask"]
+    assert report["methods"]["self-ask"]["quality"]["cover_em"]["mean"] == 1
