@@ -19,7 +19,7 @@ _LONGEST_DESCRIPTION = 1_000
 _TAKES_A_QUESTION = frozenset(
     "query question q search search_query search_term text input tool_input prompt message keywords __arg1".split()  # noqa: SIM905
 )
-"""Arguments whose names say that a whole question can be put there."""
+"""Names of arguments that take a whole question."""
 
 
 class ToolAction(BaseAction):
@@ -76,7 +76,7 @@ class ToolAction(BaseAction):
         self._max_characters = max_characters
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
-        """What the tool returns for the action input.
+        """Call the tool with the action input.
 
         Raises:
             ActionInputError: The input is not what the tool takes, or the tool says that it failed.

@@ -23,9 +23,7 @@ WORDS = ["ants", "bees", "crabs", "ducks"]
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
-    monkeypatch.setattr("langgraph_convcoa.retrieval.retriever.as_encoder", lambda _encoder: WordEncoder())
-    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+def surroundings(encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
@@ -246,11 +244,6 @@ def test_wrong_arguments_are_one_line(data: Path, arguments: list[str], message:
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ")
     assert message in line
-
-
-def test_an_unknown_method_is_told_before_anything_is_read() -> None:
-    result = evaluate("nowhere", "--model", "a", "--methods", "magic")
-    assert "no method 'magic'" in result.stderr
 
 
 def test_a_wrong_key_is_one_line_and_says_where_the_answers_are(data: Path) -> None:

@@ -156,5 +156,5 @@ class DataAnalysis(BaseAction):
                 )
             except ActionInputError as error:
                 refusals.append(error)
-        # Of several databases the one that has the tables says what is wrong with the query.
+        # The database that has the tables says what is wrong with the query.
         raise next((error for error in refusals if "there is no table" not in str(error)), refusals[0])

@@ -116,15 +116,19 @@ def _free_name(name: str, taken: Mapping[str, Path]) -> str:
 
 
 def _check_names(engines: Sequence[Engine], given: Sequence[str]) -> None:
+    """Each given table must exist, each engine have a table, and no name stand for tables of two engines."""
     seen: dict[str, str] = {}
-    found = [(table, engine.default_schema) for engine in engines for table in engine.tables()]
+    found: set[str] = set()
     for engine in engines:
         for table in engine.tables():
-            other = seen.setdefault(table.full_name.casefold(), engine.source)
+            name = table.full_name.casefold()
+            other = seen.setdefault(name, engine.source)
             if other != engine.source:
                 raise InputError(f"both {other} and {engine.source} have a table {table.full_name!r}: make an action of each")
-    for name in given:
-        if not any(
-            name.casefold() in (table.full_name.casefold(), f"{schema}.{table.name}".casefold()) for table, schema in found
-        ):
-            raise TableError(f"there is no table {name!r} in {', '.join(engine.source for engine in engines)}: check the name")
+            found |= {name, f"{engine.default_schema}.{table.name}".casefold()}
+    sources = ", ".join(engine.source for engine in engines)
+    if missing := next((name for name in given if name.casefold() not in found), None):
+        raise TableError(f"there is no table {missing!r} in {sources}: check the name")
+    for engine in engines:
+        if not engine.tables():
+            raise TableError(f"there is no table in {engine.source} that may be read")

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _SEARCH_SECONDS = 600.0
 _EXTRACTION_SECONDS = 5.0
 _SNIPPET_SCORE = 0.1
-"""Score of the first snippet; that of the n-th is an n-th of it. Below those of passages, which were read."""
+"""Score of the first snippet; the n-th has an n-th of it, less than any passage of a page."""
 
 
 class WebQuerying(BaseAction):
@@ -50,7 +50,8 @@ class WebQuerying(BaseAction):
     read is left out, with its reason in the log.
 
     Args:
-        search: "ddgs" (no key), "tavily", "google", the address of a SearXNG, a LangChain search tool, or a function.
+        search: "ddgs" (no key), "tavily", "google", the address of a SearXNG, a LangChain search tool, a function `f(query)`,
+            or an object with `async search(query, n)`.
         encoder: Ranks pages and passages, as for `HopfieldRetriever`; all-MiniLM-L6-v2 when None. Loaded for depth 2 only.
         results: How many results a search is asked for.
         pages: How many pages are read at a depth, at most.
@@ -118,7 +119,7 @@ class WebQuerying(BaseAction):
         self._reader = PageReader(self._fetcher, WebCache(cache), kept=cache_seconds, extraction=_EXTRACTION_SECONDS)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
-        """Titles and snippets at depth 1, passages of pages at depth 2; RetrievalError where search or encoder fail."""
+        """Titles and snippets at depth 1, passages of pages at depth 2. Raises RetrievalError."""
         own = WebQueryingSettings.model_validate(dict(request.settings))
         pages_first = self.read_pages_first if own.read_pages_first is None else own.read_pages_first
         most = own.pages or self.pages
@@ -133,16 +134,7 @@ class WebQuerying(BaseAction):
             chosen = await asyncio.to_thread(self._ranker.choose, named, request.query, most)
         if not chosen:
             return snippets if request.depth == 1 else []
-        # While the pages are on their way.
-        loading = asyncio.ensure_future(asyncio.to_thread(self._ranker.load))
-        # A failure is of interest only where there are pages to rank.
-        loading.add_done_callback(lambda done: done.cancelled() or done.exception())
-        try:
-            pages = await self._read(chosen)
-            if pages:
-                await loading
-        finally:
-            loading.cancel()
+        pages = await self._read(chosen)
         if not pages:
             return snippets if request.depth == 1 else []
         return await asyncio.to_thread(self._ranker.passages, pages, request.query, request.k)
@@ -190,7 +182,7 @@ class WebQuerying(BaseAction):
 
 
 def _keywords(request: ActionRequest) -> str:
-    """The query of the search: the planner's keywords, else the sub-question, with the previous question where it needs it."""
+    """The query of the search: the planner's keywords, or the sub-question after the previous question."""
     asked = request.action_input.strip() or request.sub_question.strip()
     if request.history and not request.action_input.strip():
         asked = f"{request.history[-1][0]} {asked}"

@@ -31,11 +31,11 @@ class PageReader:
         await asyncio.gather(*(asyncio.to_thread(self.workers.start) for _ in range(self._readers)))
 
     async def read(self, client: httpx.AsyncClient, url: str) -> dict[str, str]:
-        """The fields of a `Page`, or the `error` for which it cannot be read."""
+        """The fields of a `Page`, or an `error`."""
         return dict(await self.once(f"page {self.fetcher.settings}\n{url}", lambda: self._load(client, url), self._kept))
 
     async def once(self, key: str, work: Callable[[], Awaitable[Any]], seconds: float) -> Any:
-        """The value of a key, made once, however many ask for it at the same time; an `error` is kept for a minute."""
+        """The value of a key. It is computed once, also for concurrent callers; an `error` is kept for a minute."""
         async with self.fetcher.places(f"once {key}", 1):
             if (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
                 return kept

@@ -211,14 +211,14 @@ def test_a_tool_a_retriever_and_functions_are_searches() -> None:
         """Look something up."""
         return json.dumps({"organic": [mapping]})
 
-    async def coroutine(query: str, n: int) -> list[tuple[str, str, str]]:
-        return [("Sparsemax", ONE.url, "Introduced in 2016.")] * n
+    async def coroutine(query: str) -> list[SearchResult]:
+        return [ONE] * 9
 
     def with_more(query: str, region: str = "us") -> dict[str, Any]:
         assert region == "us"
         return {"results": [mapping, mapping]}
 
-    for search in (lookup, later, Found(), with_more, lambda query: [ONE]):
+    for search in (lookup, later, Found(), with_more, coroutine, lambda query: [ONE]):
         assert run(as_search(search), n=1) == [ONE]
     assert len(run(as_search(coroutine), n=3)) == 3
     assert ToolSearch(lookup).name == "tool lookup"
