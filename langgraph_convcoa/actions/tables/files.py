@@ -157,7 +157,8 @@ class DuckDBTables:
         import duckdb
 
         def about(query: str) -> list[tuple[Any, ...]]:
-            return self._connection.execute(query.format(database)).fetchall()
+            rows: list[tuple[Any, ...]] = self._connection.execute(query.format(database)).fetchall()
+            return rows
 
         comments = {(schema, name): comment for schema, name, comment in about(_ABOUT_TABLES)}
         grouped: dict[tuple[str, str], list[tuple[str, str, str]]] = {}

@@ -30,6 +30,7 @@ def main() -> None:
     """Answer requests until the standard input ends."""
     requests, replies = pipes()
     engine: Engine | None = None
+    reply: dict[str, Any]
     while True:
         try:
             request = receive(requests)
