@@ -45,22 +45,23 @@ class DuckDBTables:
     After opening, DuckDB reaches no files, extensions or settings. Every query runs in a read-only transaction, and nothing is
     written to disk. `files` maps names of tables to files; sheets of a workbook become `name_sheet`. A `database` is opened
     read-only; if `names` are given ("table", "schema.table"), these tables are copied into memory and the file is closed.
-    `limits` are DuckDB's `memory_limit` and `threads`. Views are described without values.
+    Views are described without values.
     """
 
     dialect = "duckdb"
     default_schema = "main"
 
     def __init__(
-        self, files: Mapping[str, Path], database: Path | None, names: Sequence[str] | None, limits: Mapping[str, str]
+        self, files: Mapping[str, Path], database: Path | None, names: Sequence[str] | None, memory_limit: str
     ) -> None:
         import duckdb
 
         self.source = str(database) if database else ", ".join(map(str, files.values()))
-        self._memory_limit = limits["memory_limit"]
+        self._memory_limit = memory_limit
         self._sources: dict[str, str] = {}
         closed = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
-        settings: dict[str, Any] = {**limits, **dict.fromkeys(closed, "false"), "temp_directory": ""}
+        settings: dict[str, Any] = {"memory_limit": memory_limit, "threads": "2", "temp_directory": ""}
+        settings |= dict.fromkeys(closed, "false")
         whole = database if names is None else None
         try:
             self._connection = duckdb.connect(str(whole or ":memory:"), read_only=whole is not None, config=settings)

@@ -34,7 +34,6 @@ class EngineProcess:
         database: Path | None = None,
         names: Sequence[str] | None = None,
         memory_limit: str = "1GB",
-        threads: int = 2,
     ) -> None:
         self.dialect, self.default_schema = kind, "main"
         self._paths = [database] if database else [*(files or {}).values()]
@@ -45,7 +44,6 @@ class EngineProcess:
             "database": str(database) if database else "",
             "names": list(names) if names is not None else None,
             "memory_limit": memory_limit,
-            "threads": threads,
             "seconds": _DATABASE_SECONDS if database and (names is None or kind == "sqlite") else _FILE_SECONDS,
         }
         self._folder = Path.cwd()

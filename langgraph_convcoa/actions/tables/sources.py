@@ -19,7 +19,7 @@ _URL = re.compile(r"[A-Za-z][\w+.-]*://")
 _ENDINGS = ".csv .tsv .parquet .json .jsonl .xlsx, an SQLite or DuckDB file"
 
 
-def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: str, threads: int) -> list[Engine]:
+def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: str) -> list[Engine]:
     """Engines over the sources: one for all files, so that a query can join them, and one for each database."""
     missing = [package for package in ("duckdb", "openpyxl", "sqlalchemy", "sqlglot") if find_spec(package) is None]
     if missing:
@@ -33,13 +33,13 @@ def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: s
         for name, source in named:
             if (found := _file_database(source)) is not None:
                 kind, path = found
-                engines.append(EngineProcess(kind, database=path, names=tables, memory_limit=memory_limit, threads=threads))
+                engines.append(EngineProcess(kind, database=path, names=tables, memory_limit=memory_limit))
             elif isinstance(source, str):
                 engines.append(DatabaseTables(source, tables))
             else:
                 files[_free_name(name, files)] = source
         if files:
-            engines.insert(0, EngineProcess("duckdb", files=files, memory_limit=memory_limit, threads=threads))
+            engines.insert(0, EngineProcess("duckdb", files=files, memory_limit=memory_limit))
         _check_names(engines, tables or ())
     except BaseException:
         for engine in engines:

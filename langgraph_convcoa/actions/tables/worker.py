@@ -67,8 +67,7 @@ def _open(request: Mapping[str, Any]) -> Engine:
     from langgraph_convcoa.actions.tables.files import DuckDBTables
 
     files = {name: Path(file) for name, file in request["files"].items()}
-    limits = {"memory_limit": request["memory_limit"], "threads": str(request["threads"])}
-    return DuckDBTables(files, path, request["names"], limits)
+    return DuckDBTables(files, path, request["names"], request["memory_limit"])
 
 
 @contextmanager

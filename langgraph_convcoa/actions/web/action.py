@@ -18,7 +18,7 @@ from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.base import ActionRequest, BaseAction
 from langgraph_convcoa.actions.web.cache import WebCache
-from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits
+from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits
 from langgraph_convcoa.actions.web.pages import Page
 from langgraph_convcoa.actions.web.ranking import WebRanker
 from langgraph_convcoa.actions.web.reader import PageReader
@@ -62,7 +62,6 @@ class WebQuerying(BaseAction):
         cache: A file in which pages are kept; None keeps them in memory.
         cache_seconds: For how long a page is kept; 0 does not keep any.
         limits: Time, size and number of requests of a page.
-        user_agent: Sent to sites with each request.
         guard: In place of `allow_private`, for another way of resolving names.
         name: Of this action, for the planner and in the chain.
         description: For the planner.
@@ -96,7 +95,6 @@ class WebQuerying(BaseAction):
         cache: str | Path | None = None,
         cache_seconds: float = 86_400.0,
         limits: FetchLimits | None = None,
-        user_agent: str = USER_AGENT,
         guard: Guard | None = None,
         name: str = "web_querying",
         description: str = "searches the web for what is recent or not in the user's documents; action_input: search keywords",
@@ -114,7 +112,7 @@ class WebQuerying(BaseAction):
         if isinstance(allow_private, str):
             allow_private = (allow_private,)
         allowed = allow_private if isinstance(allow_private, bool) else tuple(allow_private)
-        self._fetcher = Fetcher(guard or Guard(allowed), limits, user_agent=user_agent, respect_robots=respect_robots)
+        self._fetcher = Fetcher(guard or Guard(allowed), limits, respect_robots=respect_robots)
         self._ranker = WebRanker(encoder)
         self._reader = PageReader(self._fetcher, WebCache(cache), kept=cache_seconds, extraction=_EXTRACTION_SECONDS)
 

@@ -168,14 +168,13 @@ class Fetcher:
         guard: Guard,
         limits: FetchLimits | None = None,
         *,
-        user_agent: str = USER_AGENT,
         respect_robots: bool = True,
         types: frozenset[str] = PAGE_TYPES,
     ) -> None:
         self.guard, self.limits, self._types = guard, limits or FetchLimits(), types
         # A page that one setting allows must not come out of the cache under another.
         self.settings = f"{guard.allow_private} {respect_robots} {self.limits}"
-        self._user_agent, self._respect_robots = user_agent, respect_robots
+        self._respect_robots = respect_robots
         self._robots: TTLCache[str, RobotFileParser] = TTLCache(_ROBOTS_SITES, _ROBOTS_SECONDS)
         self._robots_lock = threading.Lock()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
@@ -184,7 +183,7 @@ class Fetcher:
     async def client(self) -> AsyncIterator[httpx.AsyncClient]:
         """A client for the pages of one look-up, on its event loop."""
         transport = GuardedTransport(self.guard, await asyncio.to_thread(_ssl_context))
-        headers = {**_HEADERS, "User-Agent": self._user_agent}
+        headers = {**_HEADERS, "User-Agent": USER_AGENT}
         # With trust_env a proxy of the environment would take the place of the guarded transport.
         async with httpx.AsyncClient(
             transport=transport, headers=headers, timeout=self.limits.seconds, trust_env=False, follow_redirects=False
@@ -226,7 +225,7 @@ class Fetcher:
                 rules = await self._rules(client, place)
                 with self._robots_lock:
                     self._robots[str(place)] = rules
-        return rules.can_fetch(self._user_agent, str(url))
+        return rules.can_fetch(USER_AGENT, str(url))
 
     async def _ask(self, client: httpx.AsyncClient, url: httpx.URL, clock: asyncio.Timeout) -> RawPage | httpx.URL:
         """The page, or the address that it has moved to; a request that may succeed later is repeated."""

@@ -141,16 +141,12 @@ class ToolSearch:
 
 
 class DuckDuckGo:
-    """Searches without a key through ddgs, which asks several public search engines.
+    """Searches without a key through ddgs, which asks several public search engines. Raises InputError without ddgs."""
 
-    `backend` names those as ddgs does, such as "brave,wikipedia"; `region` is like "de-de", `timeout` in seconds an engine.
-    Raises InputError without ddgs.
-    """
+    name = "ddgs"
 
-    def __init__(self, *, backend: str = "auto", region: str = "us-en", timeout: float = 5.0) -> None:
+    def __init__(self) -> None:
         check_packages("ddgs")
-        self.backend, self.region, self.timeout = backend, region, timeout
-        self.name = f"ddgs {backend} {region}"
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
         return await asyncio.to_thread(self._search, query, n)
@@ -160,8 +156,7 @@ class DuckDuckGo:
         from ddgs.exceptions import DDGSException
 
         try:
-            engines = DDGS(timeout=max(1, round(self.timeout)))
-            found = engines.text(query, max_results=n, backend=self.backend, region=self.region)
+            found = DDGS(timeout=5).text(query, max_results=n)
         except DDGSException as error:
             if "no results" in str(error).lower():
                 return []
@@ -175,10 +170,8 @@ class DuckDuckGo:
 class _Service:
     """A search service that answers with JSON. Its answer is checked, but not its address, which the user chose."""
 
-    def __init__(self, service: str, base_url: str, timeout: float, shown: str, parameters: Mapping[str, Any] | None) -> None:
-        self.service, self.base_url, self.timeout = service, base_url.rstrip("/"), timeout
-        self.parameters = dict(parameters or {})
-        self.name = " ".join([shown, *(f"{key}={value}" for key, value in sorted(self.parameters.items()))])
+    def __init__(self, service: str, base_url: str, timeout: float, name: str) -> None:
+        self.service, self.base_url, self.timeout, self.name = service, base_url.rstrip("/"), timeout, name
 
     async def _ask(
         self, method: str, path: str, results: str, n: int, hints: Mapping[int, str], **request: Any
@@ -215,14 +208,14 @@ class _Service:
 class SearXNG(_Service):
     """Searches with a SearXNG server. Its settings must have `json` under `search: formats`.
 
-    Its address may be a private one; `parameters` are further ones of its API, such as {"categories": "news"}.
+    Its address may be a private one.
 
     Example:
         >>> SearXNG("http://127.0.0.1:8888/").name
         'searxng http://127.0.0.1:8888'
     """
 
-    def __init__(self, base_url: str, *, parameters: Mapping[str, str] | None = None, timeout: float = 10.0) -> None:
+    def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
         try:
             parsed = httpx.URL(base_url)
         except httpx.InvalidURL as error:
@@ -231,32 +224,25 @@ class SearXNG(_Service):
             raise InputError(f"the SearXNG address {base_url[:100]!r} must begin with http:// or https://")
         # Without user and password: the name is cited, and is a key of the cache.
         shown = str(parsed.copy_with(userinfo=b"")).rstrip("/")
-        super().__init__("SearXNG", base_url, timeout, f"searxng {shown}", parameters)
+        super().__init__("SearXNG", base_url, timeout, f"searxng {shown}")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        parameters = {**self.parameters, "q": query, "format": "json"}
+        parameters = {"q": query, "format": "json"}
         hint = {403: "SearXNG does not give JSON: add json to search.formats in its settings.yml"}
         return await self._ask("GET", "search", "results", n, hint, params=parameters)
 
 
 class Tavily(_Service):
-    """Searches with Tavily, by the key of TAVILY_API_KEY unless one is given; `parameters` as for `SearXNG`."""
+    """Searches with Tavily, by the key of TAVILY_API_KEY unless one is given."""
 
-    def __init__(
-        self,
-        api_key: str | None = None,
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        base_url: str = "https://api.tavily.com",
-        timeout: float = 10.0,
-    ) -> None:
+    def __init__(self, api_key: str | None = None, *, base_url: str = "https://api.tavily.com", timeout: float = 10.0) -> None:
         self._key = api_key or os.environ.get("TAVILY_API_KEY") or ""
         if not self._key:
             raise InputError("Tavily needs a key: set TAVILY_API_KEY, or use ddgs, which needs none")
-        super().__init__("Tavily", base_url, timeout, "tavily", parameters)
+        super().__init__("Tavily", base_url, timeout, "tavily")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        body = {**self.parameters, "query": query[:400], "max_results": min(n, 20)}
+        body = {"query": query[:400], "max_results": min(n, 20)}
         headers = {"Authorization": f"Bearer {self._key}"}
         hint = {401: "Tavily refuses the key: check TAVILY_API_KEY"}
         return await self._ask("POST", "search", "results", n, hint, json=body, headers=headers)
@@ -277,7 +263,7 @@ class GoogleSearch(_Service):
         self._engine = cse_id or os.environ.get("GOOGLE_CSE_ID") or ""
         if not (self._key and self._engine):
             raise InputError("Google needs GOOGLE_API_KEY and GOOGLE_CSE_ID: set both, or use ddgs, which needs no key")
-        super().__init__("Google", base_url, timeout, f"google {self._engine}", None)
+        super().__init__("Google", base_url, timeout, f"google {self._engine}")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
         parameters = {"cx": self._engine, "q": query[:2_000], "num": str(min(n, 10))}
