@@ -130,53 +130,48 @@ class Service:
         """Make a thread; with `do_nothing` an existing one is returned."""
         given = checked_metadata(metadata)
         name = checked_id(str(uuid.uuid4()) if thread is None else thread)
-        with self.store.errors():
-            if (entry := await self.book.get(user, name)) is None:
-                if len(await self.book.all(user)) >= MOST_THREADS:
-                    raise InputError(f"there are {MOST_THREADS:,} conversations already: delete some first")
-                collection = await self.collection(user, str(given.get("collection") or GRAPH))
-                known = {"graph_id": GRAPH, "assistant_id": collection.id, "collection": collection.id}
-                async with self.book.changing(user, name):
-                    # Another server may have made it meanwhile.
-                    if (entry := await self.book.get(user, name)) is None:
-                        return await self.book.create(user, name, {**known, **given, "collection": collection.id})
+        if (entry := await self.book.get(user, name)) is None:
+            if len(await self.book.all(user)) >= MOST_THREADS:
+                raise InputError(f"there are {MOST_THREADS:,} conversations already: delete some first")
+            collection = await self.collection(user, str(given.get("collection") or GRAPH))
+            known = {"graph_id": GRAPH, "assistant_id": collection.id, "collection": collection.id}
+            async with self.book.changing(user, name):
+                # Another server may have made it meanwhile.
+                if (entry := await self.book.get(user, name)) is None:
+                    return await self.book.create(user, name, {**known, **given, "collection": collection.id})
         if if_exists != "do_nothing":
             raise Busy(f"there is a thread {name!r} already")
         return entry
 
     async def entry(self, user: str, thread: str) -> dict[str, Any]:
         """The entry of a user's thread. Raises Missing if there is none."""
-        with self.store.errors():
-            found = await self.book.get(user, thread)
+        found = await self.book.get(user, thread)
         if found is None:
             raise Missing(f"there is no conversation {thread[:100]!r}: it was deleted, or never begun")
         return (await self._told_busy(user, [found]))[0]
 
     async def entries(self, user: str) -> list[dict[str, Any]]:
         """The entries of a user's threads, newest first."""
-        with self.store.errors():
-            return await self._told_busy(user, await self.book.all(user))
+        return await self._told_busy(user, await self.book.all(user))
 
     async def _told_busy(self, user: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Correct the status of entries: a turn whose server was killed counts as interrupted."""
         busy = {key_of(user, str(entry["thread_id"])): entry for entry in entries if entry["status"] == "busy"}
         elsewhere = busy.keys() - self.runs.active.keys()
-        with self.store.errors():
-            for key in elsewhere - await self.store.taken(elsewhere):
-                busy[key]["status"] = "interrupted"
+        for key in elsewhere - await self.store.taken(elsewhere):
+            busy[key]["status"] = "interrupted"
         return entries
 
     async def update(self, user: str, thread: str, metadata: Any) -> dict[str, Any]:
         """Change a thread's metadata; its collection stays what it is."""
         given = checked_metadata(metadata)
         # A turn that ends in between would stay "busy".
-        with self.store.errors():
-            async with self.book.changing(user, thread):
-                entry = await self.entry(user, thread)
-                if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
-                    raise InputError("a conversation stays with its collection: begin another one for other documents")
-                entry["metadata"] = checked_metadata({**entry["metadata"], **given})
-                await self.book.put(user, entry)
+        async with self.book.changing(user, thread):
+            entry = await self.entry(user, thread)
+            if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
+                raise InputError("a conversation stays with its collection: begin another one for other documents")
+            entry["metadata"] = checked_metadata({**entry["metadata"], **given})
+            await self.book.put(user, entry)
         return entry
 
     async def delete(self, user: str, thread: str) -> None:
@@ -184,10 +179,9 @@ class Service:
         await self.entry(user, thread)
         key = key_of(user, thread)
         await self.runs.stop(key)
-        with self.store.errors():
-            async with self.book.changing(user, thread):
-                await self.book.delete(user, thread)
-            await self._erase(key)
+        async with self.book.changing(user, thread):
+            await self.book.delete(user, thread)
+        await self._erase(key)
 
     async def _erase(self, key: str) -> None:
         from langgraph_convcoa.memory.sharing import aforget_thread
@@ -217,8 +211,7 @@ class Service:
             turns = await self.turns_of(user, entry)
         except Missing:
             turns = await self.turns_of(user, {"metadata": {}})
-        with self.store.errors():
-            return await turns.snapshot(key_of(user, str(entry["thread_id"]))), turns
+        return await turns.snapshot(key_of(user, str(entry["thread_id"]))), turns
 
     async def start(self, user: str, thread: str | None, request: RunRequest) -> Run:
         """Start a run. Without a thread, it is deleted when it ends."""
@@ -247,7 +240,8 @@ class Service:
         run = Run(str(entry["thread_id"]), request.assistant, question, request.strategy)
 
         async def work(run: Run) -> Mapping[str, Any]:
-            return await self._turn(user, key, entry, turns, context, request, run, kept=thread is not None)
+            with self.store.errors():
+                return await self._turn(user, key, entry, turns, context, request, run, kept=thread is not None)
 
         self.runs.start(key, run, work)
         await run.begun.wait()
@@ -283,18 +277,17 @@ class Service:
                 noting.append(asyncio.create_task(self._note(user, entry, "busy")))
 
         try:
-            with self.store.errors():
-                output = await turns.run(
-                    key,
-                    request.given,
-                    _seen(run, request.modes),
-                    decisions=request.decisions,
-                    context=context,
-                    user=user or None,
-                    modes=modes,
-                    wait=TURN_WAIT_SECONDS if request.strategy == "enqueue" else _REFUSE_SECONDS,
-                    begun=begun,
-                )
+            output = await turns.run(
+                key,
+                request.given,
+                _seen(run, request.modes),
+                decisions=request.decisions,
+                context=context,
+                user=user or None,
+                modes=modes,
+                wait=TURN_WAIT_SECONDS if request.strategy == "enqueue" else _REFUSE_SECONDS,
+                begun=begun,
+            )
             status = "interrupted" if INTERRUPT in output else "idle"
         except asyncio.CancelledError:
             status = "interrupted"
@@ -321,17 +314,15 @@ class Service:
     async def _note(self, user: str, entry: dict[str, Any], status: str) -> bool:
         """Store the status of a thread, which may have been renamed meanwhile. Returns False if it was deleted."""
         thread = str(entry["thread_id"])
-        with self.store.errors():
-            async with self.book.changing(user, thread):
-                known = await self.book.get(user, thread)
-                if known is not None:
-                    metadata = {**entry["metadata"], **known["metadata"]}
-                    if not known["metadata"].get("title"):
-                        metadata["title"] = entry["metadata"].get("title", "")
-                    question = known.get("question") or entry.get("question", "")
-                    await self.book.put(
-                        user, {**known, "metadata": metadata, "status": status, "updated_at": now(), "question": question}
-                    )
+        async with self.book.changing(user, thread):
+            known = await self.book.get(user, thread)
+            if known is not None:
+                metadata = {**entry["metadata"], **known["metadata"]}
+                if not known["metadata"].get("title"):
+                    metadata["title"] = entry["metadata"].get("title", "")
+                question = known.get("question") or entry.get("question", "")
+                changed = {"metadata": metadata, "status": status, "updated_at": now(), "question": question}
+                await self.book.put(user, {**known, **changed})
         return known is not None
 
     def status(self, user: str, entry: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from typing import Any
 
@@ -151,6 +152,15 @@ async def test_a_comment_keeps_an_idle_stream_alive(monkeypatch: pytest.MonkeyPa
     assert b"event: custom" in await anext(parts)
     run.end()
     assert [part.split(b"\n")[1] async for part in parts] == [b"event: end"]
+
+
+def test_a_store_that_fails_is_told(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def locked(user: str) -> None:
+        raise sqlite3.OperationalError("database is locked")
+
+    monkeypatch.setattr(server.service.book, "all", locked)
+    response = server.ask("POST", "/threads/search", json={})
+    assert (response.status_code, "is in use by another program" in response.json()["detail"]) == (503, True)
 
 
 def test_no_users_thread_has_the_name_of_anothers() -> None:
