@@ -195,20 +195,6 @@ def test_a_judge_marks_compares_and_may_join_later(data: Path, tmp_path: Path) -
         assert f"## {title}" in page
 
 
-def test_a_judge_that_is_not_there_ends_the_run(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_convcoa.evaluation.runs.judging.PATIENCE", 3)
-
-    def nobody(body: dict[str, Any]) -> Reply | str:
-        return Reply("no", status=404) if "gpt-judge" in body["model"] else script(body)
-
-    with OpenAIServer(nobody) as server:
-        arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book"]
-        result = evaluate(*arguments, "--judge", "gpt-judge", "--concurrency", "1")
-        assert result.exit_code == 2, result.output
-        assert "the judge: the model 'gpt-judge'" in result.stderr.splitlines()[-1]
-        assert [body["model"] for body in server.requests].count("gpt-judge") == 3
-
-
 def test_other_documents_are_searched(data: Path, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
