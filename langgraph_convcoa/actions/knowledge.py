@@ -11,8 +11,6 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import DynamicRunnable, RunnableConfigurableFields
-from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -44,7 +42,7 @@ class KnowledgeRetrieval(BaseAction):
     """Searches a retriever for Sub|guess.
 
     With a `HopfieldRetriever` a sub-question that is not self-contained is searched with the state of the conversation; any
-    other LangChain retriever gets the previous question in front of it.
+    other LangChain retriever or chain gets the previous question in front of it.
 
     Args:
         retriever: Any LangChain retriever, or a chain from a question to documents, such as `retriever | rerank`.
@@ -81,19 +79,19 @@ class KnowledgeRetrieval(BaseAction):
         self.retriever = retriever
         self.name = name
         self.description = description
-        searched = retrievers(retriever)
-        self._is_chain = not searched
         self._options = _options(retriever)
         # A retriever without an async method of its own is run in a thread: the inherited one drops `k` and `history`.
-        self._plain = bool(self._options) and any(map(_only_plain, searched))
+        searched = inner(retriever)
+        self._is_chain = searched is None
+        self._plain = searched is not None and bool(self._options) and _only_plain(searched)
 
     @property
     def encoder(self) -> Any:
-        """The encoder of the retriever, or of the one that a chain begins with; None where it has none."""
+        """The encoder of the retriever, or of a chain's first retriever, or None."""
         first: Runnable[Any, Any] = self.retriever
         while isinstance(first, RunnableSequence):
             first = first.first
-        return next((one.encoder for one in retrievers(first) if hasattr(one, "encoder")), None)
+        return getattr(inner(first), "encoder", None)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
         options: dict[str, Any] = {}
@@ -118,7 +116,7 @@ class KnowledgeRetrieval(BaseAction):
         return found[: request.k]
 
     async def _of_chain(self, query: str) -> list[Document]:
-        """What a chain returns, if it takes a question and returns documents."""
+        """The documents of a chain. Raises InputError if it does not take a question or return documents."""
         try:
             found: Any = await self.retriever.ainvoke(query)
         except ConvCoAError:
@@ -135,18 +133,11 @@ class KnowledgeRetrieval(BaseAction):
         raise InputError(f"the retriever of {self.name} must return a list of documents, not {kind}: end the chain with them")
 
 
-def retrievers(retriever: object) -> list[BaseRetriever]:
-    """The retrievers inside wrappers (retries, fallbacks, bound arguments, configurable fields); none where it is a chain."""
-    if isinstance(retriever, BaseRetriever):
-        return [retriever]
-    if isinstance(retriever, RunnableBindingBase):
-        return retrievers(retriever.bound)
-    if isinstance(retriever, DynamicRunnable):
-        return retrievers(retriever.default)
-    if isinstance(retriever, RunnableWithFallbacks):
-        parts = [retrievers(part) for part in retriever.runnables]
-        return [one for part in parts for one in part] if all(parts) else []
-    return []
+def inner(retriever: object) -> BaseRetriever | None:
+    """The retriever inside wrappers such as `with_retry` and `bind`; None for a chain."""
+    while isinstance(retriever, RunnableBindingBase):
+        retriever = retriever.bound
+    return retriever if isinstance(retriever, BaseRetriever) else None
 
 
 def _only_plain(retriever: BaseRetriever) -> bool:
@@ -154,17 +145,13 @@ def _only_plain(retriever: BaseRetriever) -> bool:
 
 
 def _options(retriever: object) -> set[str]:
-    """The options that a call may set: what every retriever in it takes and no wrapper has set."""
-    if isinstance(retriever, BaseRetriever):
-        search = retriever._get_relevant_documents if _only_plain(retriever) else retriever._aget_relevant_documents
-        return {"k", "history", "neighbours", "graph"} & set(inspect.signature(search).parameters)
+    """The options that a call may set: what the retriever takes and no wrapper has set."""
     if isinstance(retriever, RunnableBindingBase):
         return _options(retriever.bound) - set(retriever.kwargs)
-    if isinstance(retriever, RunnableConfigurableFields):
-        return _options(retriever.default) - set(retriever.fields)
-    if isinstance(retriever, RunnableWithFallbacks):
-        return set.intersection(*(_options(part) for part in retriever.runnables))
-    return set()
+    if not isinstance(retriever, BaseRetriever):
+        return set()
+    search = retriever._get_relevant_documents if _only_plain(retriever) else retriever._aget_relevant_documents
+    return {"k", "history", "neighbours", "graph"} & set(inspect.signature(search).parameters)
 
 
 def _refusal(retriever: object) -> str:

@@ -16,20 +16,20 @@ from langgraph_convcoa.actions.base import ActionInputError, ActionRequest, Base
 from langgraph_convcoa.errors import InputError
 
 _LONGEST_DESCRIPTION = 1_000
+_LONGEST_TEXT = 20_000
 _TAKES_A_QUESTION = frozenset(
     "query question q search search_query search_term text input tool_input prompt message keywords __arg1".split()  # noqa: SIM905
 )
-"""Arguments whose names say that a whole question can be put there."""
+"""Names of arguments that take a whole question."""
 
 
 class ToolAction(BaseAction):
-    """Calls a tool; what it returns is the evidence.
+    """Calls a tool; its result is the evidence.
 
-    The planner reads the tool's description and arguments and writes them as the `action_input`: a JSON object, or for a tool
-    with one text argument that text. Without an input a tool that takes a question or a search text is called with the
-    sub-question; any other is refused, as only a model can read its arguments out of a question. Arguments that the tool
-    refuses are rewritten by the model, once a turn. Documents among what the tool returns (its content or artifact) are
-    evidence one by one; anything else is one document. Tools of an MCP server come from `langchain-mcp-adapters`.
+    The planner reads the tool's description and arguments and writes the `action_input`: a JSON object, or the text for a tool
+    with one text argument. Without an input, a tool that takes a question or a search text gets the sub-question; other tools
+    are refused. The model rewrites refused arguments, once a turn. Returned documents (content or artifact) are evidence one
+    by one; anything else is one document of at most 20,000 characters. `langchain-mcp-adapters` gives tools of MCP servers.
 
     The tool runs whenever the planner names it: give tools that look things up, not tools that change them.
 
@@ -37,7 +37,6 @@ class ToolAction(BaseAction):
         tool: A LangChain tool, plain or async.
         name: What the planner and the chain call this action; the tool's name by default.
         description: What the planner reads, in front of the arguments; the tool's description by default.
-        max_characters: What is kept of a returned text.
 
     Raises:
         InputError: `tool` is no LangChain tool.
@@ -59,24 +58,19 @@ class ToolAction(BaseAction):
 
     repairs = True
 
-    def __init__(
-        self, tool: BaseTool, *, name: str | None = None, description: str | None = None, max_characters: int = 20_000
-    ) -> None:
+    def __init__(self, tool: BaseTool, *, name: str | None = None, description: str | None = None) -> None:
         if not isinstance(tool, BaseTool):
             raise InputError(
                 f"the tool must be a LangChain tool, not {type(tool).__name__}: wrap a function with langchain_core.tools.tool"
             )
-        if max_characters < 1:
-            raise InputError(f"max_characters must be at least 1, not {max_characters}")
         self.tool = tool
         self.name = name or action_name(tool.name)
         self._arguments = _arguments(tool)
         about = " ".join((description or tool.description or tool.name).split())[:_LONGEST_DESCRIPTION].rstrip(". ")
         self.description = f"{about}{self._asked_for()}"
-        self._max_characters = max_characters
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
-        """What the tool returns for the action input.
+        """Call the tool with the action input.
 
         Raises:
             ActionInputError: The input is not what the tool takes, or the tool says that it failed.
@@ -143,8 +137,8 @@ class ToolAction(BaseAction):
         text = message.text if isinstance(message, ToolMessage) else str(message)
         if not text.strip():
             return []
-        if len(text) > self._max_characters:
-            text = f"{text[: self._max_characters]}\n(cut off)"
+        if len(text) > _LONGEST_TEXT:
+            text = f"{text[:_LONGEST_TEXT]}\n(cut off)"
         shown = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
         id_ = f"{self.name}:{hashlib.sha256(f'{shown} {text}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
         source = f"{self.tool.name}({shown if len(shown) <= 200 else f'{shown[:200]}…'})"

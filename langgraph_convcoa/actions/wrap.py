@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.vectorstores import VectorStore
 
 from langgraph_convcoa.actions.base import Action, BaseAction, as_action
-from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval, Retriever, retrievers
+from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval, Retriever, inner
 from langgraph_convcoa.actions.tool import ToolAction, action_name
 from langgraph_convcoa.errors import InputError
 
@@ -49,7 +49,7 @@ def _wrapped(given: object) -> BaseAction | Retriever:
     """An action, or a retriever that still needs its name."""
     if isinstance(given, BaseTool):
         return ToolAction(given)
-    if retrievers(given):
+    if inner(given) is not None:
         return given  # type: ignore[return-value]
     if isinstance(given, Action) and not isinstance(given, type):
         return as_action(given)
@@ -60,7 +60,8 @@ def _named(retriever: Retriever, taken: set[str]) -> KnowledgeRetrieval:
     if _OWN_DOCUMENTS not in taken:
         taken.add(_OWN_DOCUMENTS)
         return KnowledgeRetrieval(retriever)
-    about = retrievers(retriever)[0].get_name()
+    searched = inner(retriever)
+    about = searched.get_name() if searched is not None else type(retriever).__name__
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", about)
     name = action_name(words).lower()
     if name in taken:

@@ -38,7 +38,7 @@ _COMMANDS = (
     "evaluate",
     "threads",
 )
-# A garbage collection after so many new objects: with 700, as is usual, a command would spend a fifth of its start on them.
+# New objects between garbage collections; with the usual 700 they would take a fifth of a command's start.
 _NEW_OBJECTS = 50_000
 
 

@@ -63,7 +63,7 @@ def chat(options: ConversationOptions, as_json: AsJson = False) -> None:
 
 
 def _kept(options: ConversationOptions) -> ConversationOptions:
-    """The options with a thread of its own in the user's store, where that can be used."""
+    """The options with a new thread in the user's store, if that can be used."""
     try:
         open_store(default_store()).check()
     except ConvCoAError as error:
@@ -91,7 +91,7 @@ class Chat:
         }
 
     def run(self) -> bool:
-        """Take standard input line by line; whether every turn was answered, or a person was there to see that it was not."""
+        """Take standard input line by line. Returns False if a turn failed without a person at the terminal."""
         complete = True
         if self._interactive:
             self._welcome()
@@ -122,7 +122,7 @@ class Chat:
             report(error)
 
     def _turn(self, question: str | None) -> bool:
-        """Run a turn, without a question the interrupted one; False where it failed."""
+        """Run a turn, or resume one without a question. Returns False if it failed."""
         try:
             if self._json:
                 self._last = self._session.resume() if question is None else self._session.ask(question)
@@ -214,14 +214,14 @@ class Chat:
 
 
 def _number(argument: str, otherwise: str) -> int:
-    """The number that a /command is given, 0 for none; InputError where it is no number of 1 or more."""
+    """The number after a /command; 0 for none. Raises InputError unless it is 1 or more."""
     if argument and not (argument.isdecimal() and int(argument)):
         raise InputError(otherwise)
     return int(argument or 0)
 
 
 def continuing(session: Session, options: ConversationOptions) -> str:
-    """The command that continues the conversation over the same sources; with the store, where that is not the user's own."""
+    """The command that continues the conversation, with --store unless it is the user's own."""
     words = ["convcoa", "chat", *options.words(), "--thread", session.thread]
     own = None
     with contextlib.suppress(ConvCoAError):

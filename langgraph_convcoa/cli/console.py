@@ -30,7 +30,7 @@ _STYLES = {
     **dict.fromkeys(("confirmed", "corrected", "filled"), "yellow"),
     **dict.fromkeys(("unsupported", "failed"), "red"),
 }
-"""Of the final states of a sub-question."""
+"""Styles of the final states of a sub-question."""
 _REPORT_WIDTH = 140
 
 
@@ -45,7 +45,7 @@ def report(error: ConvCoAError) -> None:
 
 
 def citation_line(number: int, citation: Mapping[str, Any]) -> str:
-    """A citation as a line "[n] source - quote"; the id follows the source where it says more.
+    """A citation as a line "[n] source - quote", with the id if it says more than the source.
 
     Example:
         >>> citation_line(1, {"id": "a.md#2", "source": "a.md", "quote": "It is so."})
@@ -90,7 +90,7 @@ def usage_line(usage: Mapping[str, Any]) -> str:
     )
 
 
-class _SafeConsole(Console):
+class SafeConsole(Console):
     """A console that shows no character which a terminal would obey, whatever is printed: names of files, texts, tables."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -100,7 +100,7 @@ class _SafeConsole(Console):
 
 def consoles() -> tuple[Console, Console]:
     """Standard output and standard error: text as it is, lines left to the terminal to wrap, colours to what it can do."""
-    out, err = (_SafeConsole(stderr=n, soft_wrap=True, highlight=False, markup=False, emoji=False) for n in (False, True))
+    out, err = (SafeConsole(stderr=n, soft_wrap=True, highlight=False, markup=False, emoji=False) for n in (False, True))
     return out, err
 
 
@@ -111,7 +111,7 @@ def print_report(report: Report, as_json: bool) -> None:
         return
     out, _ = consoles()
     if not out.is_terminal:
-        # What reads a pipe has no width of its own, and tables are wide.
+        # A pipe has no width, and tables are wide.
         out.width = _REPORT_WIDTH
     out.print(report)
 
@@ -144,7 +144,7 @@ class TurnView:
         self._err = err
         self._status: Status | None = None
         self._streamed: list[str] = []
-        self._in_line = False  # Whether a line of the answer is not ended.
+        self._in_line = False  # True within a line of the answer.
         self._shown: dict[int, str] = {}
         self._doubts: list[str] = []
 
@@ -160,7 +160,7 @@ class TurnView:
             self._end_line()
 
     def _end_line(self) -> None:
-        """What comes next begins a line of its own, also where both streams are one terminal."""
+        """Begin a new line; both streams may be one terminal."""
         if self._in_line:
             self._out.out("")
             self._in_line = False
@@ -187,15 +187,15 @@ class TurnView:
             self._show(text, end="")
 
     def decide(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask the person at the terminal about what is to be approved."""
+        """Ask the person at the terminal for approval."""
         self._quiet()
         self._end_line()
-        # What is approved is shown again as it is kept.
+        # The approved text is shown again at the end.
         self._streamed.clear()
         return ask_decisions(request, self._err)
 
     def finish(self, output: Mapping[str, Any]) -> None:
-        """Show what the stream left out: the answer where it was not streamed, its citations and what the turn cost."""
+        """Show the answer if it was not streamed, its citations, and the cost of the turn."""
         self._quiet()
         answer, streamed = str(output.get("answer") or ""), "".join(self._streamed)
         self._end_line()
@@ -226,7 +226,7 @@ class TurnView:
 
 
 def chain_line(number: int, item: Mapping[str, Any]) -> Text:
-    """A sub-question with its action, its status and its score, and the reason where it was not supported."""
+    """A sub-question with action, status, score, and the reason if it was not supported."""
     status = str(item.get("status", ""))
     line = Text(f"  {number}. ", no_wrap=False)
     line.append(f"{one_line(str(item.get('action', '')))} ", style="cyan")

@@ -47,7 +47,7 @@ def demo(
     questions = list(question or ())
     err.print(f"Documents: {documents_path(docs or 'demo')}")
     if not questions and docs != "demo":
-        # Of documents that nobody here knows there is nothing to ask: the person does, or is told how.
+        # Nobody here knows what to ask of the user's own documents.
         if sys.stdin.isatty():
             with session:
                 Chat(session, options).run()

@@ -38,7 +38,7 @@ def open_retriever(
     collection: str | None = None,
     tenant: str | None = None,
 ) -> HopfieldRetriever:
-    """A retriever over the documents, or the index, at a path; "demo" is the demonstration's where no such path exists.
+    """A retriever over the documents or the index at a path; "demo" means the demonstration if no such path exists.
 
     The path may be the address of an engine, whose collection and tenant may be named beside it.
     """
@@ -70,7 +70,7 @@ def open_retriever(
 
 
 def searched(dataset: Dataset, docs: str | None, index: str | None, *, cache: bool = True) -> HopfieldRetriever:
-    """What a data set's questions are looked up in: the documents or the index that is named, else its own passages."""
+    """A retriever for a data set: over the named documents or index, or over its own passages."""
     if path := documents_of(docs, index):
         return open_retriever(path, cache=cache, progress=True)
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
@@ -81,7 +81,7 @@ def searched(dataset: Dataset, docs: str | None, index: str | None, *, cache: bo
 
 
 def is_engine(source: str) -> bool:
-    """Whether this is the address of an engine."""
+    """True for the address of an engine."""
     if "://" not in source:
         # Without the import, which takes a while.
         return False
@@ -114,7 +114,7 @@ def place_of(source: str, collection: str | None = None, tenant: str | None = No
 
 
 def is_web(source: str) -> bool:
-    """Whether documents are read from the web; a path of that name comes first."""
+    """True for a web address, unless a path of that name exists."""
     return source.lower().startswith(("http://", "https://")) and not Path(source).exists()
 
 
@@ -159,7 +159,7 @@ def documents_path(docs: str) -> Path:
 
 
 def open_cache() -> PatternCache | None:
-    """The cache of encoded documents; None, with a logged warning, where it cannot be used."""
+    """The cache of encoded documents. If it cannot be used: None, and a logged warning."""
     from langgraph_convcoa.retrieval.encoders.cache import PatternCache
 
     try:
@@ -170,7 +170,7 @@ def open_cache() -> PatternCache | None:
 
 
 def cache_folder() -> Path:
-    """Where encoded documents and web pages are kept: the user's cache folder, or the one that CONVCOA_CACHE_DIR names."""
+    """The folder of encoded documents and web pages: the user's cache folder, or CONVCOA_CACHE_DIR."""
     from platformdirs import user_cache_dir
 
     return Path(os.environ.get("CONVCOA_CACHE_DIR") or user_cache_dir("langgraph-convcoa", appauthor=False))

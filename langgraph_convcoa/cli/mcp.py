@@ -71,12 +71,12 @@ def mcp(
 
 
 def _over_stdio(options: ConversationOptions) -> None:
-    from langgraph_convcoa.server.mcp_transports import prints_to_stderr, run_stdio, take_stdout
+    from langgraph_convcoa.server.mcp_transports import run_stdio, take_stdout
 
     if sys.stdin.isatty():
         typer.echo("an MCP client is to start this and talk to it (Ctrl-C ends it); --http makes it a server", err=True)
     wire = take_stdout()
-    _run(options, lambda server: run_stdio(server, wire), lifespan=prints_to_stderr)
+    _run(options, lambda server: run_stdio(server, wire))
 
 
 def _over_http(options: ConversationOptions, access: Access, listening: Any) -> None:
@@ -89,25 +89,23 @@ def _over_http(options: ConversationOptions, access: Access, listening: Any) -> 
     _run(options, lambda server: run_http(server, access, listening, announce))
 
 
-def _run(options: ConversationOptions, serve: Callable[[Any], Coroutine[Any, Any, None]], **more: Any) -> None:
+def _run(options: ConversationOptions, serve: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     opened = open_sources(options, "mcp")
     try:
-        asyncio.run(_served(options, opened, serve, more))
+        asyncio.run(_served(options, opened, serve))
     finally:
         for action in opened.actions:
             action.close()
 
 
-async def _served(
-    options: ConversationOptions, opened: Opened, serve: Callable[[Any], Coroutine[Any, Any, None]], more: dict[str, Any]
-) -> None:
+async def _served(options: ConversationOptions, opened: Opened, serve: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     from langgraph_convcoa.server.mcp import mcp_server
     from langgraph_convcoa.storage.turns import Turns
 
     async with opened.store.opened() as saver:
         turns = Turns(opened.graph.compile(checkpointer=saver), opened.store, opened.context, opened.sources)
         also = [*(["their tables"] if options.data else []), *(["the web"] if options.web else [])]
-        await serve(mcp_server(turns, opened.retriever, also=also, thread=options.thread, **more))
+        await serve(mcp_server(turns, opened.retriever, also=also, thread=options.thread))
 
 
 def _address(text: str) -> tuple[str, int]:

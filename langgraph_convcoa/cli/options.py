@@ -17,7 +17,7 @@ from langgraph_convcoa.errors.redaction import redact
 
 DEFAULT_MAX_MB = 50.0
 INDEX_VARIABLE = "CONVCOA_INDEX"
-"""Names an index, so that the password of an engine's address need not stand among the arguments, which others can see."""
+"""Names an index, so that an engine's password is not among the arguments, which other users can see."""
 
 
 def option(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
@@ -163,7 +163,7 @@ def named_index(docs: object, index: str | None) -> str | None:
 
 
 def grouped(*groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make each field of dataclasses an option of a command, whose first parameters are then objects of the dataclasses."""
+    """Make each field of the dataclasses an option of a command; its first parameters are their objects."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options: list[inspect.Parameter] = []
@@ -216,5 +216,5 @@ def names_of(text: str) -> list[str]:
 
 
 def proper_text(argument: str) -> str:
-    """An argument as proper Unicode; bytes that are none come as lone surrogates."""
+    """An argument as valid Unicode: other bytes arrive as lone surrogates."""
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -20,6 +20,7 @@ from langgraph_convcoa.cli.options import (
     named_index,
     option,
     proper_text,
+    removed_option,
 )
 from langgraph_convcoa.errors import InputError
 
@@ -39,7 +40,7 @@ def search(
         Path | None,
         option("FILE.json", 'Earlier turns: a list of \\[question, answer] pairs or of {"role", "content"} messages.'),
     ] = None,
-    exact: Annotated[bool, option(None, "No effect: every search is exact.", "--exact", hidden=True)] = False,
+    exact: Annotated[bool, removed_option("leave it out, every search is exact", "--exact")] = False,
     graph: Graph = None,
     collection: EngineCollection = None,
     tenant: Tenant = None,

@@ -173,7 +173,7 @@ def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
         if identity in shown:
             raise InputError(f"two collections are called {name!r}: give one another name, as in --docs NAME={redact(path)}")
         place = place_of(path, options.collection, options.tenant)
-        # Several may be named, of which some are of engines.
+        # --collection and --tenant are for the engines among them.
         engine = options if is_engine(path) else replace(options, collection=None, tenant=None)
         shown[identity] = Collection(identity, name, basis.fingerprint(place), open_documents(path, engine))
     if not shown and (options.data or options.web):
@@ -182,14 +182,14 @@ def _collections(options: ServeOptions, basis: Basis) -> list[Collection]:
 
 
 def _name_of(text: str, options: ServeOptions) -> str:
-    """What a collection of documents is called where it is given no name."""
+    """The default name of a collection of documents."""
     if is_engine(text):
         return dict(parse_qsl(urlsplit(place_of(text, options.collection)).query)).get("collection", "documents")
     return text if text == "demo" or is_web(text) else Path(text).expanduser().resolve().name
 
 
 class _Indexes:
-    """Opens the index in a folder, made empty where there is none; all share one encoder, loaded when needed."""
+    """Opens or makes the index in a folder. All indexes share one encoder, loaded when needed."""
 
     def __init__(self, encoder: Encoder | None, graph: bool | None) -> None:
         self._encoder, self._graph = encoder, graph

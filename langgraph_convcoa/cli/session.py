@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class View(Protocol):
-    """Who watches a turn."""
+    """Shows a turn while it runs."""
 
     def progress(self, event: Mapping[str, Any]) -> None: ...
 
@@ -96,7 +96,7 @@ class Session(StoredGraph):
         return self._decided(None, view)
 
     def unfinished(self) -> str:
-        """The question of a turn that was interrupted over the same sources and can be resumed; "" where there is none."""
+        """The question of an interrupted turn over the same sources, which can be resumed, or ""."""
         return self._turns.resumable(self._run(self._turns.snapshot(self.thread)))
 
     def rounds(self) -> list[Round]:
@@ -119,7 +119,7 @@ class Session(StoredGraph):
         return values
 
     def _decided(self, given: Mapping[str, Any] | None, view: View | None) -> dict[str, Any]:
-        """Run a turn, and resume it as often as it waits for a person, who may take any time, so that no lock is held."""
+        """Run a turn, and resume it after each decision. No lock is held while a person decides."""
 
         def see(mode: str, part: Any) -> None:
             if view is not None and mode == "custom":
@@ -137,7 +137,7 @@ class Session(StoredGraph):
 
 @dataclass(frozen=True)
 class Basis:
-    """What conversations answer from besides documents: a model, tables, the web; what collections of documents share."""
+    """What conversations over different documents share: model, tables, web and store."""
 
     options: ConversationOptions
     store: ConversationStore
@@ -147,7 +147,7 @@ class Basis:
     search: Any
 
     def over(self, docs: str, retriever: HopfieldRetriever | None) -> Opened:
-        """The graph over a retriever, which has the documents at this path."""
+        """The graph over a retriever of the documents at a path."""
         from langgraph_convcoa.graph import build_graph
 
         actions = list(self.tables)
@@ -167,7 +167,7 @@ class Basis:
         return Opened(graph, self.context, self.store, retriever, actions, self.fingerprint(docs))
 
     def fingerprint(self, docs: str) -> str:
-        """What tells a turn over these sources from one over others; paths do not stand in it, for it is kept in the store."""
+        """A fingerprint of the sources. It is a hash, because it is kept in the store."""
         web = (self.options.search or "ddgs") if self.options.web else None
         named = json.dumps([docs, self.options.data or [], web], default=str).encode("utf-8", "surrogatepass")
         return hashlib.sha256(named).hexdigest()[:16]
@@ -175,7 +175,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class Opened:
-    """What the options of a conversation name, opened: a graph over its sources, which several threads may share."""
+    """The opened sources of a conversation and the graph over them, which several threads may share."""
 
     graph: StateGraph[Any, Any, Any, Any]
     context: ConvCoAContext
@@ -199,14 +199,14 @@ def open_sources(options: ConversationOptions, command: str) -> Opened:
     """
     options.check(command)
     docs = documents_of(options.docs, named_index(options.docs, options.index))
-    # A thread with a name is kept in the user's own store where no other is given.
+    # A named thread is kept in the user's own store by default.
     basis = open_basis(options, default_store() if options.thread is not None and options.store is None else options.store)
     place = place_of(docs, options.collection, options.tenant)
     return basis.over(place, open_documents(docs, options) if docs else None)
 
 
 def open_basis(options: ConversationOptions, where: str | Path | None) -> Basis:
-    """The store, then the model, then the tables and the web: whatever is wrong with them goes wrong here."""
+    """Open the store, the model, the tables and the web; errors in them are raised here."""
     store = open_store(where)
     store.check()
     from langgraph_convcoa.context import ConvCoAContext

@@ -54,6 +54,10 @@ async def _left(request: Request, error: Exception) -> Response:
 
 
 async def _other(request: Request, error: Exception) -> Response:
+    # An OSError may come from anywhere, not only from the store's file.
+    reported = None if isinstance(error, OSError) else request.app.state.service.store.error(error)
+    if reported is not None:
+        return await _ours(request, reported)
     return answer(500, error_json(error)["message"])
 
 

@@ -1,4 +1,4 @@
-"""Collections of documents: those of the command line, which all may ask, and those that a user has filled on the page."""
+"""Collections of documents: those of the command line are for all users, those made on the page for their user."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.files import private_folder, replacing
 from langgraph_convcoa.server.runs import error_json, now
@@ -29,18 +27,18 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 MOST_COLLECTIONS = 50
-"""Of one user."""
+"""Collections of one user, at most."""
 FIRST = "My documents"
-"""The name of the collection that a user has where there is no other."""
+"""Name of the collection that is made for a user who has none."""
 _TELL_SECONDS = 2.0
-_ABOUT, _INDEX, _FILES = "collection.json", "index", "files"
+_ABOUT, _INDEX = "collection.json", "index"
 
 
 @dataclass
 class Collection:
-    """Documents that conversations are about; `folder` is where those of a user are kept.
+    """A collection of documents. `folder` is None for those of the command line.
 
-    `sources` is the fingerprint by which a turn begun over other documents is told from one that can be resumed.
+    `sources` is a fingerprint of the documents: a turn over other documents is not resumed.
     """
 
     id: str
@@ -52,19 +50,14 @@ class Collection:
     message: str = ""
     turns: Turns | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """For who changes the documents."""
+    """Held while the documents are changed."""
     _listed: tuple[Any, list[dict[str, Any]]] | None = None
     _telling: Future[dict[str, Any]] | None = None
     _counted: tuple[int | None, int | None] = (None, None)
-    """The documents and passages when it told them last."""
-
-    @property
-    def files(self) -> Path | None:
-        """The folder of the files that were uploaded."""
-        return None if self.folder is None else self.folder / _FILES
+    """The last known numbers of documents and passages."""
 
     def documents(self) -> list[dict[str, Any]]:
-        """What it holds, by source; read once for each state of the corpus. Nothing of an engine, which does not list it."""
+        """The documents by source, read once for each state of the corpus. Empty for an engine."""
         if self.retriever is None:
             return []
         view = self.retriever.corpus.snapshot()
@@ -79,7 +72,7 @@ class Collection:
         return [one for entry in self.documents() if entry["source"] == source for one in entry["ids"]]
 
     def remove(self, source: str) -> bool:
-        """Delete the documents of a source; False where there are none."""
+        """Delete the documents of a source. Returns False if there are none."""
         if self.folder is None or self.retriever is None:
             raise InputError(f"{self.name!r} was given on the command line and cannot be changed here")
         with self.lock:
@@ -87,7 +80,7 @@ class Collection:
             return bool(ids) and self.retriever.delete(ids)["num_deleted"] > 0
 
     def as_json(self, unavailable: str = "") -> dict[str, Any]:
-        """As the page shows it; where it is unavailable, with the reason and what it held when it told that last."""
+        """The collection for the page. If it is unavailable: the reason, and its last known numbers."""
         if not unavailable:
             documents = len(self.documents()) if self.retriever is None or self.retriever.corpus.complete else None
             self._counted = documents, 0 if self.retriever is None else len(self.retriever.corpus)
@@ -102,28 +95,6 @@ class Collection:
             "read_only": self.folder is None,
             "accepts_files": self.folder is not None and self.retriever is not None,
         }
-
-
-def upload_lock(folder: Path) -> FileLock:
-    """The lock that a server holds on the folder of an upload until it is indexed; the system frees it when a server dies."""
-    return FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0, thread_local=False, mode=0o600)
-
-
-def remove_upload(folder: Path, lock: FileLock) -> None:
-    """Remove the folder of an upload, and its lock, which is held."""
-    shutil.rmtree(folder, ignore_errors=True)
-    lock.release()
-    with suppress(OSError):
-        Path(lock.lock_file).unlink(missing_ok=True)
-
-
-def _remove_remains(files: Path) -> None:
-    """Remove what a server that was killed had not indexed; another one may run over the same folder and index now."""
-    for folder in [path for path in files.glob("*") if path.is_dir()]:
-        lock = upload_lock(folder)
-        with suppress(Timeout, OSError):
-            lock.acquire()
-            remove_upload(folder, lock)
 
 
 def _reason(error: Exception) -> str:
@@ -170,11 +141,11 @@ class Collections:
         self._make_graph, self._make_turns = make_graph, make_turns
         self._owned: dict[str, dict[str, Collection]] = {}
         self._lock = threading.Lock()
-        # Of its own: servers that do not answer would take all threads of the event loop.
+        # A pool of its own: engines that do not answer would occupy all other threads.
         self._tellers = ThreadPoolExecutor(len(shown) + MOST_COLLECTIONS, "collections")
 
     def of(self, user: str) -> list[Collection]:
-        """What a user may ask: the command line's, then the user's own; there is always one."""
+        """The command line's collections, then the user's own; there is always one."""
         with self._lock:
             own = self._own(user)
             if not own and not self.shown:
@@ -182,13 +153,13 @@ class Collections:
             return [*self.shown.values(), *own.values()]
 
     async def told(self, collections: Sequence[Collection]) -> list[dict[str, Any]]:
-        """Collections as the page shows them; those that fail, or do not answer in time, are marked as unavailable."""
+        """The collections for the page. One that fails, or does not answer in time, is marked as unavailable."""
         return list(await asyncio.gather(*map(self._told, collections)))
 
     async def _told(self, collection: Collection) -> dict[str, Any]:
         telling = collection._telling
         if telling is None or telling.done():
-            # One that does not answer is not asked again meanwhile.
+            # One that does not answer is not asked twice.
             telling = collection._telling = self._tellers.submit(collection.as_json)
         try:
             return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(telling)), _TELL_SECONDS)
@@ -198,7 +169,7 @@ class Collections:
             return collection.as_json(_reason(error))
 
     def find(self, user: str, name: str) -> Collection | None:
-        """The collection of this id, of those that the user may ask."""
+        """The collection of this id, if the user may ask it."""
         return next((one for one in self.of(user) if one.id == name), None)
 
     def turns(self, collection: Collection) -> Turns:
@@ -224,12 +195,12 @@ class Collections:
             raise InputError(f"{collection.name!r} was given on the command line and cannot be deleted here")
         with collection.lock, self._lock:
             self._own(user).pop(collection.id, None)
-            # What is not complete any more is no collection, should the rest not be deleted.
+            # First the file that makes it a collection, in case the rest cannot be deleted.
             (collection.folder / _ABOUT).unlink(missing_ok=True)
             shutil.rmtree(collection.folder, ignore_errors=True)
 
     def _own(self, user: str) -> dict[str, Collection]:
-        """The collections of a user, with those that another server over the folder has made or deleted since."""
+        """The collections of a user. Other servers over the folder may have made or deleted some."""
         own = self._owned.setdefault(user, {})
         there = {path.parent.name: path for path in sorted((self._folder / digest(user)).glob(f"*/{_ABOUT}"))}
         for gone in own.keys() - there.keys():
@@ -248,7 +219,6 @@ class Collections:
 
     def _collection(self, folder: Path, name: str) -> Collection:
         collection = Collection(folder.name, name, f"{self._sources} {folder.name}", folder=folder)
-        _remove_remains(folder / _FILES)
         try:
             collection.retriever = self._new_retriever(folder / _INDEX)
         except Exception as error:  # noqa: BLE001 - the others can be used
@@ -259,7 +229,7 @@ class Collections:
         folder = self._folder / digest(user) / uuid.uuid4().hex[:12]
         private_folder(folder)
         collection = self._collection(folder, name)
-        # Last: what has no such file is no collection, and another server over the folder leaves it alone.
+        # Last: other servers ignore a folder without this file.
         with replacing(folder / _ABOUT, private=True) as file:
             file.write_text(json.dumps({"name": name, "created": now()}), encoding="utf-8")
         self._owned.setdefault(user, {})[collection.id] = collection

@@ -1,4 +1,4 @@
-"""The guard before every request: host, origin, who asks, kind and size of what is sent; and every response's headers."""
+"""The guard checks every request (host, origin, user, type and size of the body) and sets the headers of every response."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
-import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from langgraph_convcoa.server.service import Service
 
 USER = "convcoa_user"
-"""The key of a request's scope under which the user stands, "" for the one who needs no name."""
+"""Key of the user in a request's scope; "" is the anonymous user."""
 COOKIE = "convcoa_session"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SHORTEST_TOKEN = 16
@@ -52,9 +51,8 @@ _HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 _OPEN = ("/", "/ok", "/convcoa/login", "/favicon.ico")
-"""What is shown without a token: the page itself, which asks for it."""
+"""Paths that need no token: the page itself asks for it."""
 _STATIC = "/static/"
-_LOGGER = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([^\s\[\]/\\@?#,%:]{1,255}))(?::(\d{1,5}))?", re.ASCII)
 _ORIGIN = re.compile(r"https?://[^\s/?#@*]+")
@@ -111,21 +109,21 @@ class Access:
         object.__setattr__(self, "session", hmac.new(self.token.encode(), b"convcoa session", hashlib.sha256).hexdigest())
 
     def knows(self, host: str) -> bool:
-        """Whether a request's Host is one of the server's names; an unknown name may be an attacker's, led here by DNS."""
+        """True if a request's Host is a name of this server. An attacker's DNS may point other names to it."""
         name = host_name(host)
         if not name:
             return False
         if name in LOOPBACK or name in self.names or name == self.host.lower():
             return True
-        # No name service can make an address mean another machine.
+        # An IP address cannot be faked by DNS.
         return not is_loopback(self.host) and is_address(name)
 
     def holds(self, given: str) -> bool:
-        """Whether this is the token, compared in constant time."""
+        """True if this is the token, compared in constant time."""
         return bool(self.token) and hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
 
     def user(self, headers: Headers, client: str, cookie: str) -> str | None:
-        """Who asks; None for nobody who may."""
+        """The authenticated user, "" for the anonymous one, or None."""
         if self.user_header:
             named = headers.getlist(self.user_header)
             if self._is_proxy(client) and len(named) == 1 and 0 < len(named[0].strip()) <= _LONGEST_USER:
@@ -149,7 +147,7 @@ class Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """True if only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -157,7 +155,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_address(name: str) -> bool:
-    """Whether it is an IP address."""
+    """True for an IP address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -166,7 +164,7 @@ def is_address(name: str) -> bool:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port; "" where it is malformed.
+    """The name in a Host header, without its port; "" if it is malformed.
 
     Example:
         >>> host_name("LocalHost:8321"), host_name("[::1]:80"), host_name("a@b"), host_name("[::1].example.org")
@@ -179,11 +177,11 @@ def host_name(host: str) -> str:
 
 
 class _RefusedError(HTTPException):
-    """Of Starlette's kind, for what is refused only when it is read."""
+    """A refused request. It is an HTTPException, so that Starlette passes it on while it reads a body."""
 
 
 class Guard:
-    """An ASGI application around another, which sees only requests that may be answered."""
+    """ASGI middleware: the application behind it sees only requests that passed the checks."""
 
     def __init__(self, app: ASGIApp, access: Access, service: Service | None = None) -> None:
         self.app, self.access, self.service = app, access, service
@@ -221,7 +219,7 @@ class Guard:
                 await answer(500, error_json(error)["message"])(scope, receive, send_guarded)
 
     def _checked(self, scope: Scope, headers: Headers) -> Response | None:
-        """Refuse what must not reach the application, and say who asks; a preflight of CORS is answered."""
+        """Check a request and note its user in the scope. Returns the answer to a CORS preflight."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self.access.knows(hosts[0]):
             raise _RefusedError(421, "this server is not known under that name: see --allow-host")
@@ -291,7 +289,7 @@ def answer(status: int, detail: str) -> Response:
 
 
 def _same(origin: str, host: str) -> bool:
-    """Whether an origin is that of a host; its scheme may be that of a proxy before this server."""
+    """True if an origin has this host. Its scheme may be that of a proxy in front of this server."""
     try:
         parts = urlsplit(origin)
         name, port = host_name(parts.netloc), parts.port

@@ -31,7 +31,7 @@ _RESOURCE = 100_000
 """Characters of a passage that is read as a resource."""
 _MOST_PASSAGES, _MOST_TURNS, _LONGEST_QUESTION = 20, 100, 10_000
 _THREADS_IN_MEMORY = 1_000
-"""Of conversations that no file keeps, those that were asked last are kept."""
+"""Conversations kept in memory, those that were asked last."""
 # Host, Origin and token are the guard's to check. No session is kept: a client may come back after a restart.
 _OVER_HTTP: dict[str, Any] = {
     "transport_security": TransportSecuritySettings(enable_dns_rebinding_protection=False),
@@ -60,7 +60,7 @@ _INSTRUCTIONS = (
 
 
 def mcp_server(
-    turns: Turns, retriever: HopfieldRetriever | None, *, also: Sequence[str] = (), thread: str | None = None, **more: Any
+    turns: Turns, retriever: HopfieldRetriever | None, *, also: Sequence[str] = (), thread: str | None = None
 ) -> FastMCP:
     """An MCP server over a conversation graph whose store is open on the event loop that the server will run on.
 
@@ -69,12 +69,11 @@ def mcp_server(
         retriever: What `search` searches; None where there are no documents, and neither search nor passages.
         also: What else `ask` looks things up in, in words for its description.
         thread: The conversation of questions that name none; each begins one of its own when None.
-        **more: Further settings of the SDK's server class.
     """
     # Without any handler the SDK adds one, and writes every library's log to standard error.
     if not (root := logging.getLogger()).handlers:
         root.addHandler(logging.NullHandler())
-    server = FastMCP(_NAME, instructions=_INSTRUCTIONS, log_level="WARNING", **_OVER_HTTP, **more)
+    server = FastMCP(_NAME, instructions=_INSTRUCTIONS, log_level="WARNING", **_OVER_HTTP)
     # The SDK takes no version, and would tell clients its own.
     server._mcp_server.version = version("langgraph-convcoa")
     asking = _Asking(turns, retriever, thread)
@@ -183,7 +182,7 @@ class _Asking:
 
 
 async def _progress(ctx: Any, number: int, message: str) -> None:
-    # A client that has left, or never asked for it, is told nothing; the turn goes on.
+    # The client may have left; the turn goes on.
     with suppress(Exception):
         await ctx.report_progress(number, None, message)
 

@@ -1,4 +1,4 @@
-"""The passage that an answer cites: its text, where the quote stands in it, and what is said just before and after it."""
+"""The passage that an answer cites: its text, the place of the quote, and the passages before and after it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 _BETWEEN_QUOTES = " … "
 _MOST_TEXT = 100_000
-"""Characters that are shown of a text: the id may be that of a whole document."""
+"""Characters of a text that are shown: the id may name a whole document."""
 _PART = re.compile(r"(.+)#(\d+)\Z", re.DOTALL)
 
 
 def passage_json(retriever: HopfieldRetriever, identity: str, quote: str) -> dict[str, Any] | None:
-    """The passage of an id as the page shows it; None where there is none."""
+    """A passage as the page shows it; None if there is none with this id."""
     found = retriever.get_by_ids([identity])
     if not found:
         return None

@@ -27,7 +27,7 @@ _MOST_LISTED = 1_000
 
 
 def route(path: str, endpoint: Endpoint, *methods: str) -> Route:
-    """A route whose endpoint gets the service and the user, and returns a response or what becomes one as JSON."""
+    """A route. The endpoint gets the service and the user, and returns a response or a value for JSON."""
 
     async def respond(request: Request) -> Response:
         given = await endpoint(request.app.state.service, request.scope[USER], request)
@@ -44,7 +44,7 @@ def as_response(value: Any, status: int = 200) -> Response:
 
 
 async def body_of(request: Request) -> dict[str, Any]:
-    """The object in a request's body; an empty one where there is none."""
+    """The JSON object in a request's body; {} for an empty body."""
     raw = await request.body()
     if not raw:
         return {}
@@ -58,7 +58,7 @@ async def body_of(request: Request) -> dict[str, Any]:
 
 
 def whole(value: Any, default: int, most: int) -> int:
-    """A whole number that a client gives, within bounds."""
+    """A client's whole number, cut to the range 0 to `most`."""
     if value is None:
         return default
     try:
@@ -96,7 +96,7 @@ async def _assistants(service: Service, user: str, request: Request) -> Any:
     if given.get("graph_id", GRAPH) != GRAPH:
         return []
     found = await service.threaded(service.collections.of, user)
-    # The first is known under the graph's name too, which clients are often configured with.
+    # Clients are often configured with the graph's name, so the first collection has that id.
     return [_described(one, GRAPH if number == 0 else one.id) for number, one in enumerate(found)]
 
 
@@ -225,7 +225,7 @@ async def _get_state(service: Service, user: str, request: Request) -> Any:
 
 
 async def _get_history(service: Service, user: str, request: Request) -> Any:
-    # Of a turn that is done the last checkpoint is kept alone.
+    # Only the last checkpoint of a finished turn is kept.
     state = await _get_state(service, user, request)
     return [state] if state["created_at"] is not None else []
 
@@ -250,7 +250,7 @@ def _stream(run: Run, after: int, stop: Callable[[], Awaitable[None]] | None = N
                 yield part
         finally:
             if stop is not None and not run.ended:
-                # Of its own, since this one is being cancelled.
+                # In a task of its own, because this one is being cancelled.
                 stopping = asyncio.ensure_future(stop())
                 _STOPPING.add(stopping)
                 stopping.add_done_callback(_STOPPING.discard)
@@ -275,7 +275,7 @@ async def _wait_run(service: Service, user: str, request: Request) -> Any:
 
 
 async def _output(run: Run) -> Response:
-    """The last values of a run, or its error, as they were sent to who follows it."""
+    """The last values of a run, or its error, as they were streamed."""
     last = b"{}"
     async for part in run.follow():
         name, data = data_of(part)

@@ -1,4 +1,4 @@
-"""Runs: turns that go on when nobody listens, with the events of each kept for who comes back."""
+"""Runs: turns that continue without a listener. Their events are kept for clients that reconnect."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from langgraph_convcoa.errors import ConvCoAError, ThreadBusyError
 from langgraph_convcoa.server.wire import event, to_json
 
 PING_SECONDS = 15.0
-"""After so many seconds without an event a comment is sent, which keeps proxies from closing the connection."""
+"""Seconds without an event after which a comment is sent, so that proxies keep the connection open."""
 _MOST_BYTES = 8_000_000
-"""Of the events of one run; beyond, the oldest are forgotten."""
+"""Bytes of the events of one run; the oldest are dropped."""
 _KEPT_BYTES, _KEPT_RUNS = 16_000_000, 200
-"""Of the runs that have ended."""
+"""Bytes and number of ended runs that are kept."""
 _LOGGER = logging.getLogger(__name__)
 Publish = Callable[[str, Any], None]
 
@@ -42,7 +42,7 @@ class Run:
         self.output: dict[str, Any] = {}
         self.task: asyncio.Task[None] | None = None
         self.begun = asyncio.Event()
-        """Set when the thread is the run's alone, or is not going to be."""
+        """Set when the run has its thread's lock, or was refused it."""
         self.refused: ThreadBusyError | None = None
         self.ended = False
         self.stopping = False
@@ -52,7 +52,7 @@ class Run:
         self._news = asyncio.Event()
 
     def publish(self, name: str, data: Any) -> None:
-        """Add an event for all who follow."""
+        """Add an event for all listeners."""
         self._count += 1
         written = event(name, to_json(data), self._count)
         self._events.append((self._count, written))
@@ -62,7 +62,7 @@ class Run:
         self._tell()
 
     def end(self) -> None:
-        """No event comes any more."""
+        """Publish the last event."""
         self.publish("end", {"run_id": self.id, "status": self.status})
         self.ended = True
         self._tell()
@@ -72,10 +72,10 @@ class Run:
         news.set()
 
     async def follow(self, after: int = 0) -> AsyncIterator[bytes]:
-        """The events after the one of this number, those that come too, until the end."""
+        """The events after this number, including later ones, until the run ends."""
         while True:
             news = self._news
-            # Taken at once: events come and are forgotten while one is sent. From the end: the others were sent.
+            # Copied first: events are added and dropped while one is sent.
             fresh = [*islice(reversed(self._events), max(self._count - after, 0))]
             for number, written in reversed(fresh):
                 after = number
@@ -90,7 +90,7 @@ class Run:
                 yield b": still running\n\n"
 
     def as_json(self) -> dict[str, Any]:
-        """As LangGraph's server tells of a run."""
+        """A run as LangGraph's server describes it."""
         return {
             "run_id": self.id,
             "thread_id": self.thread,
@@ -104,20 +104,20 @@ class Run:
 
 
 class Runs:
-    """The runs of a server, at most one at a time of each thread; threads by their names in the store."""
+    """The runs of a server, one at a time for each thread. Keys are the threads' names in the store."""
 
     def __init__(self) -> None:
         self.active: dict[str, Run] = {}
         self._ended: OrderedDict[str, tuple[str, Run]] = OrderedDict()
         self.cut_short = False
-        """Whether the end of the server cancelled any."""
+        """True if the end of the server cancelled a run."""
 
     def start(self, key: str, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
         """Start a run; there must be no other of its thread."""
         assert key not in self.active, "a thread has one run at a time"
         self.active[key] = run
         run.task = asyncio.create_task(self._run(run, work))
-        # Not in the task itself: a task that is cancelled before its first step runs no line of its code.
+        # Not in the task itself: a task that is cancelled before its first step runs none of its code.
         run.task.add_done_callback(lambda _: self._end(key, run))
 
     async def _run(self, run: Run, work: Callable[[Run], Awaitable[Mapping[str, Any]]]) -> None:
@@ -128,7 +128,7 @@ class Runs:
             run.status = "interrupted" if "__interrupt__" in run.output else "success"
         except asyncio.CancelledError:
             run.status = "interrupted"
-        except Exception as error:  # noqa: BLE001 - told to who follows
+        except Exception as error:  # noqa: BLE001 - sent to the listeners
             run.status = "error"
             run.publish("error", error_json(error))
 
@@ -150,12 +150,12 @@ class Runs:
             held -= self._ended.popitem(last=False)[1][1].size
 
     def of(self, key: str) -> list[Run]:
-        """The runs of a thread that are known, newest first."""
+        """The known runs of a thread, newest first."""
         found = [run for own, run in self._ended.values() if own == key]
         return [*([self.active[key]] if key in self.active else []), *reversed(found)]
 
     async def stop(self, key: str) -> None:
-        """Cancel the run of a thread, and wait until it has ended; its thread stays as it was, and the turn can be resumed."""
+        """Cancel a thread's run and wait for its end. The turn can be resumed."""
         if (run := self.active.get(key)) is not None:
             await self._stopped([run])
 
@@ -168,7 +168,7 @@ class Runs:
     async def _stopped(self, runs: Sequence[Run]) -> None:
         tasks = [run.task for run in runs if run.task is not None]
         for run in runs:
-            # Once: a second cancellation would interrupt the clean-up after the first.
+            # Only once: a second cancellation would interrupt the clean-up.
             if run.task is not None and not run.stopping:
                 run.stopping = True
                 run.task.cancel()
@@ -176,7 +176,7 @@ class Runs:
 
 
 def error_json(error: BaseException) -> dict[str, str]:
-    """What a client is told of an error: the text of our own, which holds no secret; of others the type and the place."""
+    """An error for clients: the library's own with their text, others with type and place, which hold no secret."""
     if isinstance(error, ConvCoAError):
         return {"error": type(error).__name__, "message": str(error)}
     frames = traceback.extract_tb(error.__traceback__)

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 
 MOST_RUNS = 200
-"""Of all users at a time; another one is refused."""
+"""Runs of all users at the same time; one more is refused."""
 _TURN_THREADS, _OWN_THREADS = 2 * MOST_RUNS, 16
-"""A model, an action or a retriever without an asynchronous form holds a thread for as long as it takes."""
+"""A synchronous model, action or retriever occupies a thread while it works."""
 _LOCK_SECONDS = 5.0
 _REFUSE_SECONDS = 0.5
-"""How long a question waits for another server's turn of its thread, which may be ending, before it is refused."""
+"""Seconds that a question waits for another server's turn of its thread before it is refused."""
 _TITLE_CHARACTERS = 80
 VALUES = (*OUTPUT_FIELDS, "messages")
 _LOGGER = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ Result = TypeVar("Result")
 
 
 class Missing(ConvCoAError):
-    """There is no such thing, or it is another user's."""
+    """It does not exist, or belongs to another user."""
 
 
 class Busy(ConvCoAError):
-    """It is being used; try again."""
+    """It is in use; try again."""
 
 
 @dataclass
@@ -123,71 +123,65 @@ class Service:
         await self._open.aclose()
 
     async def threaded(self, function: Callable[..., Result], *given: Any) -> Result:
-        """What a function that reads files or a database returns, called in a thread of the server's own."""
+        """Call a function that reads files or a database in one of the server's own threads."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *given))
 
     async def create(self, user: str, thread: str | None, metadata: Any, if_exists: str = "raise") -> dict[str, Any]:
-        """A new thread, or with `do_nothing` the one that is there."""
+        """Make a thread; with `do_nothing` an existing one is returned."""
         given = checked_metadata(metadata)
         name = checked_id(str(uuid.uuid4()) if thread is None else thread)
-        with self.store.errors():
-            if (entry := await self.book.get(user, name)) is None:
-                if len(await self.book.all(user)) >= MOST_THREADS:
-                    raise InputError(f"there are {MOST_THREADS:,} conversations already: delete some first")
-                collection = await self.collection(user, str(given.get("collection") or GRAPH))
-                known = {"graph_id": GRAPH, "assistant_id": collection.id, "collection": collection.id}
-                async with self.book.changing(user, name):
-                    # Another server may have made it meanwhile.
-                    if (entry := await self.book.get(user, name)) is None:
-                        return await self.book.create(user, name, {**known, **given, "collection": collection.id})
+        if (entry := await self.book.get(user, name)) is None:
+            if len(await self.book.all(user)) >= MOST_THREADS:
+                raise InputError(f"there are {MOST_THREADS:,} conversations already: delete some first")
+            collection = await self.collection(user, str(given.get("collection") or GRAPH))
+            known = {"graph_id": GRAPH, "assistant_id": collection.id, "collection": collection.id}
+            async with self.book.changing(user, name):
+                # Another server may have made it meanwhile.
+                if (entry := await self.book.get(user, name)) is None:
+                    return await self.book.create(user, name, {**known, **given, "collection": collection.id})
         if if_exists != "do_nothing":
             raise Busy(f"there is a thread {name!r} already")
         return entry
 
     async def entry(self, user: str, thread: str) -> dict[str, Any]:
-        """The entry of a user's thread; Missing where there is none."""
-        with self.store.errors():
-            found = await self.book.get(user, thread)
+        """The entry of a user's thread. Raises Missing if there is none."""
+        found = await self.book.get(user, thread)
         if found is None:
             raise Missing(f"there is no conversation {thread[:100]!r}: it was deleted, or never begun")
         return (await self._told_busy(user, [found]))[0]
 
     async def entries(self, user: str) -> list[dict[str, Any]]:
-        """The entries of a user's threads, the one that was written last first."""
-        with self.store.errors():
-            return await self._told_busy(user, await self.book.all(user))
+        """The entries of a user's threads, newest first."""
+        return await self._told_busy(user, await self.book.all(user))
 
     async def _told_busy(self, user: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The entries with their status now: one whose server was killed is interrupted, not busy."""
+        """Correct the status of entries: a turn whose server was killed counts as interrupted."""
         busy = {key_of(user, str(entry["thread_id"])): entry for entry in entries if entry["status"] == "busy"}
         elsewhere = busy.keys() - self.runs.active.keys()
-        with self.store.errors():
-            for key in elsewhere - await self.store.taken(elsewhere):
-                busy[key]["status"] = "interrupted"
+        for key in elsewhere - await self.store.taken(elsewhere):
+            busy[key]["status"] = "interrupted"
         return entries
 
     async def update(self, user: str, thread: str, metadata: Any) -> dict[str, Any]:
         """Change a thread's metadata; its collection stays what it is."""
         given = checked_metadata(metadata)
         # A turn that ends in between would stay "busy".
-        with self.store.errors():
-            async with self.book.changing(user, thread):
-                entry = await self.entry(user, thread)
-                if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
-                    raise InputError("a conversation stays with its collection: begin another one for other documents")
-                entry["metadata"] = checked_metadata({**entry["metadata"], **given})
-                await self.book.put(user, entry)
+        async with self.book.changing(user, thread):
+            entry = await self.entry(user, thread)
+            if given.get("collection", entry["metadata"].get("collection")) != entry["metadata"].get("collection"):
+                raise InputError("a conversation stays with its collection: begin another one for other documents")
+            entry["metadata"] = checked_metadata({**entry["metadata"], **given})
+            await self.book.put(user, entry)
         return entry
 
     async def delete(self, user: str, thread: str) -> None:
-        """Delete a thread with all that it has learnt; a turn that runs is stopped first."""
+        """Delete a thread and what it shared. Its running turn is stopped first."""
         await self.entry(user, thread)
         key = key_of(user, thread)
         await self.runs.stop(key)
-        with self.store.errors():
-            async with self.book.changing(user, thread):
-                await self.book.delete(user, thread)
-            await self._erase(key)
+        async with self.book.changing(user, thread):
+            await self.book.delete(user, thread)
+        await self._erase(key)
 
     async def _erase(self, key: str) -> None:
         from langgraph_convcoa.memory.sharing import aforget_thread
@@ -198,7 +192,7 @@ class Service:
             await self.store.erase(self._saver, key)
 
     async def collection(self, user: str, name: str) -> Collection:
-        """A collection that the user may ask, the first for "convcoa"."""
+        """A collection that the user may ask; "convcoa" is the first one."""
         if name == GRAPH:
             return (await self.threaded(self.collections.of, user))[0]
         found = await self.threaded(self.collections.find, user, name)
@@ -212,16 +206,15 @@ class Service:
         return await self.threaded(self.collections.turns, collection)
 
     async def snapshot(self, user: str, entry: Mapping[str, Any]) -> tuple[StateSnapshot, Turns]:
-        """A thread's state, also where its collection is no longer there."""
+        """A thread's state, also if its collection was deleted."""
         try:
             turns = await self.turns_of(user, entry)
         except Missing:
             turns = await self.turns_of(user, {"metadata": {}})
-        with self.store.errors():
-            return await turns.snapshot(key_of(user, str(entry["thread_id"]))), turns
+        return await turns.snapshot(key_of(user, str(entry["thread_id"]))), turns
 
     async def start(self, user: str, thread: str | None, request: RunRequest) -> Run:
-        """Start a run; of no thread, one that is forgotten when it ends."""
+        """Start a run. Without a thread, it is deleted when it ends."""
         if len(self.runs.active) >= MOST_RUNS:
             raise Busy(f"{MOST_RUNS} questions are being answered at the moment: try again in a while")
         if thread is None:
@@ -247,7 +240,8 @@ class Service:
         run = Run(str(entry["thread_id"]), request.assistant, question, request.strategy)
 
         async def work(run: Run) -> Mapping[str, Any]:
-            return await self._turn(user, key, entry, turns, context, request, run, kept=thread is not None)
+            with self.store.errors():
+                return await self._turn(user, key, entry, turns, context, request, run, kept=thread is not None)
 
         self.runs.start(key, run, work)
         await run.begun.wait()
@@ -283,18 +277,17 @@ class Service:
                 noting.append(asyncio.create_task(self._note(user, entry, "busy")))
 
         try:
-            with self.store.errors():
-                output = await turns.run(
-                    key,
-                    request.given,
-                    _seen(run, request.modes),
-                    decisions=request.decisions,
-                    context=context,
-                    user=user or None,
-                    modes=modes,
-                    wait=TURN_WAIT_SECONDS if request.strategy == "enqueue" else _REFUSE_SECONDS,
-                    begun=begun,
-                )
+            output = await turns.run(
+                key,
+                request.given,
+                _seen(run, request.modes),
+                decisions=request.decisions,
+                context=context,
+                user=user or None,
+                modes=modes,
+                wait=TURN_WAIT_SECONDS if request.strategy == "enqueue" else _REFUSE_SECONDS,
+                begun=begun,
+            )
             status = "interrupted" if INTERRUPT in output else "idle"
         except asyncio.CancelledError:
             status = "interrupted"
@@ -319,19 +312,17 @@ class Service:
         return output
 
     async def _note(self, user: str, entry: dict[str, Any], status: str) -> bool:
-        """Keep the status of a thread, which may have been renamed while its turn ran; False where it is gone."""
+        """Store the status of a thread, which may have been renamed meanwhile. Returns False if it was deleted."""
         thread = str(entry["thread_id"])
-        with self.store.errors():
-            async with self.book.changing(user, thread):
-                known = await self.book.get(user, thread)
-                if known is not None:
-                    metadata = {**entry["metadata"], **known["metadata"]}
-                    if not known["metadata"].get("title"):
-                        metadata["title"] = entry["metadata"].get("title", "")
-                    question = known.get("question") or entry.get("question", "")
-                    await self.book.put(
-                        user, {**known, "metadata": metadata, "status": status, "updated_at": now(), "question": question}
-                    )
+        async with self.book.changing(user, thread):
+            known = await self.book.get(user, thread)
+            if known is not None:
+                metadata = {**entry["metadata"], **known["metadata"]}
+                if not known["metadata"].get("title"):
+                    metadata["title"] = entry["metadata"].get("title", "")
+                question = known.get("question") or entry.get("question", "")
+                changed = {"metadata": metadata, "status": status, "updated_at": now(), "question": question}
+                await self.book.put(user, {**known, **changed})
         return known is not None
 
     def status(self, user: str, entry: Mapping[str, Any]) -> str:
@@ -339,7 +330,7 @@ class Service:
         return "busy" if key_of(user, str(entry["thread_id"])) in self.runs.active else str(entry["status"])
 
     async def conversation(self, user: str, thread: str, last: int) -> dict[str, Any]:
-        """A thread with the last of its rounds, as the page shows it."""
+        """A thread with its last rounds, as the page shows it."""
         entry = await self.entry(user, thread)
         snapshot, turns = await self.snapshot(user, entry)
         run = self.runs.active.get(key_of(user, thread))
@@ -374,7 +365,7 @@ class Service:
 
 
 def _seen(run: Run, modes: frozenset[str]) -> Callable[[str, Any], None]:
-    """What passes a turn's stream on as events of its run."""
+    """A function that publishes a turn's stream as events of its run."""
     last: dict[str, Any] = {}
 
     def see(mode: str, part: Any) -> None:

@@ -1,4 +1,4 @@
-"""The book of threads: whose they are, their titles and collections; what was said in them is in the store's checkpoints."""
+"""The book of threads: owner, title and collection of each. The conversations themselves are in the store's checkpoints."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _ROOT = ("convcoa", "server", "threads")
 _PAGE = 500
 MOST_THREADS = 10_000
-"""Of one user."""
+"""Threads of one user, at most."""
 _MOST_METADATA = 10_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,99}")
 
 
 def key_of(user: str, thread: str) -> str:
-    """The name of a user's thread in the store; that of who has no name is its own, as the command line knows it.
+    """The name of a user's thread in the store. An anonymous user's thread keeps its name, as at the command line.
 
     Example:
         >>> key_of("", "t1"), key_of("ann", "t1") == key_of("bob", "t1"), len(key_of("ann", "t1"))
@@ -37,19 +37,19 @@ def key_of(user: str, thread: str) -> str:
 
 
 def digest(user: str) -> str:
-    """A user as a label of fixed length, which names nobody."""
+    """A hash of the user's name."""
     return hashlib.sha256(f"user {user}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def checked_id(thread: str) -> str:
-    """A thread's id; it holds no slash, so that no user's thread has the name of another's."""
+    """Check a thread's id. It has no slash, so that it cannot be the name of another user's thread."""
     if not _ID.fullmatch(thread):
         raise InputError("a thread_id is up to 100 letters, digits, dots, dashes, underscores and spaces, as a UUID is")
     return thread
 
 
 def checked_metadata(metadata: Any) -> dict[str, Any]:
-    """Metadata as a client gives it: a small object."""
+    """Check the metadata that a client gives, a small object."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping) or len(to_json(metadata)) > _MOST_METADATA:
@@ -64,7 +64,7 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
 
 
 def _entry(thread: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry with all its fields; a store that was damaged may lack some."""
+    """An entry with all its fields."""
     fields = {"created_at": "", "updated_at": "", "metadata": dict[str, Any](), "status": "idle", "question": ""}
     return {**fields, **kept, "thread_id": thread}
 
@@ -74,9 +74,9 @@ def _alone(key: str) -> AbstractAsyncContextManager[None]:
 
 
 class ThreadBook:
-    """The threads of all users, each user's apart, in the store of the conversations.
+    """The threads of all users, in the store of the conversations.
 
-    `alone` gives what is held while an entry of this name is changed, so that no other program changes it meanwhile.
+    `alone` is the lock of an entry by its name, so that no other program changes it at the same time.
     """
 
     def __init__(self, store: BaseStore, alone: Callable[[str], AbstractAsyncContextManager[None]] = _alone) -> None:
@@ -89,7 +89,7 @@ class ThreadBook:
 
     @asynccontextmanager
     async def changing(self, user: str, thread: str) -> AsyncIterator[None]:
-        """What is held from reading an entry to writing it, or what was written between is lost."""
+        """Lock an entry, from reading it to writing it."""
         key = key_of(user, thread)
         # Tasks of this program wait here, where it costs nothing.
         async with self._locks.setdefault(key, asyncio.Lock()), self._alone(key):
@@ -116,7 +116,7 @@ class ThreadBook:
         await self._store.adelete(self._space(user), thread)
 
     async def all(self, user: str) -> list[dict[str, Any]]:
-        """The entries of a user's threads, the one that was written last first."""
+        """The entries of a user's threads, newest first."""
         found: list[dict[str, Any]] = []
         while page := await self._store.asearch(self._space(user), limit=_PAGE, offset=len(found)):
             found += [_entry(item.key, item.value) for item in page]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import threading
 import time
@@ -13,16 +12,13 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from filelock import FileLock
-
 from langgraph_convcoa.errors import ConvCoAError, InputError
-from langgraph_convcoa.files import private_folder
 from langgraph_convcoa.retrieval.documents.kinds import readable_suffixes
 from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
-from langgraph_convcoa.server.collections import remove_upload, upload_lock
 from langgraph_convcoa.server.runs import error_json
 
 if TYPE_CHECKING:
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from langgraph_convcoa.server.collections import Collection
 
 MOST_FILES = 500
-"""Of one upload."""
+"""Files of one upload."""
 MOST_SOURCES = 20_000
 """Files of one collection."""
 MOST_TEXT = 50_000_000
@@ -42,11 +38,10 @@ FILE_SECONDS = 30.0
 """Processor time for reading one file, whatever its size."""
 _LONGEST_NAME, _LONGEST_SUFFIX = 150, 20
 _KEPT_JOBS, _MOST_WAITING, _MOST_SKIPPED = 200, 20, 1_000
-_LOGGER = logging.getLogger(__name__)
 
 
 def extensions() -> list[str]:
-    """The endings of files that can be read, which depends on what is installed."""
+    """The endings of files that can be read, given the installed packages."""
     return sorted(readable_suffixes())
 
 
@@ -68,7 +63,7 @@ def plain_name(name: str) -> str:
 
 
 def _first_bytes(text: str, most: int) -> str:
-    """The start of a text, within so many bytes of UTF-8: file systems count bytes."""
+    """The start of a text, at most `most` bytes of UTF-8: file systems count bytes."""
     return text.encode()[:most].decode("utf-8", "ignore")
 
 
@@ -80,7 +75,7 @@ def _unlike(name: str, ending: str, others: Set[str]) -> str:
 
 
 class _StoppedError(Exception):
-    """The job is not wanted any more."""
+    """The job was stopped."""
 
 
 @dataclass
@@ -89,7 +84,7 @@ class Job:
 
     user: str
     collection: Collection
-    folder: Path
+    folder: TemporaryDirectory[str] = field(default_factory=lambda: TemporaryDirectory(prefix="convcoa-upload-"))
     files: list[tuple[str, Path, int]] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
     status: str = "waiting"
@@ -101,10 +96,6 @@ class Job:
     stopped: threading.Event = field(default_factory=threading.Event)
     workers: Workers = field(default_factory=Workers)
     """Reads its files in a process of its own."""
-    lock: FileLock = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lock = upload_lock(self.folder)
 
     @property
     def total(self) -> int:
@@ -113,16 +104,16 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether it is indexed, or never will be."""
+        """True if it is indexed, or failed."""
         return self.status in ("done", "failed")
 
     def skip(self, name: str, reason: str) -> None:
-        """A file, or a part of it, is not taken."""
+        """Note a file, or a part of one, that is left out."""
         if len(self.skipped) < _MOST_SKIPPED:
             self.skipped.append({"name": name, "reason": reason})
 
     def as_json(self) -> dict[str, Any]:
-        """As the page asks for it."""
+        """The progress, for the page."""
         passed, left = time.monotonic() - self.began, None
         if self.status == "running" and self.done:
             left = round(passed * (self.total - self.done) / self.done)
@@ -141,9 +132,9 @@ class Job:
 
 
 class Jobs:
-    """Takes uploads and indexes them: those of a collection in order, collections beside each other.
+    """Takes uploads and indexes them, one after another for each collection.
 
-    Each collection that waits has a thread, which ends with its last upload or with the server.
+    Each collection with uploads has a thread, which ends with its last upload or with the server.
     """
 
     def __init__(self) -> None:
@@ -151,12 +142,12 @@ class Jobs:
         self._lock = threading.Lock()
 
     def take(self, user: str, collection: Collection, files: Sequence[tuple[str, BinaryIO]]) -> Job:
-        """Copy what can be read of an upload into the collection's folder, and index it in time.
+        """Copy the readable files of an upload into a temporary folder and index them in the background.
 
         Raises:
             InputError: The collection takes no files, or there are too many.
         """
-        if collection.files is None:
+        if collection.folder is None:
             raise InputError(
                 f"{collection.name!r} was given on the command line and takes no files: make a collection for them"
             )
@@ -168,14 +159,11 @@ class Jobs:
             raise InputError(f"a collection has at most {MOST_SOURCES:,} files: make another one")
         if sum(job.user == user and not job.ended for job in self._all()) >= _MOST_WAITING:
             raise InputError("many uploads are waiting to be indexed: try again in a while")
-        job = Job(user, collection, collection.files / uuid.uuid4().hex)
-        private_folder(collection.files)
-        # Before there is a folder that another server could take for the remains of one that was killed.
-        job.lock.acquire()
+        job = Job(user, collection)
         try:
             _copy(job, files)
         except BaseException:
-            remove_upload(job.folder, job.lock)
+            job.folder.cleanup()
             raise
         with self._lock:
             busy = any(one.collection is collection and not one.ended for one in self._jobs.values())
@@ -189,7 +177,7 @@ class Jobs:
         return job
 
     def find(self, user: str, name: str) -> Job | None:
-        """The job of this id, where it is the user's."""
+        """The user's job of this id, or None."""
         job = self._jobs.get(name)
         return job if job is not None and job.user == user else None
 
@@ -201,7 +189,7 @@ class Jobs:
                 job.workers.close()
 
     def _work(self, collection: Collection) -> None:
-        """Index the jobs of a collection until there is none left."""
+        """Index all jobs of a collection."""
         while True:
             with self._lock:
                 job = next((one for one in self._jobs.values() if one.collection is collection and not one.ended), None)
@@ -217,7 +205,7 @@ class Jobs:
                 job.message = "stopped"
             except Exception as error:  # noqa: BLE001 - the next job is not to suffer
                 job.message = "stopped" if job.stopped.is_set() else error_json(error)["message"]
-            remove_upload(job.folder, job.lock)
+            job.folder.cleanup()
             with self._lock:
                 waits = any(one.collection is collection and not one.ended and one is not job for one in self._jobs.values())
                 collection.status = "indexing" if waits else "ready"
@@ -261,15 +249,15 @@ def _copy(job: Job, files: Sequence[tuple[str, BinaryIO]]) -> None:
             continue
         name = _unlike(name, max(endings, key=len), names)
         names.add(name)
-        place = job.folder / str(number) / name
-        private_folder(place.parent)
+        place = Path(job.folder.name, str(number), name)
+        place.parent.mkdir()
         with place.open("wb") as copy:
             shutil.copyfileobj(stream, copy)
         job.files.append((name, place, place.stat().st_size))
 
 
 def _read(job: Job, name: str, place: Path, size: int) -> Iterator[Document]:
-    """The documents of a file, whose ids begin with its name, so that no file replaces a part of another."""
+    """The documents of a file. Their ids begin with its name, so that files do not replace each other's."""
     before = job.done
 
     def progress(done: int, total: int) -> None:

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 GRAPH = "convcoa"
 """The name of the graph, which is also the assistant that stands for the first collection."""
 MODES = {"values": "values", "messages": "messages", "messages-tuple": "messages", "custom": "custom", "updates": "updates"}
-"""The stream modes that a client may ask for, and what the graph calls them; others are passed over."""
+"""The stream modes that a client may ask for -> the graph's. Others are ignored."""
 SETTINGS = ("k", "threshold", "language", "recall_answers", "max_sub_questions", "max_corrections", "approve")
-"""What a client may set for a run. Models, limits of actions and whose knowledge is shared are up to who runs the server."""
+"""Settings of a run that a client may set. The server decides about models, limits of actions and shared knowledge."""
 _STRATEGIES = ("reject", "interrupt", "rollback", "enqueue")
 _ROLES = {"human": "human", "user": "human", "ai": "ai", "assistant": "ai"}
 _MOST_MESSAGES = 1_000
 
 
 def to_json(value: Any) -> bytes:
-    r"""A value as JSON in ASCII, whatever its texts hold; messages, documents and interrupts by their fields.
+    r"""A value as ASCII JSON; messages, documents and interrupts as objects of their fields.
 
     Example:
         >>> to_json({"text": "\ud800 <b>", "score": float("nan")})
@@ -76,9 +76,9 @@ def data_of(written: bytes) -> tuple[str, bytes]:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a client wants to be run.
+    """A run that a client asks for.
 
-    `given` is the graph's input, None where a turn is resumed; `decisions` what a turn that waits is resumed with.
+    `given` is the graph's input, None to resume a turn. `decisions` resume a turn that waits for approval.
     """
 
     given: dict[str, Any] | None = None
@@ -91,7 +91,7 @@ class RunRequest:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def context(self, own: ConvCoAContext) -> ConvCoAContext:
-        """The server's settings with those of the run; what the server wants approved, the run cannot pass over."""
+        """The server's settings with those of the run, which cannot remove the server's approvals."""
         if not self.settings:
             return own
         approve = [*dict.fromkeys((*own.approve, *self.settings.get("approve", ())))]
@@ -144,7 +144,7 @@ def read_run(body: Mapping[str, Any]) -> RunRequest:
 
 
 def read_input(given: Any) -> dict[str, Any] | None:
-    """The graph's input: a question, or messages of a user and an assistant; None where a turn is to be resumed.
+    """The graph's input: a question, or messages of a user and an assistant; None to resume a turn.
 
     Raises:
         InputError: It is neither.
@@ -164,7 +164,7 @@ def read_input(given: Any) -> dict[str, Any] | None:
 
 
 def _message(given: Any) -> BaseMessage | None:
-    """A message with plain text; None for those of tools, which play no part in a conversation here."""
+    """A message with plain text; None for messages of tools, which are ignored."""
     from langchain_core.messages import AIMessage, HumanMessage
 
     if isinstance(given, str):

@@ -29,7 +29,7 @@ class ConversationStore:
     label: str = "memory"  # the store as messages name it; never with a password
 
     def check(self) -> None:
-        """Raise StoreError where the store cannot be used, before minutes are spent on anything else."""
+        """Raise StoreError if the store cannot be used."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
@@ -47,7 +47,7 @@ class ConversationStore:
 
     @asynccontextmanager
     async def book(self) -> AsyncIterator[BaseStore]:
-        """A `BaseStore` for what a server notes of its threads: whose they are, and their titles."""
+        """A `BaseStore` for the owners and titles of a server's threads."""
         async with self.shared() as store:
             yield store
 
@@ -57,29 +57,29 @@ class ConversationStore:
 
     @asynccontextmanager
     async def turn(self, thread: str, wait: float) -> AsyncIterator[None]:
-        """The thread for one program alone: of two that both add a round to the same last one, one would be lost."""
+        """Lock a thread for one turn. Of two turns after the same round, one would be lost."""
         yield
 
     @asynccontextmanager
     async def entry(self, name: str) -> AsyncIterator[None]:
-        """An entry of the book for one program alone, from its reading to its writing."""
+        """Lock an entry of the book, from reading it to writing it."""
         yield
 
     async def taken(self, threads: Iterable[str]) -> set[str]:
-        """Those of the threads in which any program is in a turn now, as far as the store knows."""
+        """Those of the threads that have a running turn, as far as the store knows."""
         return set()
 
     async def prune(self, saver: Any, thread: str) -> None:
-        """Drop all checkpoints of a thread but the last; each holds the whole thread."""
+        """Drop all checkpoints of a thread but the last, which holds the whole thread."""
 
     async def settle(self, saver: Any) -> None:
-        """Complete what a turn that was cancelled had begun to write; the store is locked for others until then."""
+        """Complete the writes of a cancelled turn, which lock the store until then."""
 
     def scrub(self) -> None:
         """Remove what was deleted from the store's files."""
 
     def error(self, error: BaseException) -> StoreError | None:
-        """The error for the user of an exception of the store's driver; None where it is not the store's."""
+        """The user's error for an exception of the store's driver; None for other exceptions."""
         return None
 
     @contextmanager
@@ -107,7 +107,7 @@ def later_format(what: str, version: object) -> str:
 
 
 def thread_name(name: str) -> str:
-    r"""A thread's name as it is stored; any characters are allowed, those of paths too, for none becomes part of a path."""
+    r"""Check a thread's name. Any characters are allowed: it never becomes part of a path."""
     if not name.strip():
         raise InputError("the thread has no name: give one, such as --thread thesis")
     if len(name) > LONGEST_THREAD:

@@ -95,7 +95,7 @@ def _from_knowledge_set(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kept(values: dict[str, Any]) -> dict[str, Any]:
-    """The values, known to be what a store can hold: no number beyond 64 bits, and nothing nested without end."""
+    """Check that a store can hold the values: no number beyond 64 bits, no endless nesting."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     try:

@@ -45,7 +45,7 @@ class PostgresStore(ConversationStore):
         return f"PostgresStore({self.label!r})"
 
     def check(self) -> None:
-        """Connect once; StoreError without a server, where it refuses, or without the extra `postgres`."""
+        """Connect once. Raises StoreError if that fails, or without the extra `postgres`."""
         if any(find_spec(name) is None for name in ("psycopg", "psycopg_pool", "langgraph.checkpoint.postgres")):
             raise StoreError('a PostgreSQL store needs the extra postgres: pip install "langgraph-convcoa[postgres]"')
         import psycopg
@@ -137,7 +137,7 @@ class PostgresStore(ConversationStore):
         return StoreError(f"the store {self.label} cannot be used ({reason}): check the server, and the address: {_FORM}")
 
     def _malformed(self) -> StoreError:
-        """What is said instead of the driver's messages, which repeat a malformed address, and with it a password."""
+        """Replaces the driver's messages, which repeat a malformed address with its password."""
         return StoreError(
             f"the address of the store {self.label} is malformed: write it {_FORM}; an @ or / within a name or password is "
             "written %40 or %2F"

@@ -88,22 +88,22 @@ class ThreadSummary:
     rounds: int
     first_question: str
     last_question: str
-    time: str  # when the last round was answered, as ISO 8601; "" where that is not known
-    unfinished: str  # the question of a turn that was interrupted; "" where there is none
+    time: str  # when the last round was answered (ISO 8601), or ""
+    unfinished: str  # the question of an interrupted turn, or ""
 
 
 class Threads(StoredGraph):
     """The conversations in a store."""
 
     def _graph(self) -> StateGraph[Any, Any, Any, Any]:
-        """Enough to read and write threads, whatever actions their own graphs have."""
+        """A graph that can read and write threads, whatever actions their own graphs have."""
         from langgraph_convcoa.graph import build_graph
         from langgraph_convcoa.reasoning.extractive.reasoner import ExtractiveReasoner
 
         return build_graph(reasoner=ExtractiveReasoner(None), actions=[_NoAction()])
 
     def summaries(self) -> list[ThreadSummary]:
-        """All threads, the one that was written last first."""
+        """All threads, newest first."""
         return self._run(self._summaries())
 
     async def _summaries(self) -> list[ThreadSummary]:
@@ -123,13 +123,13 @@ class Threads(StoredGraph):
         return rounds_of(self._run(self._existing(storable(thread))).values)
 
     def export(self, thread: str) -> dict[str, Any]:
-        """A thread as an object for JSON, which `add` takes; what an unfinished turn left is not part of it."""
+        """A thread as an object for JSON, for `add`. An unfinished turn is left out."""
         from langgraph_convcoa.storage.export import thread_as_file
 
         return thread_as_file(storable(thread), self._run(self._existing(storable(thread))).values)
 
     def add(self, data: Any, thread: str | None = None) -> str:
-        """Store an exported thread; the name it has then."""
+        """Store an exported thread and return its name."""
         from langgraph_convcoa.storage.export import file_as_values
 
         values = file_as_values(data)
@@ -145,9 +145,9 @@ class Threads(StoredGraph):
             await self._turns.graph.aupdate_state(config, values, as_node="remember")
 
     def delete(self, thread: str) -> None:
-        """Delete a thread with all that the store's files hold of it, what it shared with others of its user too.
+        """Delete a thread from the store's files, with what it shared with other threads of its user.
 
-        StoreError while another program is in a turn of it, or keeps the file from being rebuilt.
+        Raises StoreError if another program runs a turn of it or has the file open.
         """
         self._run(self._delete(storable(thread)))
 
@@ -157,10 +157,10 @@ class Threads(StoredGraph):
         async with self.store.turn(thread, _WAIT_SECONDS):
             try:
                 with suppress(StoreError):
-                    # One that is damaged, or of a later format, can be deleted too.
+                    # A thread that is damaged, or of a later format, can be deleted too.
                     await self._existing(thread)
             except InputError:
-                # A deletion before this one may have been kept from the file.
+                # An earlier deletion may not have reached the file.
                 await self._scrub()
                 raise
             async with self.store.shared() as shared:
@@ -169,7 +169,7 @@ class Threads(StoredGraph):
         await self._scrub()
 
     async def _scrub(self) -> None:
-        # Only with no connection of its own can a file be rebuilt and its log emptied.
+        # A file can be rebuilt, and its log emptied, only without open connections.
         await self._open.aclose()
         try:
             await asyncio.to_thread(self.store.scrub)

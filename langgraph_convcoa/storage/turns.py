@@ -1,4 +1,4 @@
-"""The turns of the threads in an open store: run one at a time, resumed where they were killed, pruned when they are done."""
+"""Turns of threads in an open store: run one at a time, resumed after a kill, pruned when they are finished."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 OUTPUT_FIELDS = ("answer", "citations", "unsupported", "chain", "knowledge_set", "usage")
 """The graph's output as JSON."""
 INTERRUPT = "__interrupt__"
-"""The key under which LangGraph gives what a turn waits for."""
+"""The key of the output under which LangGraph puts interrupts."""
 SOURCES_KEY = "convcoa_sources"
 """In the metadata of every checkpoint: a fingerprint of the documents, tables and web search of the turn."""
 _FORMAT_KEY = "convcoa_format"
 _PARTS = ("channel_values", "channel_versions", "versions_seen")
-"""Of a checkpoint, what LangGraph reads without looking."""
+"""Parts that LangGraph expects in every checkpoint."""
 _NEXT = "branch:to:"
-"""How LangGraph names the channel of a node that is to run next."""
+"""Prefix of LangGraph's channel of a node that runs next."""
 _MODES = ("messages", "custom", "values")
 _LOGGER = logging.getLogger(__name__)
 
 See = Callable[[str, Any], None]
-"""Who watches a turn: called with the stream mode and the part, as LangGraph streams them."""
+"""A listener: called with the stream mode and the part, as LangGraph streams them."""
 
 
 def config_of(thread: str, sources: str = "") -> RunnableConfig:
@@ -46,7 +46,7 @@ def config_of(thread: str, sources: str = "") -> RunnableConfig:
 
 
 def unfinished_question(snapshot: StateSnapshot) -> str:
-    """The question of a turn that was interrupted before it was remembered; "" where there is none."""
+    """The question of an interrupted turn, or ""."""
     values = snapshot.values
     if values.get("asked_message_id"):
         return str(values.get("asked") or "")
@@ -57,7 +57,7 @@ def unfinished_question(snapshot: StateSnapshot) -> str:
 
 
 def question_of(given: Mapping[str, Any]) -> str:
-    """What an input of the graph, or its state before a turn has read it, asks: the question, or the last message of a user.
+    """The question in an input of the graph, or the user's last message.
 
     Example:
         >>> question_of({"question": "When?"})
@@ -70,14 +70,14 @@ def question_of(given: Mapping[str, Any]) -> str:
 
 
 def _open_turn(stored: CheckpointTuple) -> bool:
-    """Whether a checkpoint is other than that of a finished turn."""
+    """True if a checkpoint is not that of a finished turn."""
     values = stored.checkpoint["channel_values"]
     asked = values.get("asked_message_id") or any(name.startswith(_NEXT) for name in values)
     return bool(stored.pending_writes or asked or stored.metadata.get(_FORMAT_KEY) != FORMAT)
 
 
 def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The values of a turn that answered the message which an input asks, known by its id and its text; None without one."""
+    """The values of the turn that answered the same message (id and text), or None."""
     asked, kept = _asked_and_kept(stored, given)
     place = next((n for n, message in enumerate(kept) if message.id and message.id == asked.id), None)
     if place is None or (kept[place].type, kept[place].text) != ("human", asked.text):
@@ -100,9 +100,9 @@ def _answered(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str,
 
 
 def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An input whose message has the id of one in the thread, in whose place and that of its answers it is to come.
+    """The input, with an edited message moved to the end and its old version and answers removed.
 
-    LangGraph replaces a message of the same id where it stands, which is before its old answer; nothing would be asked then.
+    LangGraph replaces a message of the same id in its old place, before its old answer, so that nothing would be asked.
     """
     asked, kept = _asked_and_kept(stored, given)
     place = next((n for n, message in enumerate(kept) if message.id and message.id == asked.id), None)
@@ -118,7 +118,7 @@ def _asked_anew(stored: CheckpointTuple, given: Mapping[str, Any]) -> Mapping[st
 
 
 def _asked_and_kept(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[AnyMessage, Sequence[AnyMessage]]:
-    """The message that an input asks, one without an id where it is a question, and the messages of the thread."""
+    """The message that an input asks (without an id for a question), and the messages of the thread."""
     from langchain_core.messages import HumanMessage
 
     asked, kept = given.get("messages") or (), stored.checkpoint["channel_values"].get("messages") or ()
@@ -127,7 +127,7 @@ def _asked_and_kept(stored: CheckpointTuple, given: Mapping[str, Any]) -> tuple[
 
 
 class Turns:
-    """The turns of a compiled graph's threads, for whatever event loop the store was opened on.
+    """Runs turns of a compiled graph's threads, on the event loop on which the store was opened.
 
     Every step of a turn is in the store before the next begins, so that a turn that was killed is resumed where it was.
     `sources` is a fingerprint of documents, tables and web search: a turn begun over other ones is not resumed.
@@ -151,7 +151,7 @@ class Turns:
         return self.graph.checkpointer
 
     async def snapshot(self, thread: str) -> StateSnapshot:
-        """A thread's state; StoreError where it was written by a later release, or its data is damaged."""
+        """A thread's state. Raises StoreError if it is damaged, or written by a later release."""
         with self._readable(thread):
             snapshot = await self.graph.aget_state(config_of(thread))
         version = (snapshot.metadata or {}).get(_FORMAT_KEY, FORMAT)
@@ -160,7 +160,7 @@ class Turns:
         return snapshot
 
     def resumable(self, snapshot: StateSnapshot) -> str:
-        """The question of a turn that was interrupted over the same sources and can be resumed; "" where there is none."""
+        """The question of an interrupted turn over the same sources, which can be resumed, or ""."""
         return unfinished_question(snapshot) if (snapshot.metadata or {}).get(SOURCES_KEY, "") == self._sources else ""
 
     async def run(
@@ -176,24 +176,22 @@ class Turns:
         wait: float = TURN_WAIT_SECONDS,
         begun: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
-        """Run one turn, or resume the one that was interrupted; model calls whose results are stored are not made again.
+        """Run one turn, or resume an interrupted one without repeating stored model calls.
 
-        A message with an id may be sent again by whoever did not get its answer: a turn that it began is resumed, and of one
-        that was answered, last or earlier, the answer is given again. With another text it is a new question: the old message
-        and its answer leave the messages, and it comes last, also where an older message is edited; rounds that were answered
-        stay.
+        A message with an id may be sent again: its turn is resumed, or its answer is returned again. With another text it is a
+        new question: the old message and its answer are removed from the messages. Answered rounds stay in the knowledge set.
 
         Args:
             thread: Its name as it is stored.
             given: The graph's input. The question of a turn that was interrupted, asked again, resumes that turn, and so does
                 None.
-            see: Who watches.
-            decisions: What a turn that waits for approval is resumed with.
+            see: The listener.
+            decisions: Resume a turn that waits for approval.
             context: Settings in place of the thread's own.
-            user: Whose thread it is, where a server has authenticated the user.
-            modes: The stream modes that are seen.
+            user: The authenticated user of a server.
+            modes: The stream modes for the listener.
             wait: Seconds to wait for another program's turn of the thread.
-            begun: Called when the thread is this turn's alone.
+            begun: Called when the turn has the thread's lock.
 
         Returns:
             `answer`, `citations`, `chain`, `knowledge_set` and `usage`, or under `__interrupt__` what the turn waits for.
@@ -212,9 +210,9 @@ class Turns:
                 unfinished = ""
                 answered: Mapping[str, Any] | None = None
                 stored = await self._stored(thread)
-                # Read once where there is nothing to resume, since that takes the longer the longer the conversation is.
+                # The whole state is read only if there may be a turn to resume: that takes time in long conversations.
                 if stored is not None and (start := stored.checkpoint["channel_values"].get("__start__")) is not None:
-                    # Killed before its first step: its snapshot would look finished where that step's result is stored.
+                    # Killed before its first step. Its snapshot looks finished if that step's result is stored.
                     unfinished = question_of(start) if stored.metadata.get(SOURCES_KEY, "") == self._sources else ""
                 elif stored is not None and _open_turn(stored):
                     settled = await self._settled(thread, config)
@@ -249,7 +247,7 @@ class Turns:
             return output
 
     async def _stored(self, thread: str) -> CheckpointTuple | None:
-        """A thread's last checkpoint; cheaper than `snapshot`."""
+        """A thread's last checkpoint; faster than `snapshot`."""
         with self._readable(thread):
             found: CheckpointTuple | None = await self.saver.aget_tuple(config_of(thread))
             if found is not None and (
@@ -259,9 +257,9 @@ class Turns:
             return found
 
     async def _settled(self, thread: str, config: RunnableConfig) -> str | None:
-        """Where a program was killed between a turn's last step and its last checkpoint, write that, and give its question.
+        """Write the last checkpoint of a turn that was killed just before it, and return its question.
 
-        LangGraph drops the results of steps that no checkpoint holds yet when a new input comes; this turn is answered.
+        That turn is answered, but LangGraph would drop its last step when a new input comes.
         """
         snapshot = await self.snapshot(thread)
         stored = await self.saver.aget_tuple(config)
@@ -297,14 +295,14 @@ class Turns:
         try:
             await self.store.prune(self.saver, thread)
         except Exception as error:
-            # The turn is answered and stored; what could not be dropped now is dropped after the next one.
+            # The turn is stored; the next one prunes again.
             if self.store.error(error) is None:
                 raise
             _LOGGER.debug("The thread %r was not pruned: %s", thread, type(error).__name__)
 
     @contextmanager
     def _readable(self, thread: str) -> Iterator[None]:
-        """Errors of a store's driver as they are; any other is of data that cannot be read."""
+        """Errors other than those of the store's driver mean that the thread is damaged."""
         try:
             yield
         except (sqlite3.Error, OSError):

@@ -11,14 +11,13 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import PrivateAttr
 
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.knowledge import KnowledgeRetrieval
 from langgraph_convcoa.errors import InputError
-from tests.fakes import KeywordRetriever
 
 
 class Plain(BaseRetriever):
@@ -89,8 +88,6 @@ async def test_a_function_in_a_runnable_is_a_retriever() -> None:
 WRAPPERS: dict[str, Callable[[BaseRetriever], Any]] = {
     "retry": lambda retriever: retriever.with_retry(),
     "config": lambda retriever: retriever.with_config(tags=["mine"]),
-    "fallbacks": lambda retriever: retriever.with_fallbacks([Async()]),
-    "configurable": lambda retriever: retriever.configurable_fields(tags=ConfigurableField("tags")),
 }
 
 
@@ -105,11 +102,9 @@ async def test_what_a_wrapper_sets_stays_so() -> None:
     retriever = Async()
     await KnowledgeRetrieval(retriever.bind(k=7)).retrieve(REQUEST)
     assert retriever._asked[0][1] == 7
-    configurable = KeywordRetriever(k=1).configurable_fields(k=ConfigurableField("k"))
-    assert len(await KnowledgeRetrieval(configurable).retrieve(REQUEST)) == 1
 
 
-async def test_what_a_fallback_does_not_take_is_not_given() -> None:
+async def test_a_retriever_with_fallbacks_gets_the_question_before() -> None:
     retriever = Async()
     await KnowledgeRetrieval(retriever.with_fallbacks([Plain()])).retrieve(REQUEST)
     assert retriever._asked == [("Who described it? When was it? 1982", 1, ())]

@@ -123,8 +123,8 @@ async def test_a_long_text_is_cut_and_an_empty_one_is_no_evidence() -> None:
         """Text."""
         return "x" * 100_000 if kind == "long" else "  "
 
-    [found] = await call(ToolAction(text, max_characters=50), "long")
-    assert found.page_content == "x" * 50 + "\n(cut off)"
+    [found] = await call(ToolAction(text), "long")
+    assert found.page_content == "x" * 20_000 + "\n(cut off)"
     assert await call(ToolAction(text), "empty") == []
 
 

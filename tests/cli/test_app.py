@@ -11,50 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.actions.tables.sql_parse import parse_select
-from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.datasets.demo import demo_questions
 from langgraph_convcoa.storage.turns import OUTPUT_FIELDS
+from tests.cli.commands import convcoa, error_of
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, node, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of
 
 KEY = "sk-secret-0123456789"
-
-
-@pytest.fixture(autouse=True)
-def encoder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> WordEncoder:
-    words = WordEncoder()
-    monkeypatch.setattr("langgraph_convcoa.retrieval.retriever.as_encoder", lambda _encoder: words)
-    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setenv("CONVCOA_DATA_DIR", str(tmp_path_factory.mktemp("data")))
-    return words
-
-
-@pytest.fixture
-def docs(tmp_path: Path) -> Path:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    (folder / "hopfield.md").write_text(
-        "# Hopfield\n\nJohn Hopfield described the Hopfield network in 1982. It stores patterns."
-    )
-    (folder / "sparsemax.txt").write_text("Sparsemax was introduced by Martins and Astudillo in 2016.")
-    return folder
-
-
-def convcoa(*arguments: object, input: str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
-
-
-def error_of(result: Result) -> str:
-    """The one line that a failed command ends with."""
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
-    lines = result.stderr.strip().splitlines()
-    assert [line for line in lines if line.startswith("error: ")] == lines[-1:]
-    return lines[-1]
+pytestmark = pytest.mark.usefixtures("encoder")
 
 
 # ask ------------------------------------------------------------------------------------------------------------------
@@ -305,10 +272,6 @@ def test_a_round_is_explained_by_its_number(docs: Path) -> None:
     assert "error: there is no round 9: the last is 2; /history shows them" in said
     assert "error: /sources takes the number of a round, such as /sources 2" in said
     assert "2> Who introduced sparsemax?" in said
-
-
-def test_commands_before_the_first_answer_say_so(docs: Path) -> None:
-    assert convcoa("chat", "--docs", docs, input="/why\n/sources\n").stderr.count("There is no answer yet.") == 2
 
 
 def test_a_failed_turn_of_a_chat_is_told_and_the_conversation_goes_on(docs: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.nodes.decisions import Review, Text, arguments, chain_type, read_decisions, review_request
-from langgraph_convcoa.storage.export import file_as_values
 from tests.fakes import KeywordRetriever, ScriptedModel, node, plan
 
 SQL = Review(
@@ -133,17 +131,6 @@ def test_a_turn_that_nobody_can_decide_about_waits_in_the_store(keys: Keys, tmp_
         keys("a")
         assert conversation.resume(view)["answer"] == f"{SPARSEMAX[:-1]} [1]."
         assert len(conversation.rounds()) == 1
-
-
-def test_an_exported_thread_keeps_the_citations_of_its_messages(tmp_path: Path) -> None:
-    with session(store=tmp_path / "chats.sqlite") as conversation:
-        output = conversation.ask(ASKED)
-        exported = json.loads(json.dumps(conversation.export()))
-        kept = conversation._values()["messages"]
-    message = file_as_values(exported)["messages"][-1]
-    assert message == kept[-1]
-    assert message.text == output["answer"]
-    assert message.content_blocks[0]["annotations"][0]["extras"]["id"] == output["citations"][0]["id"]
 
 
 def test_approval_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,10 +17,10 @@ from langgraph_convcoa.cli.options import INDEX_VARIABLE
 from langgraph_convcoa.cli.serve import ServeOptions, _collections
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from tests import ROOT
-from tests.cli.test_app import convcoa, docs, encoder, error_of
+from tests.cli.commands import convcoa, error_of
 from tests.fake_encoder import WordEncoder
 
-__all__ = ["docs", "encoder"]
+pytestmark = pytest.mark.usefixtures("encoder")
 
 PASSWORD = "secret-p4ss"
 ADDRESS = f"postgresql://me:{PASSWORD}@db.example.org/docs?collection=papers"

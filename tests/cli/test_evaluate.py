@@ -13,16 +13,9 @@ from typer.testing import CliRunner, Result
 
 from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.datasets.splits import in_dev_part
-from tests.fake_encoder import WordEncoder
 
 WORDS = ["ants", "bees", "crabs", "ducks", "eels", "foxes", "goats", "hens", "ibises", "jays"]
-
-
-@pytest.fixture(autouse=True)
-def encoder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    for module in ("evaluation.retrieval.compare", "retrieval.retriever"):
-        monkeypatch.setattr(f"langgraph_convcoa.{module}.as_encoder", lambda _encoder: WordEncoder(), raising=False)
-    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+pytestmark = pytest.mark.usefixtures("encoder")
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -159,12 +152,3 @@ def test_a_removed_option_of_retrieval_names_the_experiment(data: Path, option: 
 @pytest.mark.parametrize("command", ["retrieval", "verification", "qa"])
 def test_every_evaluation_explains_itself_with_an_example(command: str) -> None:
     assert f"convcoa evaluate {command}" in evaluate(command, "--help").stdout
-
-
-@pytest.mark.parametrize("command", ["costs", "memory"])
-def test_a_moved_command_names_its_experiment(command: str) -> None:
-    result = evaluate(command, "data", "--json")
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    instead = f"run python -m experiments.{command} in a checkout of the repository"
-    assert line == f"error: convcoa evaluate {command} was removed: {instead}"

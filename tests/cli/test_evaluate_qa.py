@@ -23,9 +23,7 @@ WORDS = ["ants", "bees", "crabs", "ducks"]
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
-    monkeypatch.setattr("langgraph_convcoa.retrieval.retriever.as_encoder", lambda _encoder: WordEncoder())
-    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+def surroundings(encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
@@ -197,20 +195,6 @@ def test_a_judge_marks_compares_and_may_join_later(data: Path, tmp_path: Path) -
         assert f"## {title}" in page
 
 
-def test_a_judge_that_is_not_there_ends_the_run(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_convcoa.evaluation.runs.judging.PATIENCE", 3)
-
-    def nobody(body: dict[str, Any]) -> Reply | str:
-        return Reply("no", status=404) if "gpt-judge" in body["model"] else script(body)
-
-    with OpenAIServer(nobody) as server:
-        arguments = [data, "--model", "test", "--base-url", server.base_url, "--methods", "closed-book"]
-        result = evaluate(*arguments, "--judge", "gpt-judge", "--concurrency", "1")
-        assert result.exit_code == 2, result.output
-        assert "the judge: the model 'gpt-judge'" in result.stderr.splitlines()[-1]
-        assert [body["model"] for body in server.requests].count("gpt-judge") == 3
-
-
 def test_other_documents_are_searched(data: Path, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
@@ -246,11 +230,6 @@ def test_wrong_arguments_are_one_line(data: Path, arguments: list[str], message:
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ")
     assert message in line
-
-
-def test_an_unknown_method_is_told_before_anything_is_read() -> None:
-    result = evaluate("nowhere", "--model", "a", "--methods", "magic")
-    assert "no method 'magic'" in result.stderr
 
 
 def test_a_wrong_key_is_one_line_and_says_where_the_answers_are(data: Path) -> None:

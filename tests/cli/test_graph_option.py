@@ -6,14 +6,9 @@ import json
 from pathlib import Path
 
 from rich.console import Console
-from typer.testing import CliRunner, Result
 
-from langgraph_convcoa.cli.app import app
 from langgraph_convcoa.cli.console import show_why
-
-
-def convcoa(*arguments: object) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)))
+from tests.cli.commands import convcoa
 
 
 def test_an_index_keeps_its_graph_until_it_is_told_otherwise(tmp_path: Path) -> None:

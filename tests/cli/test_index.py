@@ -12,10 +12,10 @@ from langgraph_convcoa.retrieval.corpus import read
 from langgraph_convcoa.retrieval.encoders.embeddings import EmbeddingsEncoder
 from langgraph_convcoa.retrieval.index.index import Index
 from tests.actions.web.site import Served, Site, article
-from tests.cli.test_app import convcoa, docs, encoder, error_of
+from tests.cli.commands import convcoa, error_of
 from tests.fake_encoder import WordEncoder
 
-__all__ = ["docs", "encoder"]
+pytestmark = pytest.mark.usefixtures("encoder")
 
 
 @pytest.fixture
@@ -115,21 +115,16 @@ def test_what_cannot_be_indexed_is_one_line(docs: Path, made: Path, tmp_path: Pa
     assert "patterns.1.bin is cut short" in error_of(convcoa("search", made, "who"))
 
 
-def test_the_approximate_search_was_removed(docs: Path, made: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "instead"), [("--approximate", "--to URL"), ("--exact", "every search is exact"), ("--windows=late", "apart")]
+)
+def test_a_removed_option_says_what_to_do_instead(docs: Path, tmp_path: Path, option: str, instead: str) -> None:
     for place in (("--out", tmp_path / "other"), ("--to", "postgresql://db.invalid/docs?collection=m")):
-        told = error_of(convcoa("index", docs, *place, "--approximate"))
-        assert "--approximate was removed" in told
-        assert "--to URL" in told
+        told = error_of(convcoa("index", docs, *place, option))
+        assert f"{option.partition('=')[0]} was removed" in told
+        assert instead in told
     assert not (tmp_path / "other").exists()
-    # What asked for the exact search goes on.
-    (made / "approximate.safetensors").write_bytes(b"of an earlier version")
-    assert "approximate" not in json.loads(convcoa("index", docs, "--out", made, "--exact", "--json").stdout)
-    assert not (made / "approximate.safetensors").exists()
-    assert json.loads(convcoa("search", made, "Who?", "--exact", "--json").stdout)[0]["certified"] is True
-    for command in ("index", "search"):
-        help_text = convcoa(command, "--help").stdout
-        assert "--approximate" not in help_text
-        assert "--exact" not in help_text
+    assert option not in convcoa("index", "--help").stdout
 
 
 @pytest.mark.parametrize("command", ["ask", "search"])

@@ -127,12 +127,6 @@ def slow_model() -> Iterator[OpenAIServer]:
         yield server
 
 
-def test_standard_output_is_json_and_nothing_else(environment: dict[str, str], docs: Path) -> None:
-    done = run(FAKE, environment, "ask", "When was the network described?", "--docs", docs, "--json")
-    assert done.returncode == 0, done.stderr
-    assert "1982" in json.loads(done.stdout)["answer"]
-
-
 def test_an_ascii_terminal_gets_json_that_reads_the_same(environment: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "facts.txt"
     path.write_text("André Martins introduced sparsemax.", encoding="utf-8")
@@ -142,12 +136,6 @@ def test_an_ascii_terminal_gets_json_that_reads_the_same(environment: dict[str, 
     assert done.stdout.isascii()
     assert "André Martins" in json.loads(done.stdout)["answer"]
     assert run(FAKE, {**environment, "PYTHONIOENCODING": "ascii"}, "search", path, "sparsemax").returncode == 0
-
-
-def test_errors_are_one_line_and_code_2(environment: dict[str, str], tmp_path: Path) -> None:
-    done = run(FAKE, environment, "ask", "When?", "--docs", tmp_path / "nowhere")
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert done.stderr.startswith("error: ")
 
 
 def test_a_reader_that_leaves_early_is_no_error_to_speak_of(environment: dict[str, str], tmp_path: Path) -> None:

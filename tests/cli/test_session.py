@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
-import textwrap
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,6 @@ from langgraph_convcoa.datasets.demo import demo_folder
 from langgraph_convcoa.errors import InputError, ModelError, StoreError
 from langgraph_convcoa.graph import build_graph
 from langgraph_convcoa.storage.turns import OUTPUT_FIELDS, Turns
-from tests import ROOT
-from tests.bounds import SECONDS, started
 from tests.fakes import KeywordRetriever, ScriptedModel, corrections, direct, node, plan
 
 WHEN = "When was the Hopfield network described?"
@@ -59,20 +55,6 @@ def test_a_watcher_sees_the_answer_and_each_sub_question() -> None:
     assert watcher.text == output["answer"] == "It was described in 1982 [1]."
     assert {event["type"] for event in watcher.events} == {"look", "plan", "sub_question", "answer"}
     assert tuple(output) == OUTPUT_FIELDS
-
-
-def test_without_a_store_the_conversation_lives_as_long_as_the_session() -> None:
-    with session([*TURN, *TURN]) as conversation:
-        assert [rounds(conversation.ask(WHEN)) for _ in range(2)] == [1, 2]
-    with session(list(TURN)) as conversation:
-        assert rounds(conversation.ask(WHEN)) == 1
-
-
-def test_with_a_store_it_outlives_the_session_and_threads_stay_apart(tmp_path: Path) -> None:
-    store = tmp_path / "chats.sqlite"
-    for thread, expected in (("a", 1), ("b", 1), ("a", 2)):
-        with session(list(TURN), thread, store) as conversation:
-            assert rounds(conversation.ask(WHEN)) == expected
 
 
 def test_a_failed_turn_leaves_the_conversation_as_it_was(tmp_path: Path) -> None:
@@ -180,25 +162,3 @@ def test_an_empty_history_is_no_history(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("7")
     with pytest.raises(InputError):
         read_history(tmp_path / "a.json")
-
-
-@pytest.mark.slow
-def test_two_programs_on_one_thread_take_turns(tmp_path: Path) -> None:
-    store = tmp_path / "store.sqlite"
-    script = textwrap.dedent("""
-        import sys
-        from pathlib import Path
-        from langgraph_convcoa import ConvCoAContext, build_graph
-        from langgraph_convcoa.cli.session import Session
-        from tests.fakes import KeywordRetriever
-        with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "t", Path(sys.argv[1])) as session:
-            for n in range(5):
-                session.ask(f"When was the Hopfield network described, {sys.argv[2]}{n}?")
-    """)
-    with ExitStack() as running:
-        command = [sys.executable, "-c", script, str(store)]
-        programs = [running.enter_context(started([*command, name], cwd=ROOT)) for name in "ab"]
-        assert [program.wait(SECONDS) for program in programs] == [0, 0]
-    with Session(build_graph(retriever=KeywordRetriever()), ConvCoAContext(), "t", store) as session:
-        out = session.ask("Who introduced sparsemax?")
-    assert len(out["knowledge_set"]["Contextual knowledge set"]) == 11

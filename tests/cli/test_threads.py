@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from langgraph_convcoa.cli.app import app
+from langgraph_convcoa.storage import data_folder
+from tests.cli.commands import convcoa, error_of
 from tests.fake_encoder import WordEncoder
 from tests.fakes import corrections, node, plan
 from tests.openai_server import OpenAIServer, Reply, kind_of
@@ -17,31 +18,8 @@ WHEN = "When was the Hopfield network described?"
 
 
 @pytest.fixture(autouse=True)
-def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    words = WordEncoder()
-    monkeypatch.setattr("langgraph_convcoa.retrieval.retriever.as_encoder", lambda _encoder: words)
-    monkeypatch.setenv("CONVCOA_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("CONVCOA_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.delenv("CONVCOA_STORE", raising=False)
+def _here(encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def docs(tmp_path: Path) -> Path:
-    path = tmp_path / "facts.md"
-    path.write_text("# Hopfield\n\nJohn Hopfield described the Hopfield network in 1982.")
-    return path
-
-
-def convcoa(*arguments: object, input: str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
-
-
-def error_of(result: Result) -> str:
-    assert result.exit_code == 2, result.output
-    lines = result.stderr.strip().splitlines()
-    assert lines[-1].startswith("error: ")
-    return lines[-1]
 
 
 def rounds(result: Result) -> int:
@@ -51,11 +29,11 @@ def rounds(result: Result) -> int:
 
 def test_a_named_thread_is_kept_without_a_store_and_an_unnamed_one_is_not(docs: Path, tmp_path: Path) -> None:
     assert [rounds(convcoa("ask", WHEN, "--docs", docs, "--json")) for _ in range(2)] == [1, 1]
-    assert not (tmp_path / "data").exists()
+    assert not list(data_folder().iterdir())
     assert [rounds(convcoa("ask", WHEN, "--docs", docs, "--json", "--thread", "t")) for _ in range(2)] == [1, 2]
     chat = convcoa("chat", "--docs", docs, "--json", "--thread", "t", input=f"{WHEN}\n")
     assert rounds(chat) == 3
-    assert (tmp_path / "data" / "conversations.sqlite").exists()
+    assert (data_folder() / "conversations.sqlite").exists()
 
 
 def test_a_store_may_be_named_in_the_environment(docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +44,7 @@ def test_a_store_may_be_named_in_the_environment(docs: Path, tmp_path: Path, mon
 
 def test_threads_are_listed_shown_exported_deleted_and_imported(docs: Path, tmp_path: Path) -> None:
     assert "There are no conversations" in convcoa("threads", "list").stderr
-    assert not (tmp_path / "data" / "conversations.sqlite").exists()
+    assert not (data_folder() / "conversations.sqlite").exists()
     for thread in ("../a", "b"):
         convcoa("ask", WHEN, "--docs", docs, "--thread", thread)
     assert [line.split()[0] for line in convcoa("threads", "list").stdout.splitlines()] == ["b", "../a"]
@@ -96,7 +74,7 @@ def test_what_cannot_be_done_is_one_line(docs: Path, tmp_path: Path) -> None:
     assert "no exported thread" in error_of(convcoa("threads", "import", "bytes.json"))
     (tmp_path / "list.json").write_text("[]")
     assert "no exported thread" in error_of(convcoa("threads", "import", "list.json"))
-    assert not (tmp_path / "data" / "conversations.sqlite").exists()
+    assert not (data_folder() / "conversations.sqlite").exists()
     assert "has no name" in error_of(convcoa("ask", WHEN, "--docs", docs, "--thread", " "))
 
 
@@ -133,14 +111,14 @@ def test_the_commands_of_a_chat(docs: Path) -> None:
     assert "nothing to export yet" in result.stderr
     assert f"> {WHEN}" in result.stderr
     assert "/history takes the number" in result.stderr
-    assert "evidence: facts.md" in result.stderr
+    assert "evidence: hopfield.md" in result.stderr
     assert "no interrupted turn" in result.stderr
     assert "no such command" in result.stderr
     assert "/export [FILE]" in result.stderr
     assert json.loads(Path("t-x.json").read_text())["thread"] == "../t x"
     assert WHEN in Path("out.md").read_text()
     again = convcoa("chat", "--docs", docs, "--thread", "../t x", input="/why\n")
-    assert "evidence: facts.md" in again.stderr
+    assert "evidence: hopfield.md" in again.stderr
 
 
 def test_the_command_that_goes_on_names_the_store_where_it_is_not_the_users_own(tmp_path: Path) -> None:

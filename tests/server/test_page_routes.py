@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import sqlite3
 import threading
-from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from langgraph.store.memory import InMemoryStore
 
-from langgraph_convcoa.errors import RetrievalError, ThreadBusyError
+from langgraph_convcoa.errors import RetrievalError
 from langgraph_convcoa.retrieval.engine.corpus import EngineCorpus
 from langgraph_convcoa.retrieval.engine.memory import MemoryEngine
 from langgraph_convcoa.retrieval.retriever import HopfieldRetriever
 from langgraph_convcoa.server.collections import Collection
 from langgraph_convcoa.server.passages import spans
 from langgraph_convcoa.server.runs import Run
-from langgraph_convcoa.server.service import Service
-from langgraph_convcoa.server.threads import ThreadBook, key_of
+from langgraph_convcoa.server.threads import key_of
 from langgraph_convcoa.server.wire import to_json
 from langgraph_convcoa.storage.export import KIND
 from tests.bounds import SECONDS, wait_until
@@ -92,19 +88,6 @@ def test_the_page_is_told_what_the_server_does(server: Served) -> None:
     assert {".pdf", ".md"} <= set(told["upload"]["extensions"])
 
 
-def test_a_collection_that_answers_late_keeps_its_state_and_what_it_told(server: Served) -> None:
-    one = Collection("a", "a", "a", HopfieldRetriever(corpus=EngineCorpus(MemoryEngine("a")), encoder=server.encoder))
-
-    def told(late: str = "") -> tuple[Any, ...]:
-        return tuple(one.as_json(late)[name] for name in ("status", "message", "documents", "passages"))
-
-    assert told("late") == ("unavailable", "late", None, None)
-    assert told() == ("ready", "", None, 0)
-    assert told("late") == ("unavailable", "late", None, 0)
-    one.status, one.message = "indexing", "2 of 3 files"
-    assert told("late") == told() == ("indexing", "2 of 3 files", None, 0)
-
-
 @pytest.mark.slow
 def test_a_collection_that_does_not_answer_is_listed_as_unavailable(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     answers, asked = threading.Event(), list[str]()
@@ -147,42 +130,16 @@ def test_nothing_but_the_pages_files_is_served(server: Served, path: str) -> Non
     assert server.ask("GET", path).status_code == 404
 
 
-def test_the_events_of_a_run_are_bounded_and_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_events_of_a_run_are_bounded_and_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_convcoa.server.runs._MOST_BYTES", 10_000)
     run = Run("t", "convcoa")
     for number in range(1_000):
         run.publish("custom", {"number": number})
-    assert run.size <= 10_000
-    assert json.loads(run._events[-1][1].split(b"data: ")[1]) == {"number": 999}
-
-
-class _Counted(deque[Any]):
-    """Counts the elements that are looked at."""
-
-    looked = 0
-
-    def _counted(self, found: Iterator[Any]) -> Iterator[Any]:
-        for one in found:
-            self.looked += 1
-            yield one
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._counted(super().__iter__())
-
-    def __reversed__(self) -> Iterator[Any]:
-        return self._counted(super().__reversed__())
-
-
-async def test_who_follows_a_run_looks_at_no_event_twice() -> None:
-    run = Run("t", "convcoa")
-    events = run._events = _Counted()
-    parts = run.follow()
-    for number in range(300):
-        run.publish("custom", number)
-        assert (await anext(parts)).startswith(b"id: %d\n" % (number + 1))
-    assert events.looked < 1_000
     run.end()
-    assert [part[:7] async for part in run.follow(299)] == [b"id: 300", b"id: 301"]
+    parts = [part async for part in run.follow()]
+    assert sum(map(len, parts)) == run.size <= 10_000
+    assert b'{"number":999}' in parts[-2]
+    assert [part[:8] async for part in run.follow(999)] == [b"id: 1000", b"id: 1001"]
     assert [part async for part in run.follow(10**9)] == []
 
 
@@ -197,36 +154,13 @@ async def test_a_comment_keeps_an_idle_stream_alive(monkeypatch: pytest.MonkeyPa
     assert [part.split(b"\n")[1] async for part in parts] == [b"event: end"]
 
 
-class _SlowBook(ThreadBook):
-    """Others go on between its reading and its writing."""
+def test_a_store_that_fails_is_told(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def locked(user: str) -> None:
+        raise sqlite3.OperationalError("database is locked")
 
-    async def get(self, user: str, thread: str) -> dict[str, Any] | None:
-        found = await super().get(user, thread)
-        await asyncio.sleep(0)
-        return found
-
-
-async def test_a_rename_as_a_turn_ends_keeps_the_title_and_the_status(server: Served) -> None:
-    service = Service(server.service.settings)
-    service.book = _SlowBook(InMemoryStore())
-    entry = await service.book.create("", "t", {})
-    await service.book.put("", {**entry, "status": "busy"})
-    await asyncio.gather(service._note("", entry, "idle"), service.update("", "t", {"title": "Named"}))
-    found = await service.entry("", "t")
-    assert (found["status"], found["metadata"]["title"]) == ("idle", "Named")
-
-
-def test_an_answer_stands_though_another_server_holds_its_threads_entry(
-    server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    thread = server.thread_id()
-
-    async def held(*_: object) -> bool:
-        raise ThreadBusyError("another server writes it")
-
-    monkeypatch.setattr(server.service, "_note", held)
-    assert server.turn(thread)["answer"] == ANSWER
-    assert "another server writes it" in caplog.text
+    monkeypatch.setattr(server.service.book, "all", locked)
+    response = server.ask("POST", "/threads/search", json={})
+    assert (response.status_code, "is in use by another program" in response.json()["detail"]) == (503, True)
 
 
 def test_no_users_thread_has_the_name_of_anothers() -> None:

@@ -7,7 +7,6 @@ import json
 import stat
 import subprocess
 import sys
-import threading
 import time
 import zipfile
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from langgraph_convcoa.retrieval.documents.load import Spool, stream_file
 from langgraph_convcoa.retrieval.documents.worker import Workers
 from langgraph_convcoa.server import collections as module
 from langgraph_convcoa.server import uploads as uploads_module
-from langgraph_convcoa.server.collections import Collections, upload_lock
+from langgraph_convcoa.server.collections import Collections
 from langgraph_convcoa.server.uploads import plain_name
 from tests.bounds import wait_until
 from tests.fake_encoder import WordEncoder
@@ -87,23 +86,6 @@ def test_a_file_of_the_same_name_takes_the_place_of_the_first(server: Served, co
     assert again.status_code == 404
 
 
-def test_the_corpus_is_read_once_for_all_files_of_an_upload(
-    server: Served, collection: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-    documents = module.Collection.documents
-
-    def counted(self: module.Collection) -> list[dict[str, Any]]:
-        if threading.current_thread().name == "convcoa indexing":
-            read.append(self.id)
-        return documents(self)
-
-    monkeypatch.setattr(module.Collection, "documents", counted)
-    uploaded(server, collection, *((f"{number}.md", BEES) for number in range(4)))
-    assert read == [collection]
-    assert held(server, collection)["documents"] == 4
-
-
 def bomb() -> bytes:
     """A docx whose text is a thousand times as large as its file."""
     packed = io.BytesIO()
@@ -156,9 +138,11 @@ def test_a_name_that_is_long_in_bytes_is_cut_and_its_companions_are_kept(server:
     assert sources == ["日本語" * 16 + "日本.md", "bees.md"]
 
 
-def test_an_upload_that_cannot_be_copied_leaves_nothing(
-    server: Served, collection: str, monkeypatch: pytest.MonkeyPatch
+def test_an_upload_leaves_no_copies_also_if_it_cannot_be_copied(
+    server: Served, collection: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -166,9 +150,8 @@ def test_an_upload_that_cannot_be_copied_leaves_nothing(
         patched.setattr("langgraph_convcoa.server.uploads.shutil.copyfileobj", full)
         response = server.ask("POST", f"/convcoa/collections/{collection}/files", files=[("files", ("a.md", BEES))])
     assert response.status_code == 500
-    folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
-    assert not list((folder / "files").iterdir())
     assert uploaded(server, collection, ("a.md", BEES))["status"] == "done"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_slow_file_delays_no_other_collection_and_ends_with_its_own(
@@ -277,11 +260,8 @@ def test_the_folder_is_its_owners_alone_and_is_found_again(server: Served, colle
     folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
-    left = Path(folder, "files", "left")
-    left.mkdir(parents=True)
     server.service.collections._owned.clear()
     assert (held(server, collection)["name"], held(server, collection)["documents"]) == ("Of the test", 1)
-    assert not left.exists()
 
 
 def test_a_collection_that_failed_takes_no_files_and_stays_failed(server: Served, collection: str) -> None:
@@ -291,20 +271,6 @@ def test_a_collection_that_failed_takes_no_files_and_stays_failed(server: Served
     response = server.ask("POST", f"/convcoa/collections/{collection}/files", files=[("files", ("a.md", BEES))])
     assert (response.status_code, "the index is damaged" in response.json()["detail"]) == (422, True)
     assert held(server, collection)["status"] == "failed"
-
-
-def test_another_server_over_the_folder_leaves_what_is_being_indexed(server: Served, collection: str) -> None:
-    folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
-    indexing, left = folder / "files" / "indexing", folder / "files" / "left"
-    for path in (indexing, left):
-        path.mkdir(parents=True)
-    with upload_lock(indexing):
-        server.service.collections._owned.clear()
-        held(server, collection)
-        assert (indexing.exists(), left.exists()) == (True, False)
-    server.service.collections._owned.clear()
-    held(server, collection)
-    assert not list((folder / "files").iterdir())
 
 
 def test_a_server_that_is_killed_while_it_makes_a_collection_leaves_none(tmp_path: Path) -> None:
@@ -340,24 +306,6 @@ def test_a_collection_that_another_server_makes_or_deletes_is_seen(server: Serve
     assert seen.name == "Elsewhere"
     other.delete("", made)
     assert own.find("", made.id) is None
-
-
-def test_an_upload_is_locked_until_it_is_indexed(server: Served, collection: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bool] = []
-    read = stream_file
-
-    def reading(place: Path, *given: Any, **options: Any) -> Any:
-        # As another server would when it opens the collection.
-        server.service.collections._owned.clear()
-        held(server, collection)
-        seen.append(place.exists())
-        return read(place, *given, **options)
-
-    monkeypatch.setattr("langgraph_convcoa.server.uploads.stream_file", reading)
-    assert uploaded(server, collection, ("bees.md", BEES))["skipped"] == []
-    assert seen == [True]
-    folder = next((server.folder / "collections").rglob(f"{collection}/collection.json")).parent
-    assert not list((folder / "files").iterdir())
 
 
 def test_two_files_of_one_name_in_an_upload_are_two_documents(server: Served, collection: str) -> None:

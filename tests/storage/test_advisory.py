@@ -104,22 +104,6 @@ async def test_one_that_comes_when_the_lock_is_handed_over_waits_no_longer_than_
         pass
 
 
-async def test_a_lock_of_a_connection_that_was_replaced_meanwhile_is_taken_again(locks: AdvisoryLocks, server: Server) -> None:
-    async def replaced(query: str) -> None:
-        if "try_advisory_lock" in query:
-            server.then = None
-            await server.connections[0].close()
-            # As another task does that asks for something.
-            await locks.taken(["y"])
-
-    server.then = replaced
-    # `taken` of another task waits for this one's statement.
-    locks._asking = asyncio.Semaphore(2)  # type: ignore[assignment]
-    async with locks.held("x", 30, busy):
-        assert server.holds("x") == [False, True]
-    assert server.holds("x") == [False, False]
-
-
 async def test_a_connection_that_was_given_up_holds_nothing_any_more(locks: AdvisoryLocks, server: Server) -> None:
     async def cancelled(query: str) -> None:
         if query == "SELECT 1":

@@ -89,14 +89,6 @@ class Overview(BaseAction):
 
 
 def _answer(collection: Collection, wanted: Wanted) -> list[Document]:
-    if wanted.kind == "pages":
-        return [said("pages", f"The number of pages is not known. {counted(collection)}.")]
-    if wanted.kind in ("oldest", "newest"):
-        dated = sorted((entry for entry in collection.entries if entry.date), key=lambda entry: entry.date)
-        if not dated:
-            return [said("age", f"No document has a date. {counted(collection)}.")]
-        one = dated[0 if wanted.kind == "oldest" else -1]
-        return [said("age", f"The {wanted.kind} of the {_number(len(dated), 'document')} with a date is {_named(one)}.")]
     if wanted.kind == "topics" and collection.entries:
         topics = find_topics(collection)
         opening = f"{counted(collection)}. Its main topics, by typical words and titles, are"

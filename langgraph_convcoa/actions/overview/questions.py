@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from langgraph_convcoa.text.clean import flat
 
-Kind = Literal["list", "count", "topics", "oldest", "newest", "pages"]
+Kind = Literal["list", "count", "topics"]
 _LONGEST = 200
 _PLACE = r"(?:this|the|your|my|our) (?:document )?(?:collection|corpus|knowledge base)"
 _ALL = r"(?:documents?|docs?|files?|pdfs?)"
@@ -33,9 +33,6 @@ _PATTERNS: list[tuple[Kind, str]] = [
     ("count", rf"(?:which|what) (?:file|document) (?:types|formats|kinds) (?:{_OWNED}|are there)"),
     ("topics", rf"what are the (?:main |key )?topics(?: (?:of|in) (?:{_PLACE}|the documents)| here)?"),
     ("topics", rf"(?:which|what) topics do(?:es)? (?:{_PLACE}|the documents) cover"),
-    ("oldest", rf"(?:which|what) is the oldest {_ALL}(?: here| in {_PLACE})?"),
-    ("newest", rf"(?:which|what) is the (?:newest|latest|most recent) {_ALL}(?: here| in {_PLACE})?"),
-    ("pages", rf"how many pages (?:are there|{_OWNED}|(?:does|do) (?:{_PLACE}|the documents) have)"),
 ]
 _FORMS = [(kind, re.compile(pattern)) for kind, pattern in _PATTERNS]
 _POLITE = re.compile(r"^(?:please |(?:can|could) you (?:please )?)|,? please$")

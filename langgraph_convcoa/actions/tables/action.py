@@ -53,7 +53,6 @@ class DataAnalysis(BaseAction):
         max_rows: Rows of a result that are kept, at most 100,000.
         timeout: Seconds a query may take.
         memory_limit: Memory that tables of files and the queries over them may take together.
-        threads: Threads of a query over files.
         schema_budget: Characters of the tables' description at most.
 
     Raises:
@@ -85,7 +84,6 @@ class DataAnalysis(BaseAction):
         max_rows: int = 50,
         timeout: float = 10.0,
         memory_limit: str = "1GB",
-        threads: int = 2,
         schema_budget: int = 6_000,
     ) -> None:
         if not 1 <= max_rows <= _MOST_ROWS:
@@ -101,7 +99,7 @@ class DataAnalysis(BaseAction):
         self._sample_values = sample_values
         self._budget = schema_budget
         self._limits = {"max_rows": max_rows, "timeout": timeout}
-        self._engines: list[Engine] = open_sources(sources, tables, memory_limit, threads)
+        self._engines: list[Engine] = open_sources(sources, tables, memory_limit)
 
     def description(self) -> str:
         """The planner's instructions: how to write the query, and the tables as they are now."""
@@ -156,5 +154,5 @@ class DataAnalysis(BaseAction):
                 )
             except ActionInputError as error:
                 refusals.append(error)
-        # Of several databases the one that has the tables says what is wrong with the query.
+        # The database that has the tables says what is wrong with the query.
         raise next((error for error in refusals if "there is no table" not in str(error)), refusals[0])

@@ -5,27 +5,18 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.actions.base import ActionInputError
-from langgraph_convcoa.actions.tables.engine import (
-    Result,
-    Samples,
-    Table,
-    TableError,
-    columns_of,
-    first_line,
-    interrupted_after,
-)
+from langgraph_convcoa.actions.tables.engine import Result, Table, TableError, columns_of, first_line
 from langgraph_convcoa.errors.redaction import redact
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
-    from sqlalchemy import Engine as SQLEngine
 
-_DIALECTS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql", "mssql": "tsql", "oracle": "oracle"}
+_DIALECTS = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
 _SAMPLED_ROWS = 200
 _CONNECT_SECONDS = 10
 _FRESH_SECONDS = 60.0
@@ -33,25 +24,46 @@ _MOST_MILLISECONDS = 2_000_000_000
 """A little less than PostgreSQL's longest time limit."""
 _CANCELLED = ("57014", "25P03")
 _SECRET_KEY = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
+_POSTGRES_ARGUMENTS = {
+    "connect_timeout": _CONNECT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+_POSTGRES_SETTINGS = {
+    "standard_conforming_strings": "on",
+    # Compiling an expression ignores the time limit.
+    "jit": "off",
+    "work_mem": "16MB",
+    "hash_mem_multiplier": "1",
+    "max_parallel_workers_per_gather": "2",
+}
 
 
 class DatabaseTables:
     """Tables of a database, read-only.
 
-    PostgreSQL and MySQL run a query in a read-only transaction with limits on time and memory. Other databases have only the
-    SQL guard: connect as a user with read rights. `names` are the tables that may be read ("table", "schema.table"; None: all
-    of the default schema). Messages of a TableError show no user, password or options.
+    PostgreSQL runs a query in a read-only transaction with limits on time and memory. Other databases have only the SQL guard:
+    connect as a user with read rights. `names` are the tables that may be read ("table", "schema.table"; None: all of the
+    default schema). Messages of a TableError show no user, password or options.
     """
 
     def __init__(self, url: str | URL, names: Sequence[str] | None = None) -> None:
+        from sqlalchemy import create_engine
+        from sqlalchemy.exc import SQLAlchemyError
+
         self._url = parsed_url(url)
         self._names = list(names) if names is not None else None
-        self._unsampled: set[tuple[str, str]] = set()
-        self._settings: frozenset[str] = frozenset()
-        self.dialect = _DIALECTS.get(self._url.get_backend_name(), self._url.get_backend_name())
+        backend = self._url.get_backend_name()
+        self.dialect = _DIALECTS.get(backend, backend)
         self.source = _shown(self._url)
-        self._engine = self._create_engine()
         self.default_schema = ""
+        arguments = _POSTGRES_ARGUMENTS if self.dialect == "postgres" else {}
+        try:
+            self._engine = create_engine(self._url, pool_pre_ping=True, pool_size=2, connect_args=arguments)
+        except (SQLAlchemyError, ImportError, TypeError) as error:
+            reason = self._told(error)
+            raise TableError(f"{self.source} cannot be opened: {reason}; check the URL and install its driver") from None
         try:
             self._tables = self._read()
         except BaseException:
@@ -70,20 +82,12 @@ class DatabaseTables:
 
         try:
             with self._read_only(seconds) as connection:
-                raw = connection.connection.driver_connection
-                interrupt = getattr(raw, "interrupt", None) or getattr(raw, "cancel", None) or (lambda: None)
-                late = False
                 try:
-                    # The server stops the query itself; one second more is for its answer.
-                    with interrupted_after(seconds + 1.0, interrupt) as event:
-                        try:
-                            streamed = connection.execution_options(stream_results=True, no_parameters=True)
-                            with streamed.exec_driver_sql(sql) as cursor:
-                                return Result.of(cursor.keys(), cursor.fetchmany(max_rows + 1), max_rows)
-                        finally:
-                            late = event.is_set()
+                    streamed = connection.execution_options(stream_results=True, no_parameters=True)
+                    with streamed.exec_driver_sql(sql) as cursor:
+                        return Result.of(cursor.keys(), cursor.fetchmany(max_rows + 1), max_rows)
                 except DBAPIError as error:
-                    if late or getattr(error.orig, "sqlstate", "") in _CANCELLED:
+                    if getattr(error.orig, "sqlstate", "") in _CANCELLED:
                         raise TimeoutError(f"the query took more than {seconds:g} s") from None
                     if error.connection_invalidated:
                         raise
@@ -95,37 +99,13 @@ class DatabaseTables:
         """Close the connections."""
         self._engine.dispose()
 
-    def _create_engine(self) -> SQLEngine:
-        from sqlalchemy import create_engine
-        from sqlalchemy.exc import SQLAlchemyError
-
-        limits = {"connect_timeout": _CONNECT_SECONDS} if self.dialect == "postgres" else {}
-        try:
-            return create_engine(self._url, pool_pre_ping=True, pool_size=2, connect_args=limits)
-        except (SQLAlchemyError, ImportError, TypeError) as error:
-            reason = self._told(error)
-            raise TableError(f"{self.source} cannot be opened: {reason}; check the URL and install its driver") from None
-
     @contextmanager
     def _read_only(self, seconds: float) -> Iterator[Connection]:
-        milliseconds = max(1, int(min(seconds * 1000, _MOST_MILLISECONDS)))
-        before = {
-            "postgres": ("SET TRANSACTION READ ONLY",),
-            "mysql": (
-                f"SET SESSION max_execution_time = {milliseconds}",
-                "SET SESSION sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES'",
-                "SET SESSION TRANSACTION READ ONLY",
-            ),
-        }
         with self._engine.connect() as connection:
             try:
-                for statement in before.get(self.dialect, ()):
-                    connection.exec_driver_sql(statement)
                 if self.dialect == "postgres":
-                    if not self._settings:
-                        rows = connection.exec_driver_sql("SELECT name FROM pg_catalog.pg_settings")
-                        self._settings = frozenset(str(row[0]) for row in rows)
-                    connection.exec_driver_sql(_postgres_limits(milliseconds, self._settings))
+                    connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+                    connection.exec_driver_sql(_postgres_limits(seconds))
                 yield connection
             finally:
                 if not connection.closed and not connection.invalidated:
@@ -148,42 +128,28 @@ class DatabaseTables:
         about = inspect(connection)
         self.default_schema = about.default_schema_name or ""
         wanted = self._names if self._names is not None else [*about.get_table_names(), *about.get_view_names()]
-        tables = []
-        samples = Samples()
-        for full in wanted:
-            schema, _, name = full.rpartition(".")
-            if not about.has_table(name, schema or None):
-                continue
-            tables.append(self._table(connection, about, name, schema, samples))
-        if not tables and self._names is not None:
-            raise TableError(f"there is no table {' or '.join(map(repr, self._names))[:200]} in {self.source}: check the name")
-        if not tables:
-            raise TableError(f"there is no table in {self.source} that this user may read")
-        return tables
+        places = [(name, schema) for schema, _, name in (full.rpartition(".") for full in wanted)]
+        there = [(name, schema) for name, schema in places if about.has_table(name, schema or None)]
+        described = {place: about.get_columns(place[0], place[1] or None) for place in there}
+        if self.dialect == "postgres":
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 1000")
+        end = time.monotonic() + 3.0
+        return [self._table(connection, about, *place, columns, end) for place, columns in described.items()]
 
-    def _table(self, connection: Connection, about: Any, name: str, schema: str, samples: Samples) -> Table:
+    def _table(self, connection: Connection, about: Any, name: str, schema: str, columns: Any, end: float) -> Table:
         from sqlalchemy import column, select, table
         from sqlalchemy.exc import DBAPIError
 
-        columns = about.get_columns(name, schema or None)
         try:
             comment = (about.get_table_comment(name, schema or None) or {}).get("text") or ""
         except NotImplementedError:
             comment = ""
         query: Any = select(*(column(c["name"]) for c in columns)).select_from(table(name, schema=schema or None))
         rows: Sequence[Any] = ()
-        seconds = samples.seconds
-        if seconds > 0 and (schema, name) not in self._unsampled:
-            try:
-                with connection.begin_nested() if self.dialect == "postgres" else nullcontext():
-                    if self.dialect == "postgres":
-                        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, int(seconds * 1000))}")
-                    rows = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
-            except DBAPIError:
-                # A slow view, or a table that this user may not read: it is described without values.
-                self._unsampled.add((schema, name))
-            if self.dialect == "postgres":
-                connection.exec_driver_sql(f"SET LOCAL statement_timeout = {_CONNECT_SECONDS * 3000}")
+        if time.monotonic() < end:
+            # A slow view, or a table that this user may not read, is described without values.
+            with suppress(DBAPIError), connection.begin_nested():
+                rows = connection.execute(query.limit(_SAMPLED_ROWS)).fetchall()
         described = [(c["name"], str(c["type"]), c.get("comment") or "") for c in columns]
         return Table(name, columns_of(described, rows), self.source, schema, comment)
 
@@ -198,22 +164,16 @@ class DatabaseTables:
         return redact(text, secrets).rstrip(". ")
 
 
-def _postgres_limits(milliseconds: int, there: frozenset[str]) -> str:
-    """The statement that sets the limits of a transaction, those of `there` that the server has.
-
-    Expressions are not compiled, because compiling ignores the time limit. A superuser's temporary files are limited too.
-    """
+def _postgres_limits(seconds: float) -> str:
+    """The statement that sets the limits of a transaction. A superuser's temporary files are limited too."""
+    milliseconds = max(1, int(min(seconds * 1000, _MOST_MILLISECONDS)))
     settings = {
         "statement_timeout": f"{milliseconds}",
         "lock_timeout": f"{milliseconds}",
         "idle_in_transaction_session_timeout": f"{milliseconds + 60_000}",
-        "standard_conforming_strings": "on",
-        "jit": "off",
-        "work_mem": "16MB",
-        "hash_mem_multiplier": "1",
-        "max_parallel_workers_per_gather": "2",
+        **_POSTGRES_SETTINGS,
     }
-    named = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings.items() if name in there)
+    named = ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings.items())
     files = "pg_catalog.set_config('temp_file_limit', '1GB', true)"
     return f"SELECT {named}, CASE WHEN pg_catalog.current_setting('is_superuser') = 'on' THEN {files} END"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Protocol
 
 from langgraph_convcoa.errors import ConvCoAError
@@ -16,6 +17,8 @@ from langgraph_convcoa.errors import ConvCoAError
 _LONGEST_VALUE = 40
 _LONGEST_COMMENT = 160
 _SAMPLES = 6
+_LONGEST_CELL = 200
+_LONGEST_RESULT = 8_000
 
 
 class TableError(ConvCoAError):
@@ -48,18 +51,50 @@ class Table:
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
 
+def shown(value: Any) -> str:
+    """A cell as text on one line: floats are rounded, None is "none".
+
+    Example:
+        >>> shown(0.1 + 0.2), shown(1234567.0), shown(100 / 3), shown(0.000012345678), shown(None)
+        ('0.3', '1234567', '33.3333', '1.235e-05', 'none')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        text = f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) >= 0.01 else f"{value:.4g}"
+        return "0" if text == "-0" else text
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        return value.date().isoformat()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"({len(value)} bytes)"
+    text = _one_line(str(value)[: 4 * _LONGEST_CELL])
+    return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
+
+
 @dataclass(frozen=True)
 class Result:
-    """Rows of a query; `more` is True if there are others."""
+    """The first rows of a query, as text; `more` is True if there are others."""
 
     columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    rows: tuple[tuple[str, ...], ...]
     more: bool
 
     @classmethod
     def of(cls, columns: Iterable[str], rows: Sequence[Sequence[Any]], max_rows: int) -> Result:
-        """At most `max_rows` of the fetched rows; one more than that was fetched if there are others."""
-        return cls(tuple(columns), tuple(tuple(row) for row in rows[:max_rows]), len(rows) > max_rows)
+        """At most `max_rows` of the fetched rows, and of these as many as fit into 8,000 characters."""
+        kept: list[tuple[str, ...]] = []
+        size = 0
+        for row in rows[:max_rows]:
+            cells = tuple(map(shown, row))
+            size += sum(len(cell) + 3 for cell in cells)
+            if kept and size > _LONGEST_RESULT:
+                break
+            kept.append(cells)
+        return cls(tuple(columns), tuple(kept), len(rows) > len(kept))
 
 
 class Engine(Protocol):
@@ -91,41 +126,19 @@ def interrupted_after(seconds: float, interrupt: Callable[[], None]) -> Iterator
     late, done = threading.Event(), threading.Event()
 
     def watch() -> None:
-        if done.wait(min(seconds, threading.TIMEOUT_MAX)):
-            return
-        late.set()
-        while not done.is_set():
+        wait = min(seconds, threading.TIMEOUT_MAX)
+        while not done.wait(wait):
+            late.set()
             interrupt()
-            done.wait(1.0)
+            wait = 1.0
 
-    watcher = threading.Thread(target=watch, name="convcoa-query-limit", daemon=True)
+    watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
         yield late
     finally:
         done.set()
         watcher.join()
-
-
-class Samples:
-    """Time for reading values of tables: a second for each table, three for all."""
-
-    def __init__(self) -> None:
-        self._end = time.monotonic() + 3.0
-
-    @property
-    def seconds(self) -> float:
-        """Seconds for the next table; 0 or less if the time is up."""
-        return min(1.0, self._end - time.monotonic())
-
-    @contextmanager
-    def limited(self, interrupt: Callable[[], None]) -> Iterator[bool]:
-        """A block that reads values of one table and is interrupted after its time; yields False if no time is left."""
-        if self.seconds <= 0:
-            yield False
-            return
-        with interrupted_after(self.seconds, interrupt):
-            yield True
 
 
 def columns_of(described: Iterable[tuple[str, str, str]], rows: Sequence[Sequence[object]]) -> tuple[Column, ...]:
@@ -169,7 +182,7 @@ def describe(tables: Sequence[Table], budget: int, *, values: bool = True) -> st
 
 
 def _line(table: Table, samples: bool, comments: bool, columns: bool) -> str:
-    head = f"- {_quoted(table.full_name)}, from {_one_line(table.source)}"
+    head = f"- {_plain(table.full_name)}, from {_one_line(table.source)}"
     if comments and table.comment:
         head += f" ({_one_line(table.comment)[:_LONGEST_COMMENT]})"
     if not columns:
@@ -178,17 +191,19 @@ def _line(table: Table, samples: bool, comments: bool, columns: bool) -> str:
     for column in table.columns:
         notes = [_one_line(column.comment)[:_LONGEST_COMMENT]] if comments and column.comment else []
         notes += [", ".join(column.samples)] if samples and column.samples else []
-        text = f"{_quoted(column.name)} {_one_line(column.type)[:200]}"
+        text = f"{_plain(column.name)} {_one_line(column.type)[:200]}"
         described.append(f"{text} ({'; '.join(notes)})" if notes else text)
     return f"{head}: {', '.join(described)}"
 
 
-def _quoted(name: str) -> str:
+def _plain(name: str) -> str:
     """A name, in double quotes unless it is a plain word."""
-    if re.fullmatch(r"[A-Za-z_][\w.]*", name):
-        return name
-    escaped = _one_line(name).replace('"', '""')
-    return f'"{escaped}"'
+    return name if re.fullmatch(r"[A-Za-z_][\w.]*", name) else quoted(_one_line(name))
+
+
+def quoted(name: str) -> str:
+    """A name as SQL quotes it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _one_line(text: str) -> str:

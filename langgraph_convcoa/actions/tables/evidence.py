@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 from collections.abc import Sequence
-from decimal import Decimal
-from typing import Any
 
 from langchain_core.documents import Document
 from sqlglot import exp
@@ -14,8 +11,7 @@ from sqlglot import exp
 from langgraph_convcoa.actions.tables.engine import Result
 
 _QUOTED_ROWS = 5
-_LONGEST_CELL = 200
-_LONGEST_TEXT = 8_000
+_LONGEST_WORDS = 200
 _LONGEST_QUOTE = 1_500
 _AGGREGATES = {"Sum": "total", "Avg": "average", "Count": "number of", "Max": "highest", "Min": "lowest", "Median": "median"}
 _AGGREGATES |= {"Stddev": "standard deviation of", "Variance": "variance of"}
@@ -27,7 +23,7 @@ def evidence_from(result: Result, query: str, source: str, action: str, *, words
     The text is the quote and the rows as a table.
 
     Example:
-        >>> found = evidence_from(Result(("n",), ((3,),), False), "SELECT COUNT(*) AS n FROM sales", "sales.csv", "tables")
+        >>> found = evidence_from(Result(("n",), (("3",),), False), "SELECT COUNT(*) AS n FROM sales", "sales.csv", "tables")
         >>> print(found.page_content)
         SELECT COUNT(*) AS n FROM sales gives n 3
         <BLANKLINE>
@@ -36,54 +32,16 @@ def evidence_from(result: Result, query: str, source: str, action: str, *, words
         | 3 |
     """
     query = " ".join(query.split())
-    first = result.rows[: _QUOTED_ROWS + 1]
-    spoken = [", ".join(f"{n} {shown(value)}" for n, value in zip(result.columns, row, strict=True)) for row in first]
-    more = ["and further rows"] if len(spoken) > _QUOTED_ROWS or result.more else []
-    given = "; ".join([*spoken[:_QUOTED_ROWS], *more]) if spoken else "no rows"
-    quote = f"{query} gives {given}"[:_LONGEST_QUOTE] + (f" ({words[:_LONGEST_CELL]})" if words else "")
-    lines, cut = _table(result)
-    note = f"\n(the first {cut} rows; there are more)" if cut < len(result.rows) or result.more else ""
-    table = "\n".join(lines)
+    spoken = [", ".join(map(" ".join, zip(result.columns, row, strict=True))) for row in result.rows[:_QUOTED_ROWS]]
+    if result.more or len(result.rows) > _QUOTED_ROWS:
+        spoken.append("and further rows")
+    quote = f"{query} gives {'; '.join(spoken) or 'no rows'}"[:_LONGEST_QUOTE]
+    quote += f" ({words[:_LONGEST_WORDS]})" if words else ""
+    table = "\n".join(map(_row, (result.columns, ["---"] * len(result.columns), *result.rows)))
+    note = f"\n(the first {len(result.rows)} rows; there are more)" if result.more else ""
     id_ = f"{action}:{hashlib.sha256(f'{source} {query}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
     metadata = {"source": source, "score": 1.0, "quote": quote, "query": query, "rows": len(result.rows)}
     return Document(f"{quote}\n\n{table}{note}", id=id_, metadata=metadata)
-
-
-def shown(value: Any) -> str:
-    """A cell as text on one line: floats are rounded, None is "none".
-
-    Example:
-        >>> shown(0.1 + 0.2), shown(1234567.0), shown(100 / 3), shown(0.000012345678), shown(None)
-        ('0.3', '1234567', '33.3333', '1.235e-05', 'none')
-    """
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        text = f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) >= 0.01 else f"{value:.4g}"
-        return "0" if text == "-0" else text
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
-        return value.date().isoformat()
-    if isinstance(value, bytes):
-        return f"({len(value)} bytes)"
-    text = " ".join(str(value)[: 4 * _LONGEST_CELL].split())
-    return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
-
-
-def _table(result: Result) -> tuple[list[str], int]:
-    """The lines of a Markdown table, and the number of rows that fit."""
-    lines = [_row(result.columns), _row(["---"] * len(result.columns))]
-    size = sum(map(len, lines))
-    for number, row in enumerate(result.rows):
-        line = _row([shown(value) for value in row])
-        size += len(line) + 1
-        if size > _LONGEST_TEXT:
-            return lines, number
-        lines.append(line)
-    return lines, len(result.rows)
 
 
 def _row(cells: Sequence[str]) -> str:

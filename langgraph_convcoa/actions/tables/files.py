@@ -6,21 +6,19 @@ import contextlib
 import csv
 import re
 import tempfile
-import threading
-import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import (
     Result,
-    Samples,
     Table,
     TableError,
     columns_of,
     first_line,
     interrupted_after,
+    quoted,
 )
 
 if TYPE_CHECKING:
@@ -32,74 +30,66 @@ _EXCEL = ("xlsx", "xlsm")
 _SAMPLED_ROWS = 1_000
 _MOST_EMPTY_CELLS = 2_000_000
 _ABOUT_COLUMNS = """SELECT schema_name, table_name, column_name, data_type, comment FROM duckdb_columns()
-    WHERE database_name = current_database() AND NOT internal ORDER BY table_oid, column_index"""
+    WHERE database_name = {} AND NOT internal ORDER BY table_oid, column_index"""
+_ABOUT_TABLES = "SELECT schema_name, table_name, comment FROM duckdb_tables() WHERE database_name = {} AND NOT internal"
 _NO_FILES = (
     "python_enable_replacements = false",
     "enable_external_access = false",
     "disabled_filesystems = 'LocalFileSystem'",
 )
-_ABOUT_VIEWS = "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = current_database() AND NOT internal"
-_ABOUT_TABLES = """SELECT table_name, comment FROM duckdb_tables()
-    WHERE database_name = current_database() AND NOT internal AND comment IS NOT NULL"""
-
-
-def _close(connections: list[duckdb.DuckDBPyConnection]) -> None:
-    """Close and forget the connections: one that lives until Python exits makes DuckDB report leaks."""
-    while connections:
-        connections.pop().close()
 
 
 class DuckDBTables:
-    """Tables of files, or of a DuckDB database, read-only.
+    """Tables of files, or of a DuckDB database, read-only. `EngineProcess` runs this in a process with limits.
 
     After opening, DuckDB reaches no files, extensions or settings. Every query runs in a read-only transaction, and nothing is
     written to disk. `files` maps names of tables to files; sheets of a workbook become `name_sheet`. A `database` is opened
-    read-only; if `names` are given ("table", "schema.table"), these tables are copied into memory and the file is closed. With
-    `sample_views=False` no values of views are read. `EngineProcess` runs this in a process with limits.
+    read-only; if `names` are given ("table", "schema.table"), these tables are copied into memory and the file is closed.
+    Views are described without values.
     """
 
     dialect = "duckdb"
     default_schema = "main"
 
     def __init__(
-        self,
-        files: Mapping[str, Path] | None = None,
-        *,
-        database: Path | None = None,
-        names: Sequence[str] | None = None,
-        sample_views: bool = True,
-        memory_limit: str = "1GB",
-        threads: int = 2,
+        self, files: Mapping[str, Path], database: Path | None, names: Sequence[str] | None, memory_limit: str
     ) -> None:
-        self.source = str(database) if database else ", ".join(str(path) for path in (files or {}).values())
-        self._files = dict(files or {})
-        self._database = database
-        self._names = names
-        self._sample_views = sample_views
-        self._read_from = [database] if database is not None and names is not None else list(self._files.values())
-        self._limits = {"memory_limit": memory_limit, "threads": str(threads)}
+        import duckdb
+
+        self.source = str(database) if database else ", ".join(map(str, files.values()))
+        self._memory_limit = memory_limit
         self._sources: dict[str, str] = {}
-        self._lock = threading.Lock()
-        self._closed = False
-        self._connections: list[duckdb.DuckDBPyConnection] = []
-        # Closed at exit too: threads of an open connection may crash the process then.
-        weakref.finalize(self, _close, self._connections)
-        self._open()
+        closed = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
+        settings: dict[str, Any] = {"memory_limit": memory_limit, "threads": "2", "temp_directory": ""}
+        settings |= dict.fromkeys(closed, "false")
+        whole = database if names is None else None
+        try:
+            self._connection = duckdb.connect(str(whole or ":memory:"), read_only=whole is not None, config=settings)
+            if database is not None and whole is None:
+                path = str(database).replace("'", "''")
+                self._connection.execute(f"ATTACH '{path}' AS given (READ_ONLY)")
+        except duckdb.Error as error:
+            raise TableError(f"the database {self.source} cannot be opened: {first_line(error)}") from None
+        for name, file in files.items():
+            self._read(name, file)
+        # From here on DuckDB reaches no file, also not by a view.
+        for setting in _NO_FILES:
+            self._connection.execute(f"SET {setting}")
+        if database is not None and names is not None:
+            self._tables = self._copied({(name if "." in name else f"main.{name}").casefold() for name in names})
+        else:
+            self._tables = self._described("current_database()", lambda schema, name: True)
+        self._connection.execute("SET lock_configuration = true")
 
     def tables(self) -> list[Table]:
-        """The tables with a few values of each column; changed files are read again."""
-        with self._lock:
-            if self._stamp != _stamp(self._read_from):
-                _close(self._connections)
-            self._opened()
-            return self._tables
+        """See `Engine.tables`."""
+        return self._tables
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
         """See `Engine.run`."""
         import duckdb
 
-        with self._lock:
-            cursor = self._opened().cursor()
+        cursor = self._connection.cursor()
         try:
             with interrupted_after(seconds, cursor.interrupt) as late:
                 try:
@@ -116,62 +106,21 @@ class DuckDBTables:
 
     def close(self) -> None:
         """Free the memory of the tables."""
-        with self._lock:
-            self._closed = True
-            _close(self._connections)
-
-    @property
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        return self._connections[0]
-
-    def _opened(self) -> duckdb.DuckDBPyConnection:
-        if self._closed:
-            raise TableError(f"the tables of {self.source} are closed: open them again")
-        if not self._connections:
-            self._open()
-        return self._connection
-
-    def _open(self) -> None:
-        import duckdb
-
-        closed = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions")
-        settings: dict[str, Any] = {**self._limits, **dict.fromkeys(closed, "false"), "temp_directory": ""}
-        self._stamp = _stamp(self._read_from)
-        whole = self._database if self._names is None else None
-        try:
-            self._connections.append(duckdb.connect(str(whole or ":memory:"), read_only=whole is not None, config=settings))
-            if self._database is not None and whole is None:
-                path = str(self._database).replace("'", "''")
-                self._connection.execute(f"ATTACH '{path}' AS given (READ_ONLY)")
-        except duckdb.Error as error:
-            raise TableError(f"the database {self.source} cannot be opened: {first_line(error)}") from None
-        try:
-            for name, file in self._files.items():
-                self._read(name, file)
-            # From here on DuckDB reaches no file, also not by a view.
-            for setting in _NO_FILES:
-                self._connection.execute(f"SET {setting}")
-            if self._database is not None and self._names is not None:
-                self._copy_given(self._names)
-            self._connection.execute("SET lock_configuration = true")
-            self._tables = self._described()
-        except BaseException:
-            _close(self._connections)
-            raise
+        self._connection.close()
 
     def _read(self, name: str, path: Path) -> None:
         kind = kind_of(path)
         if not path.stat().st_size:
             raise TableError(f"{path} cannot be read as a table: it is empty")
-        if kind in _EXCEL:
-            for table, rows in _sheets(name, path):
-                with tempfile.TemporaryDirectory() as folder:
-                    sheet = Path(folder) / "sheet.csv"
-                    with sheet.open("w", encoding="utf-8", newline="") as file:
-                        csv.writer(file).writerows(_filled(rows, path))
-                    self._create(table, "read_csv", sheet, path)
-        else:
+        if kind not in _EXCEL:
             self._create(name, _READERS[kind], path, path)
+            return
+        for table, rows in _sheets(name, path):
+            with tempfile.TemporaryDirectory() as folder:
+                sheet = Path(folder) / "sheet.csv"
+                with sheet.open("w", encoding="utf-8", newline="") as file:
+                    csv.writer(file).writerows(_filled(rows, path))
+                self._create(table, "read_csv", sheet, path)
 
     def _create(self, name: str, reader: str, path: Path, shown: Path) -> None:
         import duckdb
@@ -182,63 +131,56 @@ class DuckDBTables:
             relation: duckdb.DuckDBPyRelation = getattr(self._connection, reader)(pattern)
             relation.create(name)
         except duckdb.OutOfMemoryException:
-            limit = self._limits["memory_limit"]
-            raise TableError(f"{shown} does not fit into {limit}: raise memory_limit, or put it into a database") from None
+            raise self._too_large(str(shown)) from None
         except (duckdb.Error, RuntimeError, ValueError) as error:
             raise TableError(f"{shown} cannot be read as a table: {first_line(error)}") from None
         self._sources[name] = str(shown)
 
-    def _copy_given(self, names: Sequence[str]) -> None:
-        """Copy the named tables of the attached database, with their comments, and detach it."""
+    def _copied(self, wanted: Set[str]) -> list[Table]:
+        """Copy the named tables of the attached database and detach it."""
         import duckdb
 
-        wanted = {(name if "." in name else f"main.{name}").casefold() for name in names}
-        about = _ABOUT_COLUMNS.replace("current_database()", "'given'")
-        rows = self._connection.execute(about).fetchall()
-        comments = dict(self._connection.execute(_ABOUT_TABLES.replace("current_database()", "'given'")).fetchall())
         try:
-            for schema, name in dict.fromkeys((row[0], row[1]) for row in rows):
-                if f"{schema}.{name}".casefold() in wanted:
-                    place = f"{_identifier(schema)}.{_identifier(name)}"
-                    self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_identifier(schema)}")
-                    self._connection.execute(f"CREATE TABLE {place} AS SELECT * FROM given.{place}")  # noqa: S608
-                    notes = [(f"TABLE {place}", comments.get(name))]
-                    notes += [(f"COLUMN {place}.{_identifier(r[2])}", r[4]) for r in rows if r[:2] == (schema, name)]
-                    for what, note in notes:
-                        if note:
-                            escaped = str(note).replace("'", "''")
-                            self._connection.execute(f"COMMENT ON {what} IS '{escaped}'")
+            tables = self._described("'given'", lambda schema, name: f"{schema}.{name}".casefold() in wanted)
+            for table in tables:
+                place = f"{quoted(table.schema or 'main')}.{quoted(table.name)}"
+                self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.schema or 'main')}")
+                self._connection.execute(f"CREATE TABLE {place} AS SELECT * FROM given.{place}")  # noqa: S608
             self._connection.execute("DETACH given")
         except duckdb.OutOfMemoryException:
-            limit = self._limits["memory_limit"]
-            raise TableError(f"the tables of {self.source} do not fit into {limit}: raise memory_limit") from None
+            raise self._too_large(f"the tables of {self.source}") from None
         except duckdb.Error as error:
             raise TableError(f"the tables of {self.source} cannot be read: {first_line(error)}") from None
+        return tables
 
-    def _described(self) -> list[Table]:
+    def _described(self, database: str, allowed: Callable[[str, str], bool]) -> list[Table]:
+        """The allowed tables and views of a database, which is an SQL expression of its name."""
         import duckdb
 
-        comments = dict(self._connection.execute(_ABOUT_TABLES).fetchall())
+        def about(query: str) -> list[tuple[Any, ...]]:
+            rows: list[tuple[Any, ...]] = self._connection.execute(query.format(database)).fetchall()
+            return rows
+
+        comments = {(schema, name): comment for schema, name, comment in about(_ABOUT_TABLES)}
         grouped: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
-        for schema, table, column, type_, comment in self._connection.execute(_ABOUT_COLUMNS).fetchall():
-            grouped.setdefault((schema, table), []).append((column, type_, comment or ""))
-        views = set(self._connection.execute(_ABOUT_VIEWS).fetchall())
-        samples = Samples()
+        for schema, name, column, type_, comment in about(_ABOUT_COLUMNS):
+            grouped.setdefault((schema, name), []).append((column, type_, comment or ""))
         tables = []
         for (schema, name), columns in grouped.items():
-            where = f"{_identifier(schema)}.{_identifier(name)}"
+            if not allowed(schema, name):
+                continue
             rows: Sequence[Sequence[Any]] = []
-            if self._sample_views or (schema, name) not in views:
-                with samples.limited(self._connection.interrupt) as allowed, contextlib.suppress(duckdb.Error):
+            if (schema, name) in comments:
+                place = ".".join(map(quoted, ("given", schema, name) if database == "'given'" else (schema, name)))
+                with contextlib.suppress(duckdb.Error):
                     # The names come from the catalogue, not from a query.
-                    query = f"SELECT * FROM {where} LIMIT {_SAMPLED_ROWS}"  # noqa: S608
-                    rows = self._connection.execute(query).fetchall() if allowed else []
+                    rows = self._connection.execute(f"SELECT * FROM {place} LIMIT {_SAMPLED_ROWS}").fetchall()  # noqa: S608
             source, shown_schema = self._sources.get(name, self.source), "" if schema == "main" else schema
-            tables.append(Table(name, columns_of(columns, rows), source, shown_schema, comments.get(name, "")))
-        if not tables:
-            called = f" {' or '.join(map(repr, self._names))[:200]}" if self._names is not None else ""
-            raise TableError(f"there is no table{called} in {self.source}: check the name")
+            tables.append(Table(name, columns_of(columns, rows), source, shown_schema, comments.get((schema, name)) or ""))
         return tables
+
+    def _too_large(self, what: str) -> TableError:
+        return TableError(f"{what} does not fit into {self._memory_limit}: raise memory_limit, or put it into a database")
 
 
 def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
@@ -249,11 +191,6 @@ def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Stat
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise ActionInputError("only a SELECT is run, and one at a time")
     return statements[0]
-
-
-def _identifier(name: str) -> str:
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
 
 
 def kind_of(path: Path) -> str:
@@ -309,10 +246,3 @@ def _filled(rows: Iterable[Sequence[Any]], path: Path) -> Iterator[Sequence[Any]
                 f"a sheet of {path} has {cells} cells, nearly all of them empty: delete those outside of the table"
             )
         yield row
-
-
-def _stamp(paths: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
-    try:
-        return tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
-    except OSError as error:
-        raise TableError(f"{error.filename} cannot be opened ({error.strerror}): give another file") from None

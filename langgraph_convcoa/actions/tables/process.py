@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import Column, Result, Table, TableError
-from langgraph_convcoa.actions.tables.worker import GRACE_SECONDS, main, result_of
+from langgraph_convcoa.actions.tables.worker import GRACE_SECONDS, main
 from langgraph_convcoa.retrieval.documents.child import Child, EndedError
 
-_START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS, _PLAIN_SECONDS = 60.0, 120.0, 4.0, 30.0
-"""Limits for starting the process, reading files, and opening a database with values of its views and without."""
+_START_SECONDS, _FILE_SECONDS, _DATABASE_SECONDS = 60.0, 120.0, 30.0
+"""Limits for starting the process, for reading files, and for opening a database."""
+_SQLITE_FRESH_SECONDS = 60.0
 _ERRORS = {"ActionInputError": ActionInputError, "TableError": TableError, "TimeoutError": TimeoutError}
-
-
-class _EndedError(Exception):
-    """The process ended before it answered."""
-
-
-class _FullError(Exception):
-    """The process ran out of memory and was ended."""
 
 
 class EngineProcess:
@@ -40,36 +34,29 @@ class EngineProcess:
         database: Path | None = None,
         names: Sequence[str] | None = None,
         memory_limit: str = "1GB",
-        threads: int = 2,
     ) -> None:
         self.dialect, self.default_schema = kind, "main"
-        self.source = str(database) if database else ", ".join(map(str, (files or {}).values()))
+        self._paths = [database] if database else [*(files or {}).values()]
+        self.source = ", ".join(map(str, self._paths))
         self._opening: dict[str, Any] = {
             "kind": kind,
             "files": {name: str(path) for name, path in (files or {}).items()},
             "database": str(database) if database else "",
             "names": list(names) if names is not None else None,
             "memory_limit": memory_limit,
-            "threads": threads,
-            "sample_views": True,
             "seconds": _DATABASE_SECONDS if database and (names is None or kind == "sqlite") else _FILE_SECONDS,
         }
         self._folder = Path.cwd()
         self._lock = threading.Lock()
         self._process: Child | None = None
-        self._used = False
         self._closed = False
-        self._tables: list[Table] = []
-        self._start()
+        self._open()
 
     def tables(self) -> list[Table]:
-        """The current tables."""
+        """The tables, with a few values of each column. Files that changed are read again, SQLite's after a minute."""
         with self._lock:
-            self._started()
-            try:
-                self._take(self._ask({"seconds": self._opening["seconds"]}, float(self._opening["seconds"])))
-            except _EndedError:
-                self._start()
+            old = self.dialect != "sqlite" or time.monotonic() - self._read_at > _SQLITE_FRESH_SECONDS
+            self._ready(fresh=old and self._stamp != self._stamped())
             return self._tables
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
@@ -77,22 +64,15 @@ class EngineProcess:
         if not self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
             raise TimeoutError(f"the tables of {self.source} answered other queries for {seconds:g} s")
         try:
-            for fresh in (False, True):
-                self._started()
-                fresh = fresh or not self._used
-                self._used = True
-                try:
-                    return result_of(self._ask({"sql": sql, "max_rows": max_rows, "seconds": seconds}, seconds))
-                except _EndedError as error:
-                    failure = f"the query ended the database ({error}): write a simpler one"
-                except _FullError as error:
-                    failure = str(error)
-                if fresh:
-                    break
-            # A fresh process: earlier queries did not take the memory.
-            raise ActionInputError(failure)
+            self._ready()
+            found = self._ask({"sql": sql, "max_rows": max_rows, "seconds": seconds}, seconds + GRACE_SECONDS + 0.5)
+        except EndedError as error:
+            if error.late or error.status == -getattr(signal, "SIGALRM", signal.SIGABRT):
+                raise TimeoutError(f"the query took more than {seconds:g} s") from None
+            raise ActionInputError("the query ended the database (out of memory): write a simpler one") from None
         finally:
             self._lock.release()
+        return Result(tuple(found["columns"]), tuple(map(tuple, found["rows"])), found["more"])
 
     def close(self) -> None:
         """End the process."""
@@ -100,56 +80,53 @@ class EngineProcess:
             self._closed = True
             self._end()
 
-    def _started(self) -> None:
-        if self._closed:
-            raise TableError(f"the tables of {self.source} are closed: open them again")
-        if self._process is None or not self._process.usable:
-            self._start()
-
-    def _start(self) -> None:
-        try:
+    def _ready(self, *, fresh: bool = False) -> None:
+        if fresh or self._process is None or not self._process.usable:
             self._open()
-        except _EndedError:
-            if not self._opening["sample_views"]:
-                raise TableError(f"{self.source} cannot be opened: it takes too long or too much memory") from None
-            # A view may take for ever. Without values of views a database opens at once.
-            self._opening |= {"sample_views": False, "seconds": max(_PLAIN_SECONDS, self._opening["seconds"])}
-            self._start()
 
     def _open(self) -> None:
+        if self._closed:
+            raise TableError(f"the tables of {self.source} are closed: open them again")
         self._end()
-        self._process, self._used = Child(main.__module__, "main()", self._folder), False
+        self._stamp, self._read_at = self._stamped(), time.monotonic()
+        self._process = Child(main.__module__, "main()", self._folder)
         try:
-            self._take(self._ask(self._opening, _START_SECONDS + float(self._opening["seconds"])))
+            found = self._ask(self._opening, _START_SECONDS + float(self._opening["seconds"]))
+        except EndedError:
+            raise TableError(f"{self.source} cannot be opened: it takes too long or too much memory") from None
         except TableError:
             self._end()
             raise
+        self._tables = [
+            Table(**{**table, "columns": tuple(Column(**{**c, "samples": tuple(c["samples"])}) for c in table["columns"])})
+            for table in found["tables"]
+        ]
 
     def _end(self) -> None:
         if self._process is not None:
             self._process.end()
             self._process = None
 
-    def _take(self, reply: Mapping[str, Any]) -> None:
-        if reply["tables"] is not None:
-            self._tables = [
-                Table(**{**table, "columns": tuple(Column(**{**c, "samples": tuple(c["samples"])}) for c in table["columns"])})
-                for table in reply["tables"]
-            ]
-
     def _ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The reply to a message; the process is killed if it takes longer than `seconds` and a grace period."""
+        """The reply to a message. EndedError: the process ended, or was killed because it took longer."""
         assert self._process is not None
         try:
-            reply: dict[str, Any] = self._process.ask(message, seconds + GRACE_SECONDS + 0.5)
-        except EndedError as error:
+            reply: dict[str, Any] = self._process.ask(message, seconds)
+        except EndedError:
             self._end()
-            if "sql" in message and (error.late or error.status == -getattr(signal, "SIGALRM", signal.SIGABRT)):
-                raise TimeoutError(f"the query took more than {seconds:g} s") from None
-            raise _EndedError("out of time" if error.late else "out of memory") from None
-        if reply.get("full") and "sql" in message:
-            self._end()
-            raise _FullError(reply["text"])
+            raise
         if "error" in reply:
+            if reply["full"]:
+                # The next query has all the memory.
+                self._end()
             raise _ERRORS[reply["error"]](reply["text"])
         return reply
+
+    def _stamped(self) -> list[tuple[int, int]]:
+        """Time and size of the files, and of the log that SQLite keeps beside its file."""
+        logs = [path.with_name(f"{path.name}-wal") for path in self._paths if self.dialect == "sqlite"]
+        try:
+            about = [path.stat() for path in (*self._paths, *(log for log in logs if log.exists()))]
+        except OSError as error:
+            raise TableError(f"{error.filename} cannot be opened ({error.strerror}): give another file") from None
+        return [(one.st_mtime_ns, one.st_size) for one in about]

@@ -19,7 +19,7 @@ _URL = re.compile(r"[A-Za-z][\w+.-]*://")
 _ENDINGS = ".csv .tsv .parquet .json .jsonl .xlsx, an SQLite or DuckDB file"
 
 
-def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: str, threads: int) -> list[Engine]:
+def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: str) -> list[Engine]:
     """Engines over the sources: one for all files, so that a query can join them, and one for each database."""
     missing = [package for package in ("duckdb", "openpyxl", "sqlalchemy", "sqlglot") if find_spec(package) is None]
     if missing:
@@ -33,13 +33,13 @@ def open_sources(sources: Sources, tables: Sequence[str] | None, memory_limit: s
         for name, source in named:
             if (found := _file_database(source)) is not None:
                 kind, path = found
-                engines.append(EngineProcess(kind, database=path, names=tables, memory_limit=memory_limit, threads=threads))
+                engines.append(EngineProcess(kind, database=path, names=tables, memory_limit=memory_limit))
             elif isinstance(source, str):
                 engines.append(DatabaseTables(source, tables))
             else:
                 files[_free_name(name, files)] = source
         if files:
-            engines.insert(0, EngineProcess("duckdb", files=files, memory_limit=memory_limit, threads=threads))
+            engines.insert(0, EngineProcess("duckdb", files=files, memory_limit=memory_limit))
         _check_names(engines, tables or ())
     except BaseException:
         for engine in engines:
@@ -116,15 +116,19 @@ def _free_name(name: str, taken: Mapping[str, Path]) -> str:
 
 
 def _check_names(engines: Sequence[Engine], given: Sequence[str]) -> None:
+    """Each given table must exist, each engine have a table, and no name stand for tables of two engines."""
     seen: dict[str, str] = {}
-    found = [(table, engine.default_schema) for engine in engines for table in engine.tables()]
+    found: set[str] = set()
     for engine in engines:
         for table in engine.tables():
-            other = seen.setdefault(table.full_name.casefold(), engine.source)
+            name = table.full_name.casefold()
+            other = seen.setdefault(name, engine.source)
             if other != engine.source:
                 raise InputError(f"both {other} and {engine.source} have a table {table.full_name!r}: make an action of each")
-    for name in given:
-        if not any(
-            name.casefold() in (table.full_name.casefold(), f"{schema}.{table.name}".casefold()) for table, schema in found
-        ):
-            raise TableError(f"there is no table {name!r} in {', '.join(engine.source for engine in engines)}: check the name")
+            found |= {name, f"{engine.default_schema}.{table.name}".casefold()}
+    sources = ", ".join(engine.source for engine in engines)
+    if missing := next((name for name in given if name.casefold() not in found), None):
+        raise TableError(f"there is no table {missing!r} in {sources}: check the name")
+    for engine in engines:
+        if not engine.tables():
+            raise TableError(f"there is no table in {engine.source} that may be read")

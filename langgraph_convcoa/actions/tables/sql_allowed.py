@@ -28,20 +28,20 @@ _FUNCTIONS = frozenset(
     DateAdd DateSub Date Datetime DateFromParts ToDays TimeToUnix TsOrDsToDate TsOrDsToTimestamp TsOrDsAdd TsOrDsDiff
     TimeToStr StrToTime StrToDate ToChar ToNumber CurrentDate CurrentTimestamp JSONExtract JSONExtractScalar""".split()  # noqa: SIM905
 )
-# Functions that PostgreSQL has none of: a call would reach one of a user's.
+# Functions that PostgreSQL lacks: a call would reach a user's function.
 _NOT_IN_POSTGRES = frozenset(
     """ApproxDistinct ApproxQuantile ArgMax ArgMin Contains DateFromParts Datetime DayOfMonth DayOfWeek DayOfWeekIso DayOfYear
     Dayname EndsWith First Hour Last Minute Monthname Quantile Quarter Second TimestampDiff ToDays Typeof Week
     WeekOfYear""".split()  # noqa: SIM905
 )
-# Further functions, which sqlglot has no class for. A name that a database has no function of could be one of a user's.
+# Further functions, without a class in sqlglot. Only names that the database has: others may be a user's functions.
 _OTHER_FUNCTIONS = {
     "postgres": frozenset({"age", "date", "date_part"}),
     "duckdb": frozenset({"age", "date", "date_part", "ifnull", "mean", "prefix", "suffix", "time"}),
     "sqlite": frozenset({"date", "datetime", "ifnull", "julianday", "total", "unixepoch", "time"}),
 }
 _DATE_FUNCTIONS = frozenset({"date", "datetime", "ifnull", "time"})
-# Types that a value may be cast to. Not here: PostgreSQL's regclass and its like, which look names up in the catalogue.
+# Types of casts. Not here: PostgreSQL's regclass and others that read the catalogue.
 _TYPES = frozenset(
     """TINYINT UTINYINT SMALLINT USMALLINT INT UINT MEDIUMINT BIGINT UBIGINT INT128 UINT128 INT256 FLOAT DOUBLE DECIMAL
     BIGDECIMAL CHAR NCHAR VARCHAR NVARCHAR TEXT BOOLEAN DATE DATE32 TIME TIMETZ TIMESTAMP TIMESTAMPTZ TIMESTAMPNTZ

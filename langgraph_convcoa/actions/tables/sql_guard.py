@@ -25,7 +25,7 @@ _FENCE = re.compile(r"\A\s*```\w*\s*\n?(.*?)```\s*\Z", re.DOTALL)
 # Where a quoted name need not be written exactly as it was created.
 _FOLDS_CASE = frozenset({"duckdb", "sqlite", "mysql", "tsql"})
 _OWN_PROCESS = frozenset({"duckdb", "sqlite"})
-"""These run in a process that is killed, which needs no bound on what a query multiplies."""
+"""These run in a process that is killed, so the growth of a query needs no bound."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _names(tables: Sequence[Table], default_schema: str) -> dict[str, Table]:
 
 
 def _ctes(root: exp.Expr, names: Mapping[str, Table]) -> dict[str, str]:
-    """New names for the CTEs, which no table of the database has: an unknown CTE cannot reach a table of its name."""
+    """New names for the CTEs, so that no CTE has the name of a table of the database."""
     found: dict[str, str] = {}
     for clause in root.find_all(exp.With):
         if clause.recursive:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,44 +10,48 @@ from pathlib import Path
 from langgraph_convcoa.actions.base import ActionInputError
 from langgraph_convcoa.actions.tables.engine import (
     Result,
-    Samples,
     Table,
     TableError,
     columns_of,
     first_line,
     interrupted_after,
+    quoted,
 )
 from langgraph_convcoa.files import open_sqlite
 
 _SAMPLED_ROWS = 200
-_FRESH_SECONDS = 60.0
 _LONGEST_VALUE = 1_000_000
 _ABOUT_TABLES = """SELECT name, type FROM sqlite_master
     WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"""
 
 
 class SQLiteTables:
-    """Tables of an SQLite file, read-only.
+    """Tables of an SQLite file, read-only. `EngineProcess` runs this in a process with limits.
 
     `names` are the tables that may be read (None: all). A value has at most a megabyte. Views may call harmless functions
-    only. With `sample_views=False` no values of views are read.
+    only. The tables are described as they were at opening, views without values.
     """
 
     dialect = "sqlite"
     default_schema = "main"
 
-    def __init__(self, path: Path, names: Sequence[str] | None = None, *, sample_views: bool = True) -> None:
+    def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
         self.source = str(path)
         self._path = path.resolve()
-        self._names = {name.casefold().removeprefix("main.") for name in names} if names is not None else None
-        self._sample_views = sample_views
-        self._unsampled: set[str] = set()
-        self._tables = self._read()
+        wanted = {name.casefold().removeprefix("main.") for name in names} if names is not None else None
+        try:
+            with self._opened() as connection:
+                found = connection.execute(_ABOUT_TABLES).fetchall()
+                self._tables = [
+                    self._table(connection, name, sampled=kind == "table")
+                    for name, kind in found
+                    if wanted is None or name.casefold() in wanted
+                ]
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._unreadable(error) from None
 
     def tables(self) -> list[Table]:
-        """The tables with a few values of each column, read again every minute."""
-        if time.monotonic() - self._read_at > _FRESH_SECONDS:
-            self._tables = self._read()
+        """See `Engine.tables`."""
         return self._tables
 
     def run(self, sql: str, max_rows: int, seconds: float) -> Result:
@@ -72,7 +75,7 @@ class SQLiteTables:
         try:
             connection = open_sqlite(self._path, "ro", timeout=5.0, any_thread=True)
         except (sqlite3.Error, OSError) as error:
-            raise TableError(f"{self.source} cannot be read: {first_line(error)}; check the file") from None
+            raise self._unreadable(error) from None
         try:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -89,37 +92,18 @@ class SQLiteTables:
         inside = not first or first.casefold() in names or (view or "").casefold() in names
         return sqlite3.SQLITE_OK if action == sqlite3.SQLITE_READ and inside else sqlite3.SQLITE_DENY
 
-    def _read(self) -> list[Table]:
-        samples = Samples()
-        tables = []
+    def _table(self, connection: sqlite3.Connection, name: str, *, sampled: bool) -> Table:
         try:
-            with self._opened() as connection:
-                for name, kind in connection.execute(_ABOUT_TABLES).fetchall():
-                    if self._names is None or name.casefold() in self._names:
-                        skip = name in self._unsampled or (kind == "view" and not self._sample_views)
-                        tables.append(self._table(connection, name, samples, skip=skip))
-        except (sqlite3.Error, UnicodeError) as error:
-            raise TableError(f"{self.source} cannot be read: {first_line(error)}; check the file") from None
-        if not tables:
-            called = f" {' or '.join(map(repr, sorted(self._names)))[:200]}" if self._names is not None else ""
-            raise TableError(f"there is no table{called} in {self.source}: check the name")
-        self._read_at = time.monotonic()
-        return tables
-
-    def _table(self, connection: sqlite3.Connection, name: str, samples: Samples, *, skip: bool) -> Table:
-        quoted = '"' + name.replace('"', '""') + '"'
-        try:
-            about = connection.execute(f"PRAGMA table_info({quoted})").fetchall()
+            about = connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
         except sqlite3.Error:
             # A view of what is no longer there has no columns.
             about = []
         rows: Sequence[Sequence[object]] = []
-        if about and not skip:
-            columns = ", ".join('"' + row[1].replace('"', '""') + '"' for row in about)
-            with samples.limited(connection.interrupt) as allowed:
-                try:
-                    query = f"SELECT {columns} FROM {quoted} LIMIT {_SAMPLED_ROWS}"  # noqa: S608 - names of the catalogue
-                    rows = connection.execute(query).fetchall() if allowed else []
-                except sqlite3.Error:
-                    self._unsampled.add(name)
+        if about and sampled:
+            columns = ", ".join(quoted(row[1]) for row in about)
+            query = f"SELECT {columns} FROM {quoted(name)} LIMIT {_SAMPLED_ROWS}"  # noqa: S608 - names of the catalogue
+            rows = connection.execute(query).fetchall()
         return Table(name, columns_of([(row[1], str(row[2]).upper(), "") for row in about], rows), self.source)
+
+    def _unreadable(self, error: Exception) -> TableError:
+        return TableError(f"{self.source} cannot be read: {first_line(error)}; check the file")

@@ -18,7 +18,7 @@ from langchain_core.tools import BaseTool
 
 from langgraph_convcoa.actions.base import ActionRequest, BaseAction
 from langgraph_convcoa.actions.web.cache import WebCache
-from langgraph_convcoa.actions.web.fetch import USER_AGENT, Fetcher, FetchLimits
+from langgraph_convcoa.actions.web.fetch import Fetcher, FetchLimits
 from langgraph_convcoa.actions.web.pages import Page
 from langgraph_convcoa.actions.web.ranking import WebRanker
 from langgraph_convcoa.actions.web.reader import PageReader
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _SEARCH_SECONDS = 600.0
 _EXTRACTION_SECONDS = 5.0
 _SNIPPET_SCORE = 0.1
-"""Score of the first snippet; that of the n-th is an n-th of it. Below those of passages, which were read."""
+"""Score of the first snippet; the n-th has an n-th of it, less than any passage of a page."""
 
 
 class WebQuerying(BaseAction):
@@ -50,7 +50,8 @@ class WebQuerying(BaseAction):
     read is left out, with its reason in the log.
 
     Args:
-        search: "ddgs" (no key), "tavily", "google", the address of a SearXNG, a LangChain search tool, or a function.
+        search: "ddgs" (no key), "tavily", "google", the address of a SearXNG, a LangChain search tool, a function `f(query)`,
+            or an object with `async search(query, n)`.
         encoder: Ranks pages and passages, as for `HopfieldRetriever`; all-MiniLM-L6-v2 when None. Loaded for depth 2 only.
         results: How many results a search is asked for.
         pages: How many pages are read at a depth, at most.
@@ -61,7 +62,6 @@ class WebQuerying(BaseAction):
         cache: A file in which pages are kept; None keeps them in memory.
         cache_seconds: For how long a page is kept; 0 does not keep any.
         limits: Time, size and number of requests of a page.
-        user_agent: Sent to sites with each request.
         guard: In place of `allow_private`, for another way of resolving names.
         name: Of this action, for the planner and in the chain.
         description: For the planner.
@@ -95,7 +95,6 @@ class WebQuerying(BaseAction):
         cache: str | Path | None = None,
         cache_seconds: float = 86_400.0,
         limits: FetchLimits | None = None,
-        user_agent: str = USER_AGENT,
         guard: Guard | None = None,
         name: str = "web_querying",
         description: str = "searches the web for what is recent or not in the user's documents; action_input: search keywords",
@@ -113,12 +112,12 @@ class WebQuerying(BaseAction):
         if isinstance(allow_private, str):
             allow_private = (allow_private,)
         allowed = allow_private if isinstance(allow_private, bool) else tuple(allow_private)
-        self._fetcher = Fetcher(guard or Guard(allowed), limits, user_agent=user_agent, respect_robots=respect_robots)
+        self._fetcher = Fetcher(guard or Guard(allowed), limits, respect_robots=respect_robots)
         self._ranker = WebRanker(encoder)
         self._reader = PageReader(self._fetcher, WebCache(cache), kept=cache_seconds, extraction=_EXTRACTION_SECONDS)
 
     async def retrieve(self, request: ActionRequest) -> list[Document]:
-        """Titles and snippets at depth 1, passages of pages at depth 2; RetrievalError where search or encoder fail."""
+        """Titles and snippets at depth 1, passages of pages at depth 2. Raises RetrievalError."""
         own = WebQueryingSettings.model_validate(dict(request.settings))
         pages_first = self.read_pages_first if own.read_pages_first is None else own.read_pages_first
         most = own.pages or self.pages
@@ -133,16 +132,7 @@ class WebQuerying(BaseAction):
             chosen = await asyncio.to_thread(self._ranker.choose, named, request.query, most)
         if not chosen:
             return snippets if request.depth == 1 else []
-        # While the pages are on their way.
-        loading = asyncio.ensure_future(asyncio.to_thread(self._ranker.load))
-        # A failure is of interest only where there are pages to rank.
-        loading.add_done_callback(lambda done: done.cancelled() or done.exception())
-        try:
-            pages = await self._read(chosen)
-            if pages:
-                await loading
-        finally:
-            loading.cancel()
+        pages = await self._read(chosen)
         if not pages:
             return snippets if request.depth == 1 else []
         return await asyncio.to_thread(self._ranker.passages, pages, request.query, request.k)
@@ -190,7 +180,7 @@ class WebQuerying(BaseAction):
 
 
 def _keywords(request: ActionRequest) -> str:
-    """The query of the search: the planner's keywords, else the sub-question, with the previous question where it needs it."""
+    """The query of the search: the planner's keywords, or the sub-question after the previous question."""
     asked = request.action_input.strip() or request.sub_question.strip()
     if request.history and not request.action_input.strip():
         asked = f"{request.history[-1][0]} {asked}"

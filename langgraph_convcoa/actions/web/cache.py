@@ -30,10 +30,10 @@ _TIMEOUT = 5.0
 
 
 class WebCache:
-    """JSON values by key, each until its own time; threads and processes may share one.
+    """JSON values by key, each with its own expiry; threads and processes may share a cache.
 
-    Without a path all is kept in memory only. RetrievalError where the file cannot be made or is another file; where it
-    cannot be read or written later on, that is a logged warning: the web is asked instead.
+    Without a path all is kept in memory. Raises RetrievalError if the file cannot be made or is another kind of file. If it
+    cannot be read or written later, a warning is logged and the page is fetched.
 
     Example:
         >>> cache = WebCache()
@@ -63,7 +63,7 @@ class WebCache:
             raise RetrievalError(f"{path} is an SQLite file but no web cache; name another file for the cache.")
 
     def get(self, key: str) -> Any | None:
-        """The value of a key, None where there is none or its time is over."""
+        """The value of a key; None if there is none, or it expired."""
         with self._lock:
             entry = self._memory.get(key)
         if entry is None and self.path is not None:
@@ -84,7 +84,7 @@ class WebCache:
             self._write(self.path, key, entry)
 
     def _remember(self, key: str, entry: tuple[float, str]) -> None:
-        # One that is larger than all of the memory is not kept there.
+        # An entry larger than the whole memory is not kept there.
         with suppress(ValueError):
             self._memory[key] = entry
 
@@ -96,7 +96,7 @@ class WebCache:
                 return None
             digest, _, value = row[1].partition("\n")
             if digest != _digest(key, float(row[0]), value):
-                # Also of a release that kept no digests: the web is asked anew.
+                # Damaged: the page is fetched again.
                 return None
             json.loads(value)
             return float(row[0]), value
@@ -120,5 +120,5 @@ class WebCache:
 
 
 def _digest(key: str, expires: float, value: str) -> str:
-    """SHA-256 of an entry, by which a damaged one is known."""
+    """SHA-256 of an entry, which shows damage."""
     return hashlib.sha256(f"{key}\n{expires!r}\n{value}".encode("utf-8", "replace")).hexdigest()

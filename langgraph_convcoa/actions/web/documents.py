@@ -34,13 +34,13 @@ _AT_ONCE = 16
 _EXTRACTION_SECONDS = 20.0
 _CACHE_SECONDS = 86_400.0
 _TYPES = PAGE_TYPES | {"application/xml", "text/xml", "application/gzip", "application/x-gzip", "application/octet-stream"}
-# Not an XML parser, which would obey what the file declares.
+# An XML parser would follow the file's declarations.
 _LOCATION = re.compile(r"<loc>([^<]{1,2200})</loc>|<loc>\s{0,20}<!\[CDATA\[([^\]]{1,2200})\]")
 _SITEMAP = re.compile(r"<(urlset|sitemapindex)[\s>]")
 
 
 def is_address(text: str) -> bool:
-    """Whether a source of documents is an address of the web.
+    """True if a source of documents is a web address.
 
     Example:
         >>> is_address("https://example.org/a"), is_address("papers/a.md")
@@ -126,7 +126,7 @@ class _Site:
     listed: bool = False
 
     def reason_against(self, address: str) -> str:
-        """Why a page of a sitemap is not one of its site; nothing for a page that was named itself."""
+        """Why a page of a sitemap is not of its site; "" if it is, or if the user named it."""
         return "" if not self.listed or _host(address) in self.hosts else "leads to another site"
 
     async def addresses(self, address: str, most: int, skipped: Skipped) -> list[str]:
@@ -179,7 +179,7 @@ class _Site:
 
 
 def _host(address: str) -> tuple[str, int | None]:
-    """The host of an address and its port; a host that is none for what is no address of the web."""
+    """The host and port of a web address; "" and None for anything else."""
     with suppress(httpx.InvalidURL, TypeError, ValueError):
         url = httpx.URL(address)
         if url.scheme in ("http", "https"):

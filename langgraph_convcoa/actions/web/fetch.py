@@ -24,7 +24,7 @@ USER_AGENT = "langgraph-convcoa/0.1 (question answering for a user)"
 PAGE_TYPES = frozenset(
     {"", "text/html", "application/xhtml+xml", "text/plain", "text/markdown", "application/pdf", "application/x-pdf"}
 )
-"""The types that are read as pages."""
+"""Media types that are read as pages."""
 _HEADERS = {
     "Accept": "text/html,application/xhtml+xml,application/pdf;q=0.9,text/plain;q=0.8",
     "Accept-Encoding": "gzip",
@@ -35,7 +35,7 @@ RETRIED = frozenset({429, 500, 502, 503, 504})
 _FIRST_WAIT = 0.5
 _UNSUSPECTED = 500_000
 _MAX_RATIO = 100
-"""A body over so many bytes that is so many times its compressed size is no page."""
+"""A body above 500 kB that is more than 100 times its compressed size is refused."""
 _ROBOTS_BYTES = 500_000
 _ROBOTS_SECONDS = 3_600.0
 _ROBOTS_SITES = 1_000
@@ -46,7 +46,7 @@ class PageError(RetrievalError):
 
 
 async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
-    """The decoded body. At most `max_bytes` are ever held; PageError if it is larger or a decompression bomb."""
+    """The decoded body, at most `max_bytes`. Raises PageError if it is larger or a decompression bomb."""
     declared = (response.headers.get("content-length") or "").strip()
     if declared.isdecimal() and int(declared) > max_bytes:
         raise _too_large(max_bytes)
@@ -57,7 +57,7 @@ async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
 
 
 class BodyDecoder:
-    """Decodes gzip in pieces, and stops at a limit rather than after it, which httpx does not.
+    """Decodes gzip in pieces and stops at a limit; httpx would stop after it.
 
     `max_bytes` limits the bytes before and after decoding; beyond it, and for another `Content-Encoding`, it raises PageError.
 
@@ -168,23 +168,22 @@ class Fetcher:
         guard: Guard,
         limits: FetchLimits | None = None,
         *,
-        user_agent: str = USER_AGENT,
         respect_robots: bool = True,
         types: frozenset[str] = PAGE_TYPES,
     ) -> None:
         self.guard, self.limits, self._types = guard, limits or FetchLimits(), types
         # A page that one setting allows must not come out of the cache under another.
         self.settings = f"{guard.allow_private} {respect_robots} {self.limits}"
-        self._user_agent, self._respect_robots = user_agent, respect_robots
+        self._respect_robots = respect_robots
         self._robots: TTLCache[str, RobotFileParser] = TTLCache(_ROBOTS_SITES, _ROBOTS_SECONDS)
         self._robots_lock = threading.Lock()
         self._slots: weakref.WeakValueDictionary[tuple[int, str], asyncio.Semaphore] = weakref.WeakValueDictionary()
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[httpx.AsyncClient]:
-        """A client for the pages of one look-up, which belongs to the event loop of that look-up."""
+        """A client for the pages of one look-up, on its event loop."""
         transport = GuardedTransport(self.guard, await asyncio.to_thread(_ssl_context))
-        headers = {**_HEADERS, "User-Agent": self._user_agent}
+        headers = {**_HEADERS, "User-Agent": USER_AGENT}
         # With trust_env a proxy of the environment would take the place of the guarded transport.
         async with httpx.AsyncClient(
             transport=transport, headers=headers, timeout=self.limits.seconds, trust_env=False, follow_redirects=False
@@ -192,14 +191,14 @@ class Fetcher:
             yield client
 
     async def fetch(self, client: httpx.AsyncClient, url: str) -> RawPage:
-        """A page; PageError where it cannot be read within the limits, BlockedURLError where an address is not allowed."""
+        """A page. Raises PageError if it cannot be read within the limits, BlockedURLError if it is not allowed."""
         try:
             async with asyncio.timeout(self.limits.seconds) as clock:
                 return await self._follow(client, self.guard.check_url(url), clock)
         except TimeoutError as error:
             raise PageError(f"the page took longer than {self.limits.seconds:g} s") from error
         except (httpx.InvalidURL, ValueError) as error:
-            # As an answer is received whose Location httpx cannot follow, such as data: or a broken name.
+            # httpx raises this for a Location such as data: or a broken name.
             raise PageError("the page redirects to what is no web address") from error
         except httpx.TransportError as error:
             raise PageError(f"the connection failed ({type(error).__name__})") from error
@@ -226,7 +225,7 @@ class Fetcher:
                 rules = await self._rules(client, place)
                 with self._robots_lock:
                     self._robots[str(place)] = rules
-        return rules.can_fetch(self._user_agent, str(url))
+        return rules.can_fetch(USER_AGENT, str(url))
 
     async def _ask(self, client: httpx.AsyncClient, url: httpx.URL, clock: asyncio.Timeout) -> RawPage | httpx.URL:
         """The page, or the address that it has moved to; a request that may succeed later is repeated."""
@@ -270,7 +269,7 @@ class Fetcher:
             status, body = await self._robots_txt(client, place)
         except (httpx.TransportError, httpx.InvalidURL, ValueError, PageError, TimeoutError):
             status, body = 503, b""
-        # A site whose rules cannot be asked for allows nothing: RFC 9309, section 2.3.1.4.
+        # If robots.txt cannot be reached, nothing is allowed: RFC 9309, section 2.3.1.4.
         closed = status >= 500 or status == 429
         rules = RobotFileParser(str(place))
         rules.parse(["User-agent: *", "Disallow: /"] if closed else body.decode("utf-8-sig", "replace").splitlines())
@@ -288,7 +287,7 @@ class Fetcher:
         return 404, b""
 
     def places(self, key: str, count: int) -> asyncio.Semaphore:
-        """The semaphore of this key and event loop, with so many places."""
+        """The semaphore of a key on this event loop."""
         here = (id(asyncio.get_running_loop()), key)
         if (places := self._slots.get(here)) is None:
             places = self._slots[here] = asyncio.Semaphore(count)
@@ -297,7 +296,7 @@ class Fetcher:
 
 @asynccontextmanager
 async def _paused(clock: asyncio.Timeout, places: asyncio.Semaphore) -> AsyncIterator[None]:
-    """Hold a place; the wait for it does not count as the page's time, so slow pages of a site cost its others nothing."""
+    """Hold a place. The wait for it does not count as the page's time."""
     loop = asyncio.get_running_loop()
     left = (clock.when() or loop.time()) - loop.time()
     clock.reschedule(None)

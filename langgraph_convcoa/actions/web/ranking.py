@@ -31,10 +31,6 @@ class WebRanker:
         self._encoder: Encoder | None = None
         self._lock = threading.Lock()
 
-    def load(self) -> None:
-        """Load the encoder, which takes seconds the first time."""
-        self._loaded().encode_queries(["ready"])
-
     def choose(self, results: Sequence[SearchResult], query: str, n: int) -> list[SearchResult]:
         """The n results whose title|snippet is most similar to the query, best first."""
         if len(results) <= n:
@@ -45,7 +41,7 @@ class WebRanker:
             Document(result.snippet or result.title, id=str(i), metadata={"title": result.title})
             for i, result in enumerate(results)
         ]
-        # A result is one pattern, as in the paper; its windows stand under "{id}#{n}" where it is long.
+        # A result is one pattern, as in the paper; windows of a long one have the ids "{id}#{n}".
         found = HopfieldRetriever.from_documents(shown, encoder=self._loaded(), k=_MOST_PARTS * len(results)).invoke(query)
         order = dict.fromkeys(int(str(document.id).split("#")[0]) for document in found)
         return [results[i] for i in order][:n]

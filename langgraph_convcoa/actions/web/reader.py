@@ -16,26 +16,27 @@ from langgraph_convcoa.retrieval.documents.markup import load_extractor
 from langgraph_convcoa.retrieval.documents.worker import LimitError, Workers
 
 _FAILURE_SECONDS = 60.0
+_READERS = 2
 
 
 class PageReader:
     """Reads pages and keeps them for `kept` seconds; a worker that extracts for more than `extraction` seconds is killed."""
 
-    def __init__(self, fetcher: Fetcher, cache: WebCache, *, kept: float, extraction: float, readers: int = 2) -> None:
+    def __init__(self, fetcher: Fetcher, cache: WebCache, *, kept: float, extraction: float) -> None:
         self.fetcher = fetcher
-        self.workers = Workers(readers, prepare=load_extractor)
-        self._cache, self._kept, self._extraction, self._readers = cache, kept, extraction, readers
+        self.workers = Workers(_READERS, prepare=load_extractor)
+        self._cache, self._kept, self._extraction = cache, kept, extraction
 
     async def start(self) -> None:
         """Start the worker processes."""
-        await asyncio.gather(*(asyncio.to_thread(self.workers.start) for _ in range(self._readers)))
+        await asyncio.gather(*(asyncio.to_thread(self.workers.start) for _ in range(_READERS)))
 
     async def read(self, client: httpx.AsyncClient, url: str) -> dict[str, str]:
-        """The fields of a `Page`, or the `error` for which it cannot be read."""
+        """The fields of a `Page`, or an `error`."""
         return dict(await self.once(f"page {self.fetcher.settings}\n{url}", lambda: self._load(client, url), self._kept))
 
     async def once(self, key: str, work: Callable[[], Awaitable[Any]], seconds: float) -> Any:
-        """The value of a key, made once, however many ask for it at the same time; an `error` is kept for a minute."""
+        """The value of a key. It is computed once, also for concurrent callers; an `error` is kept for a minute."""
         async with self.fetcher.places(f"once {key}", 1):
             if (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
                 return kept
@@ -49,7 +50,7 @@ class PageReader:
         try:
             raw = await self.fetcher.fetch(client, url)
             asked = (raw.url, raw.content_type, raw.charset, raw.body, limits.characters, limits.pdf_pages)
-            async with self.fetcher.places("text", self._readers), asyncio.timeout(limits.seconds):
+            async with self.fetcher.places("text", _READERS), asyncio.timeout(limits.seconds):
                 seconds = min(limits.seconds, self._extraction)
                 page: dict[str, str] = await asyncio.to_thread(self.workers.call, page_data, *asked, seconds=seconds)
                 return page

@@ -44,7 +44,7 @@ class SearchResult:
 
     @classmethod
     def of(cls, title: object, url: object, snippet: object, date: object = "") -> SearchResult:
-        """A result from what a search sent: on one line, within bounds, without instructions to a model."""
+        """A result with fields of one line, cut to bounds, without instructions to a model."""
 
         def line(text: object, most: int) -> str:
             return without_instructions(flat(visible(text if isinstance(text, str) else ""))[:most])[0]
@@ -63,10 +63,10 @@ class SearchProvider(Protocol):
 
 
 def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., Any] | str) -> SearchProvider:
-    """A search from what a user names; InputError where there is none of the name, or its key is missing.
+    """The search that a user names. Raises InputError for an unknown name or a missing key.
 
     That is "ddgs" (no key), "tavily", "google", "searxng" (its address in SEARXNG_URL), the base URL of a SearXNG, a
-    LangChain tool or retriever, a function `f(query)` or `f(query, n)`, plain or async, or an object with `search`.
+    LangChain tool or retriever, a function `f(query)`, plain or async, or an object with `search`.
 
     Example:
         >>> as_search("https://searx.example.org").name
@@ -88,7 +88,7 @@ def as_search(search: SearchProvider | BaseTool | BaseRetriever | Callable[..., 
 
 
 def check_packages(*packages: str) -> None:
-    """InputError where a package of the extra `web` is missing: those that read pages, when none is named."""
+    """Raise InputError if a package of the extra `web` is missing; by default those that read pages."""
     for package in packages or ("charset_normalizer", "lxml", "trafilatura"):
         if find_spec(package) is None:
             raise InputError(f'looking things up on the web needs {package}: pip install "langgraph-convcoa[web]"')
@@ -113,8 +113,8 @@ def _named(name: str) -> SearchProvider:
 class ToolSearch:
     """A LangChain tool or retriever, or a function, as a search.
 
-    It may return a list of mappings, of documents, of (title, url, snippet) or of `SearchResult`, a mapping with such a list
-    under `results`, JSON of these, or a text, which is then one result.
+    It may return a list of mappings, documents or `SearchResult`s, a mapping with such a list under `results`, JSON of these,
+    or a text, which is then one result.
 
     Example:
         >>> search = ToolSearch(lambda query: [{"title": "Sparsemax", "link": "https://example.org/", "snippet": "2016"}])
@@ -133,24 +133,20 @@ class ToolSearch:
             found = await tool.ainvoke({"query": query} if "query" in tool.args else query)
         elif isinstance(tool, BaseRetriever):
             found = await tool.ainvoke(query)
+        elif inspect.iscoroutinefunction(tool):
+            found = await tool(query)
         else:
-            arguments = (query, n) if _takes_two(tool) else (query,)
-            found = await asyncio.to_thread(tool, *arguments) if not inspect.iscoroutinefunction(tool) else tool(*arguments)
-            found = await found if inspect.isawaitable(found) else found
+            found = await asyncio.to_thread(tool, query)
         return parse_results(found)[:n]
 
 
 class DuckDuckGo:
-    """Searches without a key, through the ddgs package, which asks several public search engines.
+    """Searches without a key through ddgs, which asks several public search engines. Raises InputError without ddgs."""
 
-    `backend` names those as ddgs does, such as "brave,wikipedia"; `region` is like "de-de", `timeout` in seconds an engine.
-    InputError where ddgs is not installed.
-    """
+    name = "ddgs"
 
-    def __init__(self, *, backend: str = "auto", region: str = "us-en", timeout: float = 5.0) -> None:
+    def __init__(self) -> None:
         check_packages("ddgs")
-        self.backend, self.region, self.timeout = backend, region, timeout
-        self.name = f"ddgs {backend} {region}"
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
         return await asyncio.to_thread(self._search, query, n)
@@ -160,8 +156,7 @@ class DuckDuckGo:
         from ddgs.exceptions import DDGSException
 
         try:
-            engines = DDGS(timeout=max(1, round(self.timeout)))
-            found = engines.text(query, max_results=n, backend=self.backend, region=self.region)
+            found = DDGS(timeout=5).text(query, max_results=n)
         except DDGSException as error:
             if "no results" in str(error).lower():
                 return []
@@ -173,17 +168,15 @@ class DuckDuckGo:
 
 
 class _Service:
-    """A search service that answers with JSON. It is the user's choice and no page: its answer is checked, its address not."""
+    """A search service that answers with JSON. Its answer is checked, but not its address, which the user chose."""
 
-    def __init__(self, service: str, base_url: str, timeout: float, shown: str, parameters: Mapping[str, Any] | None) -> None:
-        self.service, self.base_url, self.timeout = service, base_url.rstrip("/"), timeout
-        self.parameters = dict(parameters or {})
-        self.name = " ".join([shown, *(f"{key}={value}" for key, value in sorted(self.parameters.items()))])
+    def __init__(self, service: str, base_url: str, timeout: float, name: str) -> None:
+        self.service, self.base_url, self.timeout, self.name = service, base_url.rstrip("/"), timeout, name
 
     async def _ask(
         self, method: str, path: str, results: str, n: int, hints: Mapping[int, str], **request: Any
     ) -> list[SearchResult]:
-        """The entries under `results`; the messages of errors hold neither the key nor the question."""
+        """The entries under `results`. Error messages contain neither the key nor the question."""
         service, seconds = self.service, self.timeout
         try:
             client = httpx.AsyncClient(timeout=seconds, trust_env=False, headers={"Accept-Encoding": "gzip"})
@@ -213,16 +206,16 @@ class _Service:
 
 
 class SearXNG(_Service):
-    """Searches with a SearXNG server, whose settings must name `json` under `search: formats`.
+    """Searches with a SearXNG server. Its settings must have `json` under `search: formats`.
 
-    Its address may be a private one; `parameters` are further ones of its API, such as {"categories": "news"}.
+    Its address may be a private one.
 
     Example:
         >>> SearXNG("http://127.0.0.1:8888/").name
         'searxng http://127.0.0.1:8888'
     """
 
-    def __init__(self, base_url: str, *, parameters: Mapping[str, str] | None = None, timeout: float = 10.0) -> None:
+    def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
         try:
             parsed = httpx.URL(base_url)
         except httpx.InvalidURL as error:
@@ -231,32 +224,25 @@ class SearXNG(_Service):
             raise InputError(f"the SearXNG address {base_url[:100]!r} must begin with http:// or https://")
         # Without user and password: the name is cited, and is a key of the cache.
         shown = str(parsed.copy_with(userinfo=b"")).rstrip("/")
-        super().__init__("SearXNG", base_url, timeout, f"searxng {shown}", parameters)
+        super().__init__("SearXNG", base_url, timeout, f"searxng {shown}")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        parameters = {**self.parameters, "q": query, "format": "json"}
+        parameters = {"q": query, "format": "json"}
         hint = {403: "SearXNG does not give JSON: add json to search.formats in its settings.yml"}
         return await self._ask("GET", "search", "results", n, hint, params=parameters)
 
 
 class Tavily(_Service):
-    """Searches with Tavily, by the key of TAVILY_API_KEY unless one is given; `parameters` as for `SearXNG`."""
+    """Searches with Tavily, by the key of TAVILY_API_KEY unless one is given."""
 
-    def __init__(
-        self,
-        api_key: str | None = None,
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        base_url: str = "https://api.tavily.com",
-        timeout: float = 10.0,
-    ) -> None:
+    def __init__(self, api_key: str | None = None, *, base_url: str = "https://api.tavily.com", timeout: float = 10.0) -> None:
         self._key = api_key or os.environ.get("TAVILY_API_KEY") or ""
         if not self._key:
             raise InputError("Tavily needs a key: set TAVILY_API_KEY, or use ddgs, which needs none")
-        super().__init__("Tavily", base_url, timeout, "tavily", parameters)
+        super().__init__("Tavily", base_url, timeout, "tavily")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
-        body = {**self.parameters, "query": query[:400], "max_results": min(n, 20)}
+        body = {"query": query[:400], "max_results": min(n, 20)}
         headers = {"Authorization": f"Bearer {self._key}"}
         hint = {401: "Tavily refuses the key: check TAVILY_API_KEY"}
         return await self._ask("POST", "search", "results", n, hint, json=body, headers=headers)
@@ -277,7 +263,7 @@ class GoogleSearch(_Service):
         self._engine = cse_id or os.environ.get("GOOGLE_CSE_ID") or ""
         if not (self._key and self._engine):
             raise InputError("Google needs GOOGLE_API_KEY and GOOGLE_CSE_ID: set both, or use ddgs, which needs no key")
-        super().__init__("Google", base_url, timeout, f"google {self._engine}", None)
+        super().__init__("Google", base_url, timeout, f"google {self._engine}")
 
     async def search(self, query: str, n: int) -> list[SearchResult]:
         parameters = {"cx": self._engine, "q": query[:2_000], "num": str(min(n, 10))}
@@ -313,8 +299,6 @@ def _result(entry: Any) -> SearchResult | None:
         return entry
     if isinstance(entry, Document):
         entry = {"source": entry.id or "", **entry.metadata, "snippet": entry.page_content}
-    if isinstance(entry, list | tuple) and len(entry) >= 3:
-        entry = dict(zip(("title", "url", "snippet"), entry[:3], strict=True))
     if isinstance(entry, str):
         entry = {"snippet": entry}
     if not isinstance(entry, Mapping):
@@ -324,17 +308,8 @@ def _result(entry: Any) -> SearchResult | None:
         for keys in (_TITLES, _URLS, _SNIPPETS, _DATES)
     )
     if not date:
-        # Where Google tells it; anything else there has another form.
+        # Google's form.
         with suppress(AttributeError, IndexError, KeyError, TypeError):
             date = str(entry["pagemap"]["metatags"][0].get("article:published_time") or "")
     result = SearchResult.of(title, url, snippet, date)
     return result if result.title or result.snippet else None
-
-
-def _takes_two(function: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    free = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len([p for p in free if p.default is p.empty]) == 2 or (len(free) > 1 and free[1].name in ("n", "k", "max_results"))

@@ -1,4 +1,4 @@
-"""The guard against server-side request forgery: which addresses may be read, and an httpx transport that holds to it."""
+"""The guard against server-side request forgery: the allowed addresses, and an httpx transport that uses only those."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 class BlockedURLError(RetrievalError):
-    """A URL that the guard does not let through; nothing was sent to it."""
+    """The guard refuses a URL; nothing was sent to it."""
 
 
 def is_public(address: str | IPAddress) -> bool:
-    """Whether an address (IPv4 or IPv6) is one of the public internet, also where it wraps another one.
+    """True if an address (IPv4 or IPv6) is public. An IPv4 address inside an IPv6 address counts.
 
     Example:
         >>> is_public("93.184.215.14"), is_public("127.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("64:ff9b::a9fe:a9fe")
@@ -71,7 +71,7 @@ def is_public(address: str | IPAddress) -> bool:
 
 
 def never_holds_pages(address: str | IPAddress) -> bool:
-    """Whether an address is refused even where private ones are allowed: link-local, cloud metadata, multicast, 0.0.0.0.
+    """True for addresses that are always refused: link-local, cloud metadata, multicast, 0.0.0.0.
 
     Example:
         >>> never_holds_pages("169.254.169.254"), never_holds_pages("10.0.0.1")
@@ -88,7 +88,7 @@ def never_holds_pages(address: str | IPAddress) -> bool:
 
 
 def _unwrapped(address: str | IPAddress) -> IPAddress | None:
-    """The address, or the IPv4 address that it wraps; None for what is no address or has a scope (`%eth0`)."""
+    """The address, or the IPv4 address inside it; None if it is invalid or has a scope (`%eth0`)."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -103,7 +103,7 @@ def _unwrapped(address: str | IPAddress) -> IPAddress | None:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host from the system's resolver; OSError where there are none."""
+    """The addresses of a host from the system's resolver. Raises OSError if there are none."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
@@ -112,9 +112,8 @@ async def resolve(host: str, port: int) -> list[str]:
 class Guard:
     """Decides about URLs, and about the addresses behind them.
 
-    `allow_private` is what is allowed besides public addresses on the ports 80 and 443: True for everything that is not a
-    link-local or a metadata address, or hosts and networks: "wiki.intern", "10.1.0.0/16", "127.0.0.1:8080". An entry that is
-    neither is an InputError.
+    Public addresses on the ports 80 and 443 are allowed. `allow_private` adds hosts and networks ("wiki.intern",
+    "10.1.0.0/16", "127.0.0.1:8080"; InputError for anything else), or with True all but link-local and metadata addresses.
     """
 
     allow_private: bool | tuple[str, ...] = False
@@ -126,9 +125,9 @@ class Guard:
             object.__setattr__(self, "_allowed", tuple(_Allowed.parse(entry) for entry in self.allow_private))
 
     def check_url(self, url: str | httpx.URL) -> httpx.URL:
-        """The URL, parsed as it will be used; what it resolves to is checked on connecting.
+        """Check and parse a URL. The address behind it is checked on connecting.
 
-        BlockedURLError for another scheme than http(s), a user name, or a host in a disguised form.
+        Raises BlockedURLError for a scheme other than http(s), a user name, or a disguised host.
 
         Example:
             >>> Guard().check_url("https://example.org/a b").raw_path
@@ -160,7 +159,7 @@ class Guard:
         return parsed.copy_with(fragment=None)
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """The addresses of a host; BlockedURLError unless all are allowed on that port, OSError where there are none."""
+        """The addresses of a host. Raises BlockedURLError unless all are allowed on that port."""
         try:
             found = [str(ipaddress.ip_address(host))]
         except ValueError:
@@ -172,7 +171,7 @@ class Guard:
             if not never and (self.allow_private is True or any(entry.holds(host, address, port) for entry in self._allowed)):
                 continue
             if never or not is_public(address):
-                # Without the address: where a name leads inside the user's network is not for the answer.
+                # Without the address, which would reveal the user's network.
                 raise BlockedURLError("the address leads to a private or local network")
             if port not in _PORTS:
                 raise BlockedURLError(f"port {port} is not allowed")

@@ -17,7 +17,7 @@ import typer
 from langgraph_convcoa.cli.console import consoles, print_json, warn
 from langgraph_convcoa.cli.documents import documents_path, is_web, web_documents
 from langgraph_convcoa.cli.index.engine import EngineOptions, index_into_engine
-from langgraph_convcoa.cli.options import INDEX_VARIABLE, AsJson, grouped, option
+from langgraph_convcoa.cli.options import INDEX_VARIABLE, AsJson, grouped, option, removed_option
 from langgraph_convcoa.errors import InputError, one_of
 
 if TYPE_CHECKING:
@@ -58,18 +58,16 @@ class FolderOptions:
     watch: Annotated[
         bool, option(None, "Go on until Ctrl-C, and take over what is added, changed and deleted in PATH.", "--watch")
     ] = False
-    approximate: Annotated[bool, option(None, "Removed.", "--approximate/--exact", hidden=True)] = False
-    windows: Annotated[str | None, option("KIND", "Removed.", hidden=True)] = None
-
-    def check(self) -> None:
-        """Raise InputError for an option that was removed."""
-        if self.approximate:
-            raise InputError(
-                "--approximate was removed: leave it out, the search is exact; for millions of passages load them into an "
-                "engine (--to URL)"
-            )
-        if self.windows not in (None, "apart"):
-            raise InputError("--windows was removed: leave it out; passages and their windows are encoded apart")
+    approximate: Annotated[
+        bool,
+        removed_option(
+            "leave it out, the search is exact; for millions of passages load them into an engine (--to URL)", "--approximate"
+        ),
+    ] = False
+    exact: Annotated[bool, removed_option("leave it out, every search is exact", "--exact")] = False
+    windows: Annotated[
+        str | None, removed_option("leave it out; passages and their windows are encoded apart", "--windows")
+    ] = None
 
 
 @grouped(FolderOptions, EngineOptions)
@@ -110,7 +108,6 @@ def index(
       convcoa index wiki.tsv --passages --to "postgresql://me@db/docs?collection=wiki" --ray local --workers 4
       convcoa search papers.index "who introduced it?"
     """
-    folder.check()
     address = engine.to or (None if folder.out is not None else os.environ.get(INDEX_VARIABLE))
     if (folder.out is None) == (address is None):
         raise InputError("an index needs one place: --out DIR for a folder, or --to URL for an engine")
@@ -192,7 +189,7 @@ def _save(opened: Index) -> None:
 
 
 def _watched(paths: Sequence[str], passages: bool, max_bytes: int) -> WatchedFiles:
-    """The files of the paths; an error where one is none, before anything is made."""
+    """The files of the paths. Raises an error for a wrong path, before anything is made."""
     from langgraph_convcoa.retrieval.documents.load import DocumentFiles
     from langgraph_convcoa.retrieval.index.watch import WatchedFiles
 
@@ -228,7 +225,7 @@ def _noted(documents: Iterable[Document], ids: set[str]) -> Iterator[Document]:
 
 
 def _prefix(path: str) -> str:
-    """What the ids of a path's documents begin with where there are several paths."""
+    """The prefix of the ids of a path's documents if there are several paths."""
     prefix = (Path(path) if documents_path(path).is_dir() else Path(path).parent).as_posix()
     return "" if prefix == "." else prefix
 
@@ -262,7 +259,7 @@ def read_all(
 
 
 def _say_pages(address: str) -> Callable[[int, int], None]:
-    """Says once how many pages there are; the bar of the indexing, which goes on beside, does not know."""
+    """A progress function that prints the number of pages once: the bar of the indexing does not know it."""
     _, err = consoles()
 
     def say(done: int, total: int) -> None:

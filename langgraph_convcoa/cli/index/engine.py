@@ -70,7 +70,7 @@ def index_into_engine(read: Read, address: str, options: EngineOptions, as_json:
     def skipped(name: str, reason: str) -> None:
         warn(f"skipped: {name} {reason}")
 
-    # Whatever is wrong with a path is told before anything is made, and before the seconds that Ray takes.
+    # Errors of a path are raised before anything is made and before Ray starts.
     documents = read(skipped)
     first = next(documents)
     engine.open(encoder.dimension, encoder.name, create=True)

@@ -156,21 +156,11 @@ def answer(question: str, *documents: Document) -> str:
         ("Is there a document about LangGraph?", "1. LangGraph"),
         ("What are the main topics?", "main topics"),
         ("Which PDFs are there?", "none have “pdf”"),
-        ("How many pages are there?", "The number of pages is not known [1]."),
         ("Which file types do you have?", "(12 md)"),
-        ("What is the oldest document?", "document"),
     ],
 )
 def test_questions_that_name_the_collection_are_answered_without_a_model(question: str, told: str) -> None:
     assert told in answer(question)
-
-
-def test_the_oldest_document_is_told_by_its_date() -> None:
-    dated = [Document(f"Of {year}.", id=year, metadata={"title": f"Report {year}", "date": year}) for year in ("2021", "2019")]
-    undated = Document("Of no year.", id="x", metadata={"title": "Notes"})
-    oldest = answer("What is the oldest document?", *dated, undated)
-    assert oldest.startswith("The oldest of the 2 documents with a date is “Report 2019” (2019)")
-    assert answer("Which is the newest file?", undated).startswith("No document has a date")
 
 
 def test_documents_about_something_are_found_by_their_headings() -> None:

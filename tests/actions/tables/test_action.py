@@ -6,8 +6,6 @@ import asyncio
 import datetime
 import logging
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +18,6 @@ from langgraph_convcoa.actions.base import ActionInputError, ActionRequest
 from langgraph_convcoa.actions.tables.action import DataAnalysis
 from langgraph_convcoa.actions.tables.engine import Column, Result, Table, TableError, describe
 from langgraph_convcoa.actions.tables.evidence import evidence_from
-from langgraph_convcoa.actions.tables.files import DuckDBTables
 from langgraph_convcoa.errors import InputError
 from langgraph_convcoa.verification.premise import Evidence
 from langgraph_convcoa.verification.verdicts import as_claim, judge
@@ -121,46 +118,27 @@ def test_a_figure_verifies_however_it_is_written(shop: DataAnalysis, guess: str)
 
 def test_cells_are_short_and_plain() -> None:
     row = (0.1 + 0.2, Decimal("12.50"), datetime.datetime(2019, 5, 1), None, True, b"xy", "a|b\nc", "x" * 1000)
-    text = evidence_from(Result(tuple("abcdefgh"), (row,), False), "SELECT 1", "t", "data").page_content
+    text = evidence_from(Result.of(tuple("abcdefgh"), [row], 5), "SELECT 1", "t", "data").page_content
     line = text.splitlines()[-1]
     assert line.startswith("| 0.3 | 12.50 | 2019-05-01 | none | yes | (2 bytes) | a/b c | xxx")
     assert len(line) < 300
-    wide = Result(("a",), tuple(("y" * 190,) for _ in range(1000)), True)
+    wide = Result.of(("a",), [("y" * 190,) for _ in range(1000)], 1000)
     text = evidence_from(wide, "SELECT 1", "t", "data").page_content
     assert len(text) < 11_000
     assert "there are more" in text
 
 
-def test_tables_that_are_left_open_are_closed_at_the_end_of_python(sales: Path) -> None:
-    """DuckDB's threads bring a process down now and then that ends with an open connection."""
-    script = f"""
-import atexit, pathlib
-atexit.register(lambda: print(len(left._connections)))
-from langgraph_convcoa.actions.tables.files import DuckDBTables
-left = DuckDBTables({{"sales": pathlib.Path({str(sales)!r})}})
-print(left.run("SELECT COUNT(*) FROM sales", 5, 5.0).rows)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout.split("\n")[:2], done.stderr) == (0, ["((3,),)", "0"], "")
-
-
 def test_a_file_that_was_broken_for_a_while_is_read_again(sales: Path) -> None:
-    tables = DuckDBTables({"sales": sales})
+    action = DataAnalysis(sales)
     sales.write_text("")
     for _ in range(2):
         with pytest.raises(TableError, match="empty"):
-            tables.tables()
+            ask(action, sql=TOTAL)
     sales.write_text(CSV)
-    assert tables.run("SELECT COUNT(*) FROM sales", 5, 5.0).rows == ((3,),)
-
-
-def test_closed_tables_say_so(sales: Path) -> None:
-    tables = DuckDBTables({"sales": sales})
-    tables.close()
-    tables.close()
-    for use in (tables.tables, lambda: tables.run("SELECT 1", 1, 1.0)):
-        with pytest.raises(TableError, match="closed"):
-            use()
+    assert "total 2144.5" in ask(action, sql=TOTAL).page_content
+    action.close()
+    with pytest.raises(TableError, match="closed"):
+        ask(action, sql=TOTAL)
 
 
 def test_rows_and_time_can_be_set_for_a_run(shop: DataAnalysis) -> None:

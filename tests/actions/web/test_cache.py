@@ -110,13 +110,6 @@ def test_a_file_that_is_damaged_later_costs_only_the_cache(tmp_path: Path, caplo
     assert "going on without it" in caplog.text
 
 
-def test_a_stored_value_that_is_no_json_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    cache = WebCache(tmp_path / "web.sqlite")
-    with closing(sqlite3.connect(tmp_path / "web.sqlite")) as connection, connection:
-        connection.execute("INSERT INTO entries VALUES ('a', 1e12, 'no json')")
-    assert cache.get("a") is None
-
-
 def test_threads_share_a_cache(tmp_path: Path) -> None:
     cache = WebCache(tmp_path / "web.sqlite")
 

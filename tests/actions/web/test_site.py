@@ -12,7 +12,7 @@ import pytest
 from langgraph_convcoa.actions.base import ActionRequest
 from langgraph_convcoa.actions.web.action import WebQuerying
 from langgraph_convcoa.actions.web.fetch import FetchLimits
-from langgraph_convcoa.actions.web.search import SearXNG
+from langgraph_convcoa.actions.web.search import SearchResult, SearXNG
 from langgraph_convcoa.context import ConvCoAContext
 from langgraph_convcoa.graph import build_graph
 from tests.actions.web.site import ANSWER, INJECTED, Canary, Served, Site, article, bad_and_good_pages
@@ -176,11 +176,14 @@ def test_depth_2_reads_the_pages_whose_title_and_snippet_are_nearest(small: Site
 def test_a_run_says_how_many_results_are_asked_for(small: Site) -> None:
     asked = []
 
-    def search(query: str, n: int) -> list[dict[str, str]]:
-        asked.append(n)
-        return []
+    class Own:
+        name = "own"
 
-    ask(WebQuerying(search), settings={"results": 3})
+        async def search(self, query: str, n: int) -> list[SearchResult]:
+            asked.append(n)
+            return []
+
+    ask(WebQuerying(Own()), settings={"results": 3})
     assert asked == [3]
 
 

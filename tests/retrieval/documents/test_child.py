@@ -54,7 +54,7 @@ def test_ctrl_c_at_the_terminal_reaches_no_process_that_waits_for_its_next_call(
     table.write_text("n\n1\n", encoding="utf-8")
     with Workers() as workers, closing(EngineProcess("duckdb", files={"a": table})) as engine:
         assert workers.call(words, "one", seconds=5) == ["one"]
-        assert engine.run("SELECT n FROM a", 1, 5).rows == ((1,),)
+        assert engine.run("SELECT n FROM a", 1, 5).rows == (("1",),)
         groups = _groups()
         assert len(groups) >= 2
         assert os.getpgid(0) not in groups

@@ -1,0 +1,20 @@
+"""The command in this process, and the line in which it fails."""
+
+from __future__ import annotations
+
+from typer.testing import CliRunner, Result
+
+from langgraph_convcoa.cli.app import app
+
+
+def convcoa(*arguments: object, input: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
+
+
+def error_of(result: Result) -> str:
+    """The one line that a failed command ends with."""
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    lines = result.stderr.strip().splitlines()
+    assert [line for line in lines if line.startswith("error: ")] == lines[-1:]
+    return lines[-1]
