@@ -88,7 +88,7 @@ def throughput(address: str, count: int, cached: bool, settle: bool, runs: int, 
     encoder: Encoder = MadeUp()
     with tempfile.TemporaryDirectory() as folder:
         cache = PatternCache(Path(folder, "patterns.sqlite")) if cached else None
-        prepared = stored_passages(entries_of(documents(min(count, _DISTINCT))), encoder, cache=cache)
+        prepared = stored_passages([*entries_of(documents(min(count, _DISTINCT)))], encoder, cache)
 
         def again() -> Iterator[list[StoredPassage]]:
             for start in range(0, count, together):
@@ -178,7 +178,7 @@ def ray(address: str, count: int, workers: int, runs: int, made_up: bool) -> dic
 
             encoder: Encoder = MadeUp() if made_up else SentenceTransformerEncoder()
             if number:
-                ray_load(opened, partial(_read, count=count), encoder, workers=number, progress=note)
+                ray_load(opened, partial(_read, count=count), encoder, told=lambda *_: None, workers=number, progress=note)
             else:
                 load_into(opened(), documents(count, count), encoder, progress=note)
             (start, first), (end, last) = seen[0], seen[-1]

@@ -209,7 +209,7 @@ def test_a_retriever_over_it_finds_adds_updates_and_deletes(anywhere):
 
 
 _HOSTILE = st.sampled_from(
-    ["theirs", "' OR 1=1 --", "%", "_", "secret", "default' --", "\\", "%s", "a\0b", '"', '" or tenant != "', "tenant", "*"]
+    ["theirs", "' OR 1=1 --", "%", "_", "secret", "default' --", "\\", "a\0b", '"', '" or tenant != "', "*", "{passages}"]
 ) | st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 
 
@@ -226,10 +226,11 @@ def test_nothing_of_another_tenant_in_a_thousand_tries(anywhere):
     @given(tenant=_HOSTILE, name=_HOSTILE, value=_HOSTILE, ids=st.lists(_HOSTILE, max_size=3))
     def attempt(tenant: str, name: str, value: str, ids: list[str]) -> None:
         nonlocal tries
+        exact = "&exact=0" if len(ids) % 2 and anywhere.startswith("postgresql") else ""
         try:
-            mine = open_engine(anywhere, tenant="mine" if tenant == "theirs" else tenant)
+            mine = open_engine(anywhere + exact, tenant="mine" if tenant == "theirs" else tenant)
         except InputError:
-            mine = open_engine(anywhere, tenant="mine")
+            mine = open_engine(anywhere + exact, tenant="mine")
         mine.open(DIMENSION, "test")
         for condition in (None, {name: value}, {"$or": [{name: {"$ne": value}}, {"owner": "theirs"}]}, {"year": {"$gte": 0}}):
             try:
