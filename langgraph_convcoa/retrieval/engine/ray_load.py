@@ -86,7 +86,8 @@ class BatchLoader:
     """A worker of `Dataset.map_batches`: loads one batch of documents after another."""
 
     def __init__(self, open_engine: Callable[[], Engine], encoder: Encoder, cache: Path | None) -> None:
-        self._load = partial(load_into, open_engine(), encoder=encoder, cache=cache and PatternCache(cache), settle=False)
+        kept = None if cache is None else PatternCache(cache)
+        self._load = partial(load_into, open_engine(), encoder=encoder, cache=kept, settle=False)
 
     def __call__(self, rows: dict[str, Any]) -> dict[str, list[str]]:
         documents = [Document(text, id=name, metadata=data) for name, text, data in json.loads(rows["documents"][0])]

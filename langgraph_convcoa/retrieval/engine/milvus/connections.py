@@ -53,6 +53,10 @@ class Connections:
             raise RetrievalError('Milvus needs the extra milvus: pip install "langgraph-convcoa[milvus]"')
         self._clear()
 
+    def _clear(self) -> None:
+        self._client: MilvusClient | None = None
+        self._guard, self._process = threading.Lock(), os.getpid()
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
@@ -87,10 +91,6 @@ class Connections:
                 left, quiet = max(0.1, end - time.monotonic()), _QUIET if self.file else {}
                 self._client = MilvusClient(**self.settings, dedicated=True, timeout=left, grpc_options=quiet)
             return self._client
-
-    def _clear(self) -> None:
-        self._client: MilvusClient | None = None
-        self._guard, self._process = threading.Lock(), os.getpid()
 
 
 class Ask:

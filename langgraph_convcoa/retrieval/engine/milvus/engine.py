@@ -49,7 +49,7 @@ class MilvusEngine(ServerEngine):
 
     def __init__(self, address: str, *, collection: str, tenant: str = "default", timeout: float = 10.0) -> None:
         super().__init__("Milvus", address, collection, tenant, timeout)
-        self._connections = Connections(address, timeout=float(timeout), label=self.name)
+        self._connections: Connections = Connections(address, timeout=float(timeout), label=self.name)
         self._names = {kind: f"convcoa_{collection}_{kind}" for kind in ("passages", "windows")}
         self._whose = key("tenant", tenant)
         self._counted: dict[str, tuple[float, int]] = {}

@@ -52,6 +52,11 @@ class Connections:
         self._secrets = passwords_of(given)
         self._clear()
 
+    def _clear(self) -> None:
+        self._kept: list[Connection[tuple[Any, ...]]] = []
+        self._guard = threading.Lock()
+        self._places, self._process = threading.BoundedSemaphore(_MOST), os.getpid()
+
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), self._address, timeout=self.timeout, label=self.label), ()
 
@@ -134,11 +139,6 @@ class Connections:
         if isinstance(error, errors.OperationalError) and not state:
             return RetrievalError(f"{self.label} cannot be reached: {reason}; see that the server runs, and the address.")
         return RetrievalError(f"{self.label} failed: {type(error).__name__}: {reason}.")
-
-    def _clear(self) -> None:
-        self._kept: list[Connection[tuple[Any, ...]]] = []
-        self._guard = threading.Lock()
-        self._places, self._process = threading.BoundedSemaphore(_MOST), os.getpid()
 
     @contextmanager
     def _connection(self, end: float, limit: float) -> Iterator[tuple[Connection[tuple[Any, ...]], bool]]:

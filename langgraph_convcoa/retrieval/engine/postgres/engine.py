@@ -64,7 +64,7 @@ class PostgresEngine(ServerEngine):
     ) -> None:
         super().__init__("PostgreSQL", address, collection, tenant, timeout)
         self._sql = Schema(collection)
-        self._connections = Connections(address, timeout=float(timeout), label=self.name)
+        self._connections: Connections = Connections(address, timeout=float(timeout), label=self.name)
         self._exact, self._build_memory = exact, build_memory
         self._loading = f"convcoa load {collection}"
 
@@ -113,7 +113,10 @@ class PostgresEngine(ServerEngine):
             "FROM {passages} JOIN {documents} USING (tenant, document) WHERE tenant = %s AND id = ANY (%s::text[])",
             [self.tenant, _askable(ids)],
         )
-        found = {row[0]: StoredPassage(*row[:4], *form.windows_of(row[4], row[5]), json.loads(row[6]), row[7]) for row in rows}
+        found = {
+            name: StoredPassage(name, document, text, metadata, *form.windows_of(spans, vectors), json.loads(terms), digest)
+            for name, document, text, metadata, spans, vectors, terms, digest in rows
+        }
         return [found[name] for name in dict.fromkeys(ids) if name in found]
 
     def parts(self, documents: Sequence[str]) -> dict[str, list[str]]:
